@@ -1,0 +1,65 @@
+"""What a check returns: where, what, why it matters, what would happen, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Severity = Literal["error", "warning", "info"]
+When = Literal["parse", "initialize", "launch", "run"]
+Operation = Mapping[str, Any]
+"""One operation of a JSON Patch (RFC 6902): `{"op": "add" | "replace" | "remove", "path": "/a/b", "value": …}`."""
+
+RANK_OF_SEVERITY: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A way out: said in words, and where possible as a patch for the file that was checked."""
+
+    text: str
+    patch: tuple[Operation, ...] | None = None
+    rewrite: str | None = None
+    """The whole new text of the file, where a patch cannot say it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One diagnostic. `path` is dotted from the root of the file that was checked; `line` and `column` count from 1."""
+
+    code: str
+    severity: Severity
+    path: str
+    message: str
+    """One sentence: what is wrong."""
+    why: str = ""
+    """Why it matters: what DeepSpeed does with it, in its own words where it has some."""
+    when: When | None = None
+    """For an error: the moment at which the run would die."""
+    line: int | None = None
+    column: int | None = None
+    fix: Fix | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that `dstui check --json` promises."""
+        fix = self.fix and {
+            "text": self.fix.text,
+            "patch": list(self.fix.patch) if self.fix.patch is not None else None,
+            "rewrite": self.fix.rewrite,
+        }
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "when": self.when,
+            "path": self.path,
+            "line": self.line,
+            "message": self.message,
+            "why": self.why,
+            "fix": fix,
+        }
+
+
+def ranked(findings: list[Finding]) -> list[Finding]:
+    """Errors first, then warnings, then the rest; within one severity in the order of the file."""
+    return sorted(findings, key=lambda f: (RANK_OF_SEVERITY[f.severity], f.line or 0, f.code))

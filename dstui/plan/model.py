@@ -1,0 +1,115 @@
+"""The sections of a Plan as frozen dataclasses: what may be written, its form, its default and what it means.
+
+The help text of a field is written here once; the forms, the errors and the documentation read it from here.
+`dstui/plan/load.py` builds these from a document and checks the form of every value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+INTEGRATIONS = ("deepspeed", "trainer", "accelerate")
+LAUNCHERS = ("local", "ssh", "pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm", "torchrun", "accelerate", "nossh")
+
+Integration = Literal["deepspeed", "trainer", "accelerate"]
+Builder = Literal["config", "script"]
+
+
+def opt(default: Any, help: str, *, kind: str, choices: tuple[str, ...] = (), minimum: int | None = None) -> Any:
+    """A field of a Plan section.
+
+    `kind` names the form of its value: str, int, bool, number, words (a list of strings), env (name -> value), mapping,
+    slots (host -> number of ranks), any. Each but the sections' own may also be null where the default is None.
+    """
+    metadata = {"help": help, "kind": kind, "choices": choices, "minimum": minimum}
+    if isinstance(default, (dict, list)):
+        return field(default_factory=type(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is run: the training script, its arguments, and who reads the DeepSpeed configuration."""
+
+    script: str | None = opt(None, "The training script, relative to workdir. Give this or module.", kind="str")
+    module: str | None = opt(None, "A module to run as `python -m`, instead of script.", kind="str")
+    args: tuple[str, ...] = opt((), "Arguments of the script; {ds_config} becomes the path of the rendered ds_config.json.", kind="words")
+    workdir: str = opt(".", "The folder in which the script runs, relative to the Plan's own folder.", kind="str")
+    python: str | None = opt(None, "The interpreter of the ranks; null is the one that dstui runs in.", kind="str")
+    integration: Integration = opt(
+        "deepspeed", "Who reads the configuration: deepspeed.initialize, transformers' Trainer, or accelerate.", kind="str", choices=INTEGRATIONS
+    )
+    optimizer: Builder = opt("config", "Who builds the optimizer: the configuration or the script.", kind="str", choices=("config", "script"))
+    scheduler: Builder = opt(
+        "config", "Who builds the learning-rate scheduler: the configuration or the script.", kind="str", choices=("config", "script")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """What is trained: for the forecast, and for the values that are derived from the model."""
+
+    source: str | None = opt(None, "A folder with a config.json, a config.json itself, or a hub id.", kind="str")
+    params: float | None = opt(None, "The number of parameters, where there is no source: 7.0e9.", kind="number")
+    sequence_length: int | None = opt(None, "Tokens per sample.", kind="int", minimum=1)
+    activation_checkpointing: bool | None = opt(None, "Whether the script recomputes activations in the backward pass.", kind="bool")
+    lora: Mapping[str, Any] | None = opt(None, "LoRA: r, alpha, dropout, target_modules, task_type; null trains all weights.", kind="mapping")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where it runs: hosts and their slots, the launcher and its own filters, the environment of the ranks."""
+
+    hosts: Mapping[str, int] | None = opt(
+        None, "Host -> slots (ranks). {localhost: 2} is 2 ranks here; null is every GPU of this machine.", kind="slots"
+    )
+    hostfile: str | None = opt(None, "A hostfile in DeepSpeed's form (`worker-1 slots=8`), instead of hosts.", kind="str")
+    cpu_ranks: int = opt(2, "Ranks on a machine without a GPU, where hosts is not given.", kind="int", minimum=1)
+    num_nodes: int | None = opt(None, "Use only the first N hosts (--num_nodes).", kind="int", minimum=1)
+    num_gpus: int | None = opt(None, "Ranks per host: slots 0 to N-1 on each (--num_gpus).", kind="int", minimum=1)
+    include: str | None = opt(None, "Hosts and slots to use: worker-1@worker-2:0,2 (--include).", kind="str")
+    exclude: str | None = opt(None, "Hosts and slots to leave out, in the same grammar (--exclude).", kind="str")
+    launcher: str | None = opt(
+        None, "How ranks are started; null: local on one machine, srun in a SLURM allocation, else ssh.", kind="str", choices=LAUNCHERS
+    )
+    launcher_args: tuple[str, ...] = opt((), "Further options of the launcher, as typed.", kind="words")
+    cpu_binding: str | None = opt(
+        None, "Bind ranks to cores: deepspeed is --bind_cores_to_rank, numactl a wrapper of dstui's own.", kind="str", choices=("deepspeed", "numactl")
+    )
+    master_addr: str | None = opt(None, "Address of rank 0, where the others meet; null lets the launcher find it.", kind="str")
+    master_port: int | None = opt(None, "Port of rank 0; null takes a free one at launch.", kind="int", minimum=1)
+    env: Mapping[str, str] = opt({}, "Variables for every rank on every host (.deepspeed_env).", kind="env")
+    env_file: str | None = opt(None, "Another name or place for .deepspeed_env (DS_ENV_FILE).", kind="str")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarts:
+    """What happens after a failure."""
+
+    max: int = opt(0, "How often a failed job is started again.", kind="int", minimum=0)
+    backoff: float = opt(10, "Seconds before the next attempt.", kind="number", minimum=0)
+    args: tuple[str, ...] = opt((), "Arguments appended from the second attempt on; {checkpoint} is the latest one.", kind="words")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """How the run is watched."""
+
+    restarts: Restarts = field(default_factory=Restarts, metadata={"help": "What happens after a failure.", "kind": "section"})
+    silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1)
+    on_end: str | None = opt(None, "A command or an https URL to notify when the job ends.", kind="str")
+
+
+SECTIONS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "run": Run}
+"""The sections that hold fields of ours; `models`, `accelerate` and `deepspeed` are kept as they are."""
+
+
+def help_of(path: str) -> str:
+    """The help text of one of our own fields, by dotted path (`cluster.hosts`); empty where there is none."""
+    section, _, name = path.partition(".")
+    cls: type | None = SECTIONS.get(section)
+    if cls is Run and name.startswith("restarts."):
+        cls, name = Restarts, name.removeprefix("restarts.")
+    return next((f.metadata["help"] for f in fields(cls) if f.name == name), "") if cls else ""
