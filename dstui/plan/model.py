@@ -39,9 +39,14 @@ class Job:
     workdir: str = opt(".", "The folder in which the script runs, relative to the Plan's own folder.", kind="str")
     python: str | None = opt(None, "The interpreter of the ranks; null is the one that dstui runs in.", kind="str")
     integration: Integration = opt(
-        "deepspeed", "Who reads the configuration: deepspeed.initialize, transformers' Trainer, or accelerate.", kind="str", choices=INTEGRATIONS
+        "deepspeed",
+        "Who reads the configuration: deepspeed.initialize, transformers' Trainer, or accelerate.",
+        kind="str",
+        choices=INTEGRATIONS,
     )
-    optimizer: Builder = opt("config", "Who builds the optimizer: the configuration or the script.", kind="str", choices=("config", "script"))
+    optimizer: Builder = opt(
+        "config", "Who builds the optimizer: the configuration or the script.", kind="str", choices=("config", "script")
+    )
     scheduler: Builder = opt(
         "config", "Who builds the learning-rate scheduler: the configuration or the script.", kind="str", choices=("config", "script")
     )
@@ -55,7 +60,9 @@ class Model:
     params: float | None = opt(None, "The number of parameters, where there is no source: 7.0e9.", kind="number")
     sequence_length: int | None = opt(None, "Tokens per sample.", kind="int", minimum=1)
     activation_checkpointing: bool | None = opt(None, "Whether the script recomputes activations in the backward pass.", kind="bool")
-    lora: Mapping[str, Any] | None = opt(None, "LoRA: r, alpha, dropout, target_modules, task_type; null trains all weights.", kind="mapping")
+    lora: Mapping[str, Any] | None = opt(
+        None, "LoRA: r, alpha, dropout, target_modules, task_type; null trains all weights.", kind="mapping"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +83,10 @@ class Cluster:
     )
     launcher_args: tuple[str, ...] = opt((), "Further options of the launcher, as typed.", kind="words")
     cpu_binding: str | None = opt(
-        None, "Bind ranks to cores: deepspeed is --bind_cores_to_rank, numactl a wrapper of dstui's own.", kind="str", choices=("deepspeed", "numactl")
+        None,
+        "Bind ranks to cores: deepspeed is --bind_cores_to_rank, numactl a wrapper of dstui's own.",
+        kind="str",
+        choices=("deepspeed", "numactl"),
     )
     master_addr: str | None = opt(None, "Address of rank 0, where the others meet; null lets the launcher find it.", kind="str")
     master_port: int | None = opt(None, "Port of rank 0; null takes a free one at launch.", kind="int", minimum=1)

@@ -1,0 +1,131 @@
+"""Reading and writing files: a size limit, one encoding, atomic replacement, and nothing replaced unasked."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from dstui.plan import Plan, PlanError, load
+from dstui.plan.document import Document, DocumentError
+from dstui.plan.finding import Finding
+
+MAX_BYTES = 4 * 1024 * 1024
+"""No configuration is larger; what is was given by mistake (a checkpoint, a log)."""
+
+SHIPPED = {"quickstart": "quickstart.yaml"}
+"""Plans that come with dstui and can be named from any folder."""
+
+
+class FileProblem(Exception):
+    """A file cannot be read or written: a sentence that says which, why and what to do."""
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, newlines as they stand. Raises FileProblem."""
+    try:
+        if path.is_dir():
+            raise FileProblem(f"{path} is a folder: name a file in it")
+        if not path.is_file() and path.exists():
+            raise FileProblem(f"{path} is neither a file nor a folder: name a regular file")
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FileProblem(f"{path}: {reason(error)}") from None
+    if len(raw) > MAX_BYTES:
+        raise FileProblem(f"{path} is larger than {MAX_BYTES // 1024**2} MiB: no configuration is, so this is another file")
+    if b"\0" in raw:
+        raise FileProblem(f"{path} is a binary file: a Plan is YAML text")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise FileProblem(f"{path}:{line}: not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8") from None
+
+
+def reason(error: OSError) -> str:
+    """An OSError in words, with what to do where that is plain."""
+    hints = {
+        "FileNotFoundError": "no such file or folder",
+        "PermissionError": "no permission: choose another place, or change its mode",
+        "IsADirectoryError": "is a folder",
+        "NotADirectoryError": "a part of this path is a file, not a folder",
+    }
+    if error.errno == 28:
+        return "the disk is full: free some space, or choose another place"
+    if error.errno == 30:
+        return "the file system is read-only: choose another place"
+    return hints.get(type(error).__name__, error.strerror or str(error))
+
+
+def state_on_disk(path: Path, text: str) -> Literal["new", "changed", "same"]:
+    """How a text compares with what stands at the path: nothing (`new`), other content, or the same bytes."""
+    try:
+        with path.open("rb") as file:
+            return "same" if file.read() == text.encode() else "changed"
+    except FileNotFoundError:
+        return "new"
+    except OSError:
+        return "changed"
+
+
+def write_atomic(path: Path, text: str, *, replace: bool = False) -> bool:
+    """Write a file whole or not at all; False where the same bytes stood there already.
+
+    Raises FileProblem, also where other content is there and `replace` is not asked for. A symbolic link stays one:
+    its target is replaced.
+    """
+    path = path.resolve() if path.is_symlink() else path
+    state = state_on_disk(path, text)
+    if state == "same":
+        return False
+    if state == "changed" and not replace:
+        raise FileProblem(f"{path} exists with other content: it is replaced only when asked (--force)")
+    temporary = None
+    try:
+        mode = path.stat().st_mode & 0o7777 if state == "changed" else 0o666 & ~_umask()
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise FileProblem(f"{path}: {reason(error)}") from None
+    return True
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def find_plan(name: str) -> Path:
+    """The path of a Plan: the file of that name, else the shipped Plan that is called so (`quickstart`)."""
+    path = Path(name)
+    if name in SHIPPED and not path.exists():
+        package = Path(__file__).parent
+        places = (package / "configs" / SHIPPED[name], package.parent / "configs" / SHIPPED[name])  # installed; a checkout
+        return next((place for place in places if place.exists()), path)
+    return path
+
+
+def read_plan(path: Path, sets: Iterable[str] = ()) -> Plan:
+    """A Plan from a file, with `PATH=VALUE` overrides (VALUE is YAML). Raises FileProblem or PlanError."""
+    plan = load(read_text(path), str(path), str(path.absolute().parent))
+    for override in sets:
+        key, equals, text = override.partition("=")
+        if not equals or not key:
+            raise PlanError([Finding("PLAN", "error", key, f"--set {override}: it takes PATH=VALUE (deepspeed.zero_optimization.stage=2)")])
+        try:
+            value = Document(text).data if text.strip() else None
+        except DocumentError as error:
+            raise PlanError([Finding("PLAN", "error", key, f"--set {override}: {error.message}")]) from None
+        plan = plan.set(key, value)
+    return plan

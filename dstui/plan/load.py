@@ -1,0 +1,205 @@
+"""Text to Plan, with errors that name line, column and key, and the form of every value checked.
+
+What a later part of dstui brings to life is held and checked all the same; `deepspeed`, `accelerate` and `models` are kept as
+they are, for they are other people's vocabularies (the checks judge them).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, fields
+from typing import Any
+
+from dstui.plan.document import Document, DocumentError, Path, Reading
+from dstui.plan.finding import Finding
+from dstui.plan.model import SECTIONS, Cluster, Job, Restarts, Run
+
+KEPT = ("models", "accelerate", "deepspeed")
+TOP = ("version", "name", "job", "model", "models", "cluster", "run", "accelerate", "deepspeed")
+
+
+class PlanError(Exception):
+    """A Plan that cannot be used as it is. `findings` has one entry per mistake; `str()` is a line for each."""
+
+    def __init__(self, findings: list[Finding], source: str = "") -> None:
+        self.findings, self.source = findings, source
+        super().__init__("\n".join(self.sentence(f) for f in findings))
+
+    def sentence(self, finding: Finding) -> str:
+        """`plan.yaml:3:5: cluster.hosts: what is wrong; what to do`."""
+        where = ":".join(str(part) for part in (self.source, finding.line, finding.column) if part)
+        return ": ".join(part for part in (where, finding.path, finding.message) if part)
+
+
+def _specs(cls: type) -> dict[str, Field[Any]]:
+    return {f.name: f for f in fields(cls)}
+
+
+FIELDS: dict[Path, dict[str, Field[Any]]] = {(name,): _specs(cls) for name, cls in SECTIONS.items()} | {
+    ("run", "restarts"): _specs(Restarts)
+}
+
+
+def reading(path: Path) -> Reading:
+    """Arguments and variables are texts as they stand (`1.10`, `1e-5`); names are texts unless null."""
+    if path in ((), ("deepspeed",)):
+        return "value"
+    if path == ("name",):
+        return "text or null"
+    for depth in (2, 3):
+        spec = FIELDS.get(path[: depth - 1], {}).get(str(path[depth - 1])) if len(path) >= depth else None
+        if spec is not None and spec.metadata["kind"] in ("words", "env"):
+            return "text"
+        if spec is not None and spec.metadata["kind"] == "str" and len(path) == depth:
+            return "text or null"
+    return "value"
+
+
+def compose(text: str, source: str) -> Document:
+    """The document of a Plan. Raises PlanError with the one place where it stops being YAML."""
+    document = Document(text, reading)
+    try:
+        _ = document.data
+    except DocumentError as error:
+        path = ".".join(map(str, error.path))
+        raise PlanError([_finding(path, error.message, error.line, error.column)], source) from None
+    return document
+
+
+def sections(document: Document, source: str) -> dict[str, Any]:
+    """The checked values of a Plan's top-level keys; sections as their dataclasses. Raises PlanError with all mistakes."""
+    data, form = document.data, _Form(document)
+    if not isinstance(data, dict):
+        raise PlanError([_finding("", "a Plan is a mapping: `version: 1`, `job:`, `deepspeed:` …", 1, 1)], source)
+    form.unknown((), data, TOP)
+    values: dict[str, Any] = {"name": data.get("name") or ""}
+    if form.version(data.get("version", MISSING)) and "job" not in data and "deepspeed" not in data:
+        form.wrong((), "neither job: nor deepspeed: is here: this is no Plan")
+    for name, cls in SECTIONS.items():
+        values[name] = form.section((name,), cls, data.get(name)) if name != "model" or data.get(name) is not None else None
+    for name in KEPT:
+        values[name] = form.mapping((name,), data.get(name))
+    if isinstance(job := values["job"], Job):
+        form.script(job)
+    if isinstance(cluster := values["cluster"], Cluster):
+        form.cluster(cluster)
+    if form.findings:
+        raise PlanError(form.findings, source)
+    return values
+
+
+def _finding(path: str, message: str, line: int | None, column: int | None = None) -> Finding:
+    return Finding("PLAN", "error", path, message, when="parse", line=line, column=column)
+
+
+class _Form:
+    """Checks the form of what is written and gathers what is wrong."""
+
+    def __init__(self, document: Document) -> None:
+        self.document, self.findings = document, list[Finding]()
+
+    def wrong(self, path: Path, message: str) -> None:
+        node = self.document.node(path)
+        line = self.document.line_of(path) or 1
+        column = node.start_mark.column + 1 if node is not None and node.start_mark.line + 1 == line else None
+        self.findings.append(_finding(".".join(map(str, path)), message, line, column))
+
+    def unknown(self, path: Path, data: Mapping[str, Any], known: Iterable[str]) -> None:
+        for key in data:
+            if key not in known:
+                close = difflib.get_close_matches(key, known, 1, 0.6)
+                hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+                self.wrong((*path, key), f"unknown key; {hint}")
+
+    def version(self, version: Any) -> bool:
+        if version is MISSING:
+            self.wrong((), "the first key of a Plan is `version: 1`: add it")
+        elif isinstance(version, bool) or version != 1:
+            self.wrong(("version",), f"{version!r}: this dstui reads version 1")
+        return not self.findings
+
+    def mapping(self, path: Path, value: Any) -> dict[str, Any]:
+        if value is None:
+            return {}
+        if isinstance(value, dict):
+            return value
+        self.wrong(path, f"a mapping belongs here (key: value), not {_shown(value)}")
+        return {}
+
+    def section(self, path: Path, cls: type, data: Any) -> Any:
+        given = self.mapping(path, data)
+        specs = _specs(cls)
+        self.unknown(path, given, specs)
+        values: dict[str, Any] = {}
+        for name, spec in specs.items():
+            if name not in given:
+                continue
+            at = (*path, name)
+            if spec.metadata["kind"] == "section":
+                values[name] = self.section(at, Restarts, given[name])
+            elif given[name] is not None:
+                values[name] = self.value(at, spec, given[name])
+            elif spec.default is not None:
+                self.wrong(at, "null is not possible here: give a value, or remove the key for its default")
+        return cls(**values)
+
+    def value(self, path: Path, spec: Field[Any], value: Any) -> Any:
+        kind, choices, minimum = spec.metadata["kind"], spec.metadata["choices"], spec.metadata["minimum"]
+        good, wanted = FORMS[kind](value)
+        if not good:
+            self.wrong(path, f"{wanted} belongs here, not {_shown(value)}")
+            return spec.default
+        if choices and value not in choices:
+            close = difflib.get_close_matches(str(value), choices, 1)
+            self.wrong(path, f"{_shown(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else ""))
+        if minimum is not None and value < minimum:
+            self.wrong(path, f"{_shown(value)} is less than {minimum}, the least that makes sense")
+        return tuple(value) if kind == "words" else value
+
+    def script(self, job: Job) -> None:
+        if job.script is not None and job.module is not None:
+            self.wrong(("job", "module"), "script and module are both given: keep one")
+
+    def cluster(self, cluster: Cluster) -> None:
+        if cluster.hosts is not None and cluster.hostfile is not None:
+            self.wrong(("cluster", "hostfile"), "hosts and hostfile are both given: keep one")
+        for name in cluster.env:
+            if not name.replace("_", "a").isalnum() or name[:1].isdigit():
+                self.wrong(("cluster", "env", name), "a variable's name has letters, digits and _ only")
+        for host in cluster.hosts or ():
+            if not host or any(c.isspace() for c in host):
+                self.wrong(("cluster", "hosts", host), "a host's name has no spaces")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_slots(value: Any) -> bool:
+    return isinstance(value, dict) and all(_is_int(v) and v >= 1 for v in value.values()) and bool(value)
+
+
+FORMS = {
+    "str": lambda v: (isinstance(v, str), "text"),
+    "int": lambda v: (_is_int(v), "a whole number"),
+    "bool": lambda v: (isinstance(v, bool), "true or false"),
+    "number": lambda v: (isinstance(v, (int, float)) and not isinstance(v, bool), "a number"),
+    "words": lambda v: (isinstance(v, list) and all(isinstance(x, str) for x in v), "a list of words ([--epochs, 1])"),
+    "env": lambda v: (isinstance(v, dict) and all(isinstance(x, str) for x in v.values()), "a mapping NAME: value"),
+    "slots": lambda v: (_is_slots(v), "a mapping host: slots with at least one host and one slot each ({worker-1: 8})"),
+    "mapping": lambda v: (isinstance(v, dict), "a mapping (key: value)"),
+}
+"""Kind of a field -> a test of the value's form, and what belongs there in words."""
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    text = value if isinstance(value, str) else getattr(value, "spelling", str(value))
+    return f"'{text[:40]}…'" if len(text) > 40 else f"'{text}'"
+
+
+__all__ = ["FIELDS", "PlanError", "Run", "compose", "reading", "sections"]

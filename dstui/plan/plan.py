@@ -1,0 +1,141 @@
+"""The Plan: an immutable document and its sections. An edit gives a new Plan, or an error and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dstui.plan import load as loading
+from dstui.plan.document import Document
+from dstui.plan.document import Path as NodePath
+from dstui.plan.edit import EditError, patched, put, removed
+from dstui.plan.finding import Finding, Operation
+from dstui.plan.load import PlanError
+from dstui.plan.model import Cluster, Job, Model, Run
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be run, as written in one YAML text.
+
+    `source` is the file's name for messages; `base` the absolute folder that relative paths in the Plan start from.
+    """
+
+    document: Document
+    source: str
+    base: str
+
+    @cached_property
+    def _sections(self) -> dict[str, Any]:
+        return loading.sections(self.document, self.source)
+
+    @property
+    def text(self) -> str:
+        """The file, byte for byte."""
+        return self.document.text
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The plain values as written; not to be changed."""
+        data: dict[str, Any] = self.document.data
+        return data
+
+    @property
+    def name(self) -> str:
+        """What the run is called; empty where the Plan does not say."""
+        name: str = self._sections["name"]
+        return name
+
+    @property
+    def job(self) -> Job:
+        job: Job = self._sections["job"]
+        return job
+
+    @property
+    def model(self) -> Model | None:
+        model: Model | None = self._sections["model"]
+        return model
+
+    @property
+    def models(self) -> Mapping[str, Any]:
+        models: Mapping[str, Any] = self._sections["models"]
+        return models
+
+    @property
+    def cluster(self) -> Cluster:
+        cluster: Cluster = self._sections["cluster"]
+        return cluster
+
+    @property
+    def run(self) -> Run:
+        run: Run = self._sections["run"]
+        return run
+
+    @property
+    def accelerate(self) -> Mapping[str, Any]:
+        accelerate: Mapping[str, Any] = self._sections["accelerate"]
+        return accelerate
+
+    @property
+    def deepspeed(self) -> Mapping[str, Any]:
+        """DeepSpeed's own configuration, with its own key names; numbers keep their spelling."""
+        deepspeed: Mapping[str, Any] = self._sections["deepspeed"]
+        return deepspeed
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """What is written at a dotted path; `default` where nothing is."""
+        at: Any = self.data
+        for part in self._parts(path):
+            if isinstance(at, Mapping) and part in at:
+                at = at[part]
+            elif isinstance(at, list) and part.isdecimal() and int(part) < len(at):
+                at = at[int(part)]
+            else:
+                return default
+        return at
+
+    def line_of(self, path: str) -> int | None:
+        """The line (from 1) of a dotted path, or of its nearest parent that is written."""
+        return self.document.line_of(self._parts(path))
+
+    def set(self, path: str, value: Any) -> Plan:
+        """The Plan with the value at a dotted path, missing parents created. Raises PlanError; this Plan stays as it is."""
+        return self._edited(path, lambda: put(self.document, self._parts(path), value))
+
+    def unset(self, path: str) -> Plan:
+        """The Plan without the key, and under deepspeed without the sections that this would leave empty."""
+        parts = self._parts(path)
+        while len(parts) > 2 and parts[0] == "deepspeed" and self.get(".".join(map(str, parts[:-1]))) == {parts[-1]: self.get(path)}:
+            parts, path = parts[:-1], ".".join(map(str, parts[:-1]))
+        return self._edited(path, lambda: removed(self.document, parts))
+
+    def patch(self, operations: Iterable[Operation]) -> Plan:
+        """The Plan after a JSON Patch: all of it, or PlanError and none of it."""
+        return self._edited("", lambda: patched(self.document, operations))
+
+    def _edited(self, path: str, edit: Any) -> Plan:
+        try:
+            plan = Plan(edit(), self.source, self.base)
+        except EditError as error:
+            raise PlanError([Finding("PLAN", "error", path, str(error), when="parse", line=self.line_of(path))], self.source) from None
+        _ = plan._sections
+        return plan
+
+    def _parts(self, path: str) -> NodePath:
+        """A dotted path, its keys as written: a host's name may hold dots itself (`cluster.hosts.10.0.0.1`)."""
+        parts: list[str] = []
+        rest, at = path.split("."), self.data
+        while rest:
+            width = next((n for n in range(len(rest), 1, -1) if isinstance(at, Mapping) and ".".join(rest[:n]) in at), 1)
+            parts.append(".".join(rest[:width]))
+            at, rest = at.get(parts[-1]) if isinstance(at, Mapping) else None, rest[width:]
+        return tuple(parts)
+
+
+def load(text: str, source: str = "plan.yaml", base: str = "/") -> Plan:
+    """A Plan from its text. Raises PlanError with every mistake of form: file, line, column, key, what to do."""
+    plan = Plan(loading.compose(text, source), source, base)
+    _ = plan._sections
+    return plan

@@ -1,0 +1,92 @@
+"""What a scalar of a Plan means (YAML 1.2, core schema) and how a value is written as one.
+
+`1e-4` is a number and `yes` is a string, unlike in YAML 1.1. A number remembers how it was spelled, so that `5e8` in the
+Plan is `5e8` in ds_config.json.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+_NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")
+_TRUE = re.compile(r"(?:true|True|TRUE)\Z")
+_FALSE = re.compile(r"(?:false|False|FALSE)\Z")
+_INT = re.compile(r"[-+]?[0-9]+\Z")
+_BASED = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
+_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\Z")
+
+# Strings that need no quotes wherever they stand, read by YAML 1.1 and 1.2 alike.
+_PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./@%+=-]*(?::[A-Za-z0-9_./@%+=-]+)*\Z|--?[A-Za-z][A-Za-z0-9_./@%+=-]*\Z")
+_BOOLEAN_ELSEWHERE = re.compile(r"(?i:y|n|yes|no|on|off|true|false|null)\Z")
+# What no YAML reader takes raw, even between double quotes.
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+
+
+class SpelledInt(int):
+    """An integer and the text it was read from."""
+
+    spelling: str
+
+
+class SpelledFloat(float):
+    """A float and the text it was read from."""
+
+    spelling: str
+
+
+def resolve(text: str) -> Any:
+    """The value of a plain scalar: None, a bool, a number that keeps its spelling, or the text itself.
+
+    Raises ValueError for an integer too long to be one (over 4,300 digits).
+    """
+    number: SpelledInt | SpelledFloat
+    if _NULL.match(text):
+        return None
+    if _TRUE.match(text):
+        return True
+    if _FALSE.match(text):
+        return False
+    if _INT.match(text):
+        number = SpelledInt(text)
+    elif _BASED.match(text):
+        number = SpelledInt(int(text, 0))
+    elif _FLOAT.match(text):
+        number = SpelledFloat(re.sub(r"\.(?=[in])", "", text.lower()))  # float() wants inf and nan without the dot
+    else:
+        return text
+    number.spelling = text
+    return number
+
+
+def json_number(value: int | float) -> str:
+    """A number as JSON: in its own spelling where JSON has that spelling, else as Python writes it (`Infinity` for 1e999)."""
+    spelling = getattr(value, "spelling", None)
+    if spelling is not None and _JSON_NUMBER.match(spelling):
+        return str(spelling)
+    return json.dumps(int(value) if isinstance(value, int) else float(value))
+
+
+def yaml_scalar(value: Any, *, text: bool = False, quote: str = "") -> str:
+    """A scalar as YAML text. `text`: the place holds only strings, so `1` needs no quotes. `quote`: the quotes it had before."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        spelling = getattr(value, "spelling", None)
+        return str(spelling) if spelling is not None else _yaml_number(value)
+    string = str(value)
+    if quote == "'" and string.isprintable():
+        return "'" + string.replace("'", "''") + "'"
+    if not quote and _PLAIN.match(string) and not _BOOLEAN_ELSEWHERE.match(string) and isinstance(resolve(string), str):
+        return string
+    if not quote and text and (_INT.match(string) or _FLOAT.match(string)):
+        return string
+    return _UNPRINTABLE.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(string, ensure_ascii=False))
+
+
+def _yaml_number(value: int | float) -> str:
+    return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(repr(value), repr(value))
