@@ -1,0 +1,198 @@
+"""DeepSpeed's configuration keys as data: type, default, bounds, help, and the releases that know them.
+
+The facts of a release are in `data/deepspeed-VERSION.json`, written by `dstui/oracle/extract.py` from that release's own code.
+What no code can tell (a line of help, the ZeRO stages a key matters at, the type of a key that is read by hand) is in
+`data/curated.json`. Both are read at the first look-up, in about 3 ms, not at import.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+RELEASES = ("0.14.5", "0.16.9", "0.18.2", "0.19.8")
+"""The releases with a catalogue of their own, oldest first."""
+NEWEST = RELEASES[-1]
+DATA = Path(__file__).parent / "data"
+SOURCE = "https://github.com/deepspeedai/DeepSpeed/blob/v{version}/deepspeed/{file}#L{line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One configuration key. `path` is dotted from the root of ds_config.json."""
+
+    path: str
+    type: str
+    """`bool`, `int`, `float`, `str`, `path`, `choice`, `dict`, `list[str]`, `int | null`, …, `section`, or `any`."""
+    default: Any = None
+    choices: tuple[Any, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    above: float | None = None
+    """The value must be greater than this."""
+    below: float | None = None
+    """The value must be less than this."""
+    help: str = ""
+    stages: tuple[int, ...] = ()
+    """The ZeRO stages at which the key does something; empty where the stage does not matter."""
+    deprecated: bool = False
+    replacement: str = ""
+    carried_over: bool = True
+    """Whether DeepSpeed moves the value of a deprecated key to its replacement by itself."""
+    python_name: str = ""
+    """A second spelling that DeepSpeed takes too: the name of the field where the key is an alias."""
+    strict: bool = False
+    """A section that refuses keys it does not know."""
+    source: str = ""
+    """A link to the line that declares or reads the key."""
+    version: str = NEWEST
+
+    @property
+    def since(self) -> str | None:
+        """The first release of `RELEASES` that knows the key; None where already the oldest does."""
+        known = spans(self.path)
+        return None if not known or known[0] == RELEASES[0] else known[0]
+
+    @property
+    def until(self) -> str | None:
+        """The last release of `RELEASES` that knows the key; None where the newest still does."""
+        known = spans(self.path)
+        return None if not known or known[-1] == NEWEST else known[-1]
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Release:
+    """What one release of DeepSpeed knows."""
+
+    version: str
+    records: Mapping[str, Mapping[str, Any]]
+    removed: Mapping[str, str]
+    """Keys that this release refuses because the feature is gone, with its words."""
+    optimizer_types: tuple[str, ...]
+    optimizers: Mapping[str, Mapping[str, Any]]
+    """Class -> the parameters it takes: DeepSpeed's own in lower case, those of torch.optim by their exact names."""
+    schedulers: Mapping[str, Mapping[str, Any]]
+    children: Mapping[str, frozenset[str]]
+    """Section -> names of the keys in it, second spellings included; "" holds the top level."""
+    _keys: dict[str, Key] = field(default_factory=dict)
+
+    def key(self, path: str) -> Key | None:
+        """The key at a dotted path, None where this release has none."""
+        found = self._keys.get(path)
+        if found is None and path in self.records:
+            found = self._keys[path] = _key(self.version, path, self.records[path])
+        return found
+
+    def keys(self) -> Iterator[Key]:
+        """Every key, in the order of their paths."""
+        return (key for path in self.records if (key := self.key(path)))
+
+
+@cache
+def release(version: str | None = None) -> Release:
+    """The catalogue of a release: its own, else the nearest older one's, else the oldest. None is the newest."""
+    nearest = nearest_release(version)
+    facts = json.loads((DATA / f"deepspeed-{nearest}.json").read_bytes())
+    records: dict[str, dict[str, Any]] = {record["path"]: record for record in facts["keys"]}
+    for path, extra in _curated().items():
+        if extra.get("unread") and _in_release(path, extra, nearest, records):
+            records[path] = {"path": path, "type": "any", **extra}
+    children: dict[str, set[str]] = {}
+    for path, record in records.items():
+        parent, _, name = path.rpartition(".")
+        children.setdefault(parent, set()).update(filter(None, (name, record.get("python_name"))))
+    return Release(
+        version=nearest,
+        records=dict(sorted(records.items())),
+        removed=facts["removed"],
+        optimizer_types=tuple(facts["optimizer_types"]),
+        optimizers=facts["optimizers"],
+        schedulers=facts["schedulers"],
+        children={parent: frozenset(names) for parent, names in children.items()},
+    )
+
+
+def nearest_release(version: str | None) -> str:
+    """The release of `RELEASES` that judges `version`."""
+    if version is None:
+        return NEWEST
+    wanted = version_tuple(version)
+    return max((known for known in RELEASES if version_tuple(known) <= wanted), key=version_tuple, default=RELEASES[0])
+
+
+def version_tuple(version: str) -> tuple[int, ...]:
+    """`0.19.8+cu128` -> (0, 19, 8). Raises ValueError for what is no version."""
+    return tuple(int(part) for part in version.partition("+")[0].split(".")[:3])
+
+
+def lookup(path: str, version: str | None = None) -> Key | None:
+    """The key at a path without the leading `deepspeed.`; of the newest release, else of the last one that knew it."""
+    if version is not None:
+        return release(version).key(path)
+    return next((key for known in reversed(RELEASES) if (key := release(known).key(path))), None)
+
+
+@cache
+def spans(path: str) -> tuple[str, ...]:
+    """The releases that know a key."""
+    return tuple(version for version in RELEASES if path in release(version).records)
+
+
+def __getattr__(name: str) -> Any:
+    """`KEYS`: every key of the newest release by path, made when it is first asked for."""
+    if name == "KEYS":
+        return {key.path: key for key in release().keys()}  # noqa: SIM118
+    raise AttributeError(name)
+
+
+@cache
+def _curated() -> Mapping[str, Mapping[str, Any]]:
+    curated: Mapping[str, Mapping[str, Any]] = json.loads((DATA / "curated.json").read_bytes())
+    return curated
+
+
+def _in_release(path: str, extra: Mapping[str, Any], version: str, records: Mapping[str, Any]) -> bool:
+    """Whether a release has a key that its parser never asks for (`unread`): its section exists, and the years fit."""
+    parent = path.rpartition(".")[0]
+    in_time = version_tuple(extra.get("since", RELEASES[0])) <= version_tuple(version) <= version_tuple(extra.get("until", NEWEST))
+    return in_time and (not parent or parent in records)
+
+
+def _key(version: str, path: str, record: Mapping[str, Any]) -> Key:
+    curated = _curated().get("bf16" + path.removeprefix("bfloat16") if path.startswith("bfloat16.") else path, {})
+    by_hand = "strict" not in record and record["type"] in ("any", "str", "bool", "int", "float", "dict")
+    kind = curated.get("type", record["type"]) if by_hand and not record.get("strict") else record["type"]
+    file, _, line = record.get("source", "").rpartition(":")
+    whole = kind.startswith("int")
+    return Key(
+        path=path,
+        type=kind,
+        default=curated.get("default", record.get("default")),
+        choices=tuple(record.get("choices", curated.get("choices", ()))),
+        minimum=record.get("ge", record["gt"] + 1 if whole and "gt" in record else curated.get("minimum")),
+        maximum=record.get("le", record["lt"] - 1 if whole and "lt" in record else curated.get("maximum")),
+        above=record.get("gt"),
+        below=record.get("lt"),
+        help=curated.get("help") or _help_of_parent(path),
+        stages=tuple(curated.get("stages", ())),
+        deprecated=record.get("deprecated", False),
+        replacement=record.get("replacement", ""),
+        carried_over=record.get("carried_over", True),
+        python_name=record.get("python_name", ""),
+        strict=record.get("strict", False),
+        source=SOURCE.format(version=version, file=file, line=line) if file else "",
+        version=version,
+    )
+
+
+def _help_of_parent(path: str) -> str:
+    parent = path.rpartition(".")[0]
+    return (_curated().get(parent, {}).get("help") or _help_of_parent(parent)) if parent else ""
