@@ -1,0 +1,1 @@
+"""Scripts that the shipped Plans train. Nothing in dstui imports them."""

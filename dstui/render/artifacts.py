@@ -1,0 +1,51 @@
+"""Every file of a Plan, as text: what a launch writes into the job folder, and what `dstui render -o` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.plan.hostfile import hostfile_text
+from dstui.render.jsontext import json_text
+from dstui.render.launch import LaunchSpec, launch_spec
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One generated file: its name, its text, and one line on who reads it."""
+
+    name: str
+    text: str
+    why: str
+    executable: bool = False
+
+
+def ds_config(plan: Plan) -> str:
+    """ds_config.json: the Plan's `deepspeed:` section itself."""
+    return json_text(plan.deepspeed)
+
+
+def env_text(env: Mapping[str, str]) -> str:
+    """.deepspeed_env: NAME=value lines. DeepSpeed's reader knows neither comments nor empty lines."""
+    return "".join(f"{name}={value}\n" for name, value in env.items())
+
+
+def script(spec: LaunchSpec, ds_config_path: str = "./ds_config.json") -> str:
+    """launch.sh: the command, to read, to keep, to paste."""
+    return f"#!/bin/sh\n{spec.command(ds_config_path)}\n"
+
+
+def artifacts(
+    plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None, ds_config_path: str = "./ds_config.json"
+) -> tuple[Artifact, ...]:
+    """The files of a Plan, ds_config.json first. Raises RenderError where there is no command for it."""
+    spec = launch_spec(plan, machine, pool)
+    files = [Artifact("ds_config.json", ds_config(plan), "DeepSpeed's configuration: the deepspeed section of the Plan")]
+    if plan.cluster.hosts is not None:
+        files.append(Artifact("hostfile", hostfile_text(plan.cluster.hosts), "the hosts and their slots, for the launcher"))
+    if plan.cluster.env:
+        files.append(Artifact(".deepspeed_env", env_text(plan.cluster.env), "variables that the launcher gives to every rank"))
+    files.append(Artifact("launch.sh", script(spec, ds_config_path), "the command that starts the ranks", executable=True))
+    return tuple(files)

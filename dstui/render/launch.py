@@ -1,0 +1,233 @@
+"""The launcher's command line and environment of a Plan on a Machine.
+
+What is shown is the plain command, right to paste. A launch adds what is known only then: a free port, the job folder,
+the tag, the shim. Sources: deepspeed/launcher/runner.py and launch.py of release 0.19.8; torch/distributed/run.py.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.plan.hostfile import HostfileError, select
+
+DS_CONFIG = "{ds_config}"
+"""In the arguments of a job: the path of the rendered ds_config.json."""
+CONFIG_VARIABLE = "DSTUI_DS_CONFIG"
+"""Where every rank finds that path too."""
+HERE = ("localhost", "127.0.0.1", "::1")
+BACKENDS = ("pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm")
+"""What `deepspeed --launcher` knows; it starts the ranks of every host by itself."""
+
+
+class RenderError(Exception):
+    """The Plan cannot be made into a command: the dotted path at fault, and a sentence."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path}: {message}")
+        self.path, self.message = path, message
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """How the ranks are started. Paths are absolute, but for the script, which is relative to `workdir`."""
+
+    python: str
+    launcher_options: tuple[str, ...]
+    """Between `python -m deepspeed.launcher.runner` and the script."""
+    script: tuple[str, ...]
+    """`("train.py",)` or `("-m", "pkg.train")`."""
+    script_args: tuple[str, ...]
+    """With `{ds_config}` still in it."""
+    workdir: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What is added to the environment, with `{ds_config}` still in it."""
+    ranks: Mapping[int, str] = field(default_factory=dict)
+    """Rank -> host; empty where the number of ranks is not known yet (no GPU was looked for)."""
+    cpu: bool = False
+    launcher: str = "local"
+    hosts: tuple[str, ...] = ("localhost",)
+
+    @property
+    def local(self) -> bool:
+        """Whether every rank runs on this machine."""
+        return self.launcher == "local"
+
+    def options(self, node: int | None = None) -> tuple[str, ...]:
+        """The launcher's options; those of one node, where each node has a command of its own."""
+        return self.launcher_options if node is None else (*self.launcher_options, "--node_rank", str(node))
+
+    def argv(self, ds_config: str = "./ds_config.json", node: int | None = None) -> list[str]:
+        """The launcher as a list of words."""
+        options = list(self.options(node))
+        if self.script[0] == "-m":
+            options.append("--module")
+        target = [self.script[-1], *(word.replace(DS_CONFIG, ds_config) for word in self.script_args)]
+        return [self.python, "-m", "deepspeed.launcher.runner", *options, *target]
+
+    def environment(self, ds_config: str = "./ds_config.json") -> dict[str, str]:
+        """What is added to the environment of the launcher."""
+        absolute = posixpath.normpath(posixpath.join(self.workdir, ds_config))
+        return {name: value.replace(DS_CONFIG, absolute) for name, value in self.env.items()}
+
+    def command(self, ds_config: str = "./ds_config.json") -> str:
+        """What a person pastes into a shell: one command, or one for each node where the launcher wants that."""
+        if self.launcher not in ("ssh", "nossh"):
+            return "\n".join(self._lines(ds_config, None))
+        return "\n\n".join(f"# on {host}\n" + "\n".join(self._lines(ds_config, node)) for node, host in enumerate(self.hosts))
+
+    def _lines(self, ds_config: str, node: int | None) -> Iterator[str]:
+        yield f"cd {shlex.quote(self.workdir)} &&"
+        folder = posixpath.dirname(self.python)
+        if folder:  # ninja, pdsh and the like of a virtual environment are found beside its python
+            yield f'PATH={shlex.quote(folder)}:"$PATH" \\'
+        for name, value in self.environment(ds_config).items():
+            yield f"{name}={shlex.quote(value)} \\"
+        words = self.argv(ds_config, node)
+        options = 3 + len(self.options(node)) + (self.script[0] == "-m")
+        yield shlex.join(words[:options]) + " \\"
+        yield "  " + shlex.join(words[options:])
+
+
+def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> dict[str, list[int]] | None:
+    """Host -> the slots that are used; None where it depends on GPUs that nobody has looked for.
+
+    `pool` is what the Plan's hostfile holds, where it names one. Raises RenderError.
+    """
+    cluster = plan.cluster
+    hosts = cluster.hosts if cluster.hosts is not None else pool
+    if cluster.hostfile is not None and pool is None:
+        raise RenderError("cluster.hostfile", f"{cluster.hostfile} could not be read")
+    if hosts is None:
+        count = len(machine.gpus) or (cluster.cpu_ranks if machine.accelerator == "cpu" else 0)
+        if not count:
+            return None
+        hosts = {"localhost": count}
+    try:
+        return select(hosts, include=cluster.include, exclude=cluster.exclude, num_nodes=cluster.num_nodes, num_gpus=cluster.num_gpus)
+    except HostfileError as error:
+        path = next((f"cluster.{key}" for key in ("include", "exclude", "num_nodes") if getattr(cluster, key)), "cluster.hosts")
+        raise RenderError(path, error.message) from None
+
+
+def world_size(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> int | None:
+    """The number of ranks; None where it is not known (no GPU was looked for, or a filter that DeepSpeed refuses)."""
+    try:
+        used = slots(plan, machine, pool)
+    except RenderError:
+        return None
+    return sum(map(len, used.values())) if used is not None else None
+
+
+def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> LaunchSpec:
+    """How the Plan is started on the Machine. Raises RenderError."""
+    job, cluster = plan.job, plan.cluster
+    if not job.script and not job.module:
+        raise RenderError("job.script", "no script is named: give the training script, relative to workdir")
+    used = slots(plan, machine, pool)
+    hosts = tuple(used or ("localhost",))
+    here = all(host in HERE for host in hosts) and cluster.hostfile is None
+    launcher = cluster.launcher or ("local" if here else "ssh")
+    if launcher == "local" and not here:
+        raise RenderError(
+            "cluster.launcher", f"local starts ranks on this machine only, but there is {next(h for h in hosts if h not in HERE)}"
+        )
+    if launcher in ("torchrun", "accelerate"):
+        raise RenderError(
+            "cluster.launcher", f"{launcher} cannot be rendered by this version: use null, local, ssh or one of {', '.join(BACKENDS)}"
+        )
+    cpu = machine.accelerator == "cpu"
+    options = _local_options(plan, machine, used) if launcher == "local" else [*_far_options(plan, hosts, launcher), *_filters(plan)]
+    if cluster.master_port is not None:
+        options += ["--master_port", str(cluster.master_port)]
+    if cluster.cpu_binding == "deepspeed":
+        options.append("--bind_cores_to_rank")
+    ranks = [host for host, chosen in (used or {}).items() for _ in chosen]
+    return LaunchSpec(
+        python=_interpreter(plan),
+        launcher_options=(*options, *cluster.launcher_args),
+        script=(job.script,) if job.script else ("-m", str(job.module)),
+        script_args=job.args,
+        workdir=place(plan, job.workdir),
+        env=_environment(plan, cpu, launcher),
+        ranks=dict(enumerate(ranks)),
+        cpu=cpu,
+        launcher=launcher,
+        hosts=hosts,
+    )
+
+
+def place(plan: Plan, path: str) -> str:
+    """A path of the Plan, made absolute: they are relative to the Plan's own folder."""
+    return posixpath.normpath(posixpath.join(plan.base, posixpath.expanduser(path) if path.startswith("~") else path))
+
+
+def _interpreter(plan: Plan) -> str:
+    python = plan.job.python or sys.executable
+    return place(plan, python) if "/" in python else python
+
+
+def _local_options(plan: Plan, machine: Machine, used: Mapping[str, list[int]] | None) -> list[str]:
+    """One machine: the launcher counts its GPUs by itself, but not CPU ranks, and not what the Plan says otherwise."""
+    cluster = plan.cluster
+    if cluster.include or cluster.exclude:
+        return _filters(plan)
+    if used is None or (cluster.hosts is None and cluster.num_gpus is None and machine.gpus):
+        return []
+    return ["--num_gpus", str(sum(map(len, used.values())))]
+
+
+def _far_options(plan: Plan, hosts: tuple[str, ...], launcher: str) -> list[str]:
+    """Several hosts, or one that is not this machine: without --force_multi a single one would be run here."""
+    options = ["--hostfile", place(plan, plan.cluster.hostfile) if plan.cluster.hostfile else "./hostfile"]
+    if launcher in BACKENDS:
+        options += ["--launcher", launcher, "--force_multi"]
+    address = plan.cluster.master_addr
+    if launcher in ("ssh", "nossh"):  # each node's own command must name where they meet
+        options += ["--no_ssh"]
+        address = address or hosts[0]
+    return options + (["--master_addr", address] if address else [])
+
+
+def _filters(plan: Plan) -> list[str]:
+    options: list[str] = []
+    for name in ("include", "exclude", "num_nodes", "num_gpus"):
+        value = getattr(plan.cluster, name)
+        if value is not None:
+            options += [f"--{name}", str(value)]
+    return options
+
+
+def _environment(plan: Plan, cpu: bool, launcher: str) -> dict[str, str]:
+    env = {"DS_ACCELERATOR": "cpu"} if cpu else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # so that indices mean what nvidia-smi says
+    env[CONFIG_VARIABLE] = DS_CONFIG
+    if cpu and launcher == "local" and (plan.cluster.include or plan.cluster.exclude):
+        env["LOCAL_SIZE"] = str((plan.cluster.hosts or {}).get("localhost", plan.cluster.cpu_ranks))  # slots, else NUMA nodes are counted
+    if plan.job.integration == "accelerate":
+        env |= accelerate_environment(plan)
+    if plan.cluster.env_file:
+        env["DS_ENV_FILE"] = place(plan, plan.cluster.env_file)
+    elif launcher in BACKENDS and plan.cluster.env:
+        env["DS_ENV_FILE"] = "./.deepspeed_env"
+    return env | dict(plan.cluster.env)
+
+
+def accelerate_environment(plan: Plan) -> dict[str, str]:
+    """What `accelerate launch` sets for its ranks (accelerate/utils/launch.py, prepare_deepspeed_cmd_env)."""
+    config = plan.deepspeed
+    precision = next(
+        (name for name in ("bf16", "fp16") if isinstance(config.get(name), Mapping) and config[name].get("enabled") is True), "no"
+    )
+    zero = config.get("zero_optimization")
+    stage3 = isinstance(zero, Mapping) and zero.get("stage") == 3
+    return {
+        "ACCELERATE_USE_DEEPSPEED": "true",
+        "ACCELERATE_DEEPSPEED_CONFIG_FILE": DS_CONFIG,
+        "ACCELERATE_DEEPSPEED_ZERO3_INIT": "true" if stage3 else "false",
+        "ACCELERATE_MIXED_PRECISION": precision,
+    }
