@@ -1,0 +1,88 @@
+"""Puts the lines of the look-up programs together to one Machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from dstui.machine.child import Line
+from dstui.machine.codec import Unknown, decode
+from dstui.machine.snapshot import Driver, Gpu, Host, Machine, Matrix, Software
+from dstui.machine.topology import NO_ANSWER, Pair, islands, link_matrix
+
+P2P_KINDS = ("read", "write", "nvlink", "atomics", "pci")
+
+
+def machine_from(nvml: Iterable[Line], host: Iterable[Line], software: Iterable[Line], source: str) -> Machine:
+    """The Machine of which three programs told these lines. What one of them owes is unknown, because of how it ended."""
+    driver, gpus, ancestors, p2p = _nvml_facts(nvml)
+    host_facts, host_end = _merged(host, "host")
+    found_host = decode(Host, host_facts, host_end)
+    gpus = tuple(_placed(gpu, found_host) for gpu in gpus)
+    kernel, _ = _merged(host, "driver")
+    software_facts, software_end = _merged(software, "software")
+    links = link_matrix(gpus, ancestors)
+    statuses = {kind: _status_matrix(len(gpus), p2p, kind) for kind in P2P_KINDS} if gpus else {}
+    return Machine(
+        source=source,
+        gpus=gpus,
+        links=links,
+        p2p=statuses,
+        islands=islands(links, statuses, gpus),
+        driver=decode(Driver, {**kernel, **driver}),
+        host=found_host,
+        software=decode(Software, software_facts, software_end),
+    )
+
+
+def _merged(lines: Iterable[Line], kind: str) -> tuple[dict[str, Any], Unknown]:
+    """All facts of one kind, and why those that are missing are missing."""
+    facts: dict[str, Any] = {}
+    for line_kind, value in lines:
+        if line_kind == kind:
+            facts.update(value)
+    return facts, _ending(lines)
+
+
+def _ending(lines: Iterable[Line]) -> Unknown:
+    reasons = [str(value) for kind, value in lines if kind in ("late", "failed")]
+    return Unknown(reasons[0] if reasons else "this host does not tell")
+
+
+def _nvml_facts(lines: Iterable[Line]) -> tuple[dict[str, Any], tuple[Gpu, ...], dict[Pair, str], dict[Pair, Mapping[str, str]]]:
+    lines = list(lines)
+    driver, ending = _merged(lines, "driver")
+    found = {value["index"]: decode(Gpu, value, Unknown("not told by the driver")) for kind, value in lines if kind == "gpu"}
+    ancestors: dict[Pair, str] = {}
+    p2p: dict[Pair, Mapping[str, str]] = {}
+    for kind, value in lines:
+        if kind == "pair":
+            i, j, ancestor, statuses = value
+            p2p[i, j] = statuses
+            if isinstance(ancestor, str):
+                ancestors[i, j] = ancestor
+        elif kind == "lost" and value[0] in found:
+            found[value[0]] = replace(found[value[0]], problem=value[1])
+    if not any(kind == "done" for kind, _ in lines):
+        driver["state"] = {"unknown": ending.reason}
+    return driver, tuple(found[index] for index in sorted(found)), ancestors, p2p
+
+
+def _status_matrix(size: int, p2p: Mapping[Pair, Mapping[str, str]], kind: str) -> Matrix:
+    def cell(i: int, j: int) -> str:
+        return "X" if i == j else p2p.get((min(i, j), max(i, j)), {}).get(kind, NO_ANSWER)
+
+    return tuple(tuple(cell(i, j) for j in range(size)) for i in range(size))
+
+
+def _placed(gpu: Gpu, host: Host) -> Gpu:
+    """The GPU beside its CPUs as the kernel knows them: NVML's answer is cut down to our own cpuset, and may be empty."""
+    if isinstance(host.pci_gpus, Unknown):
+        return gpu
+    device = next((device for device in host.pci_gpus if device.bus_id == gpu.bus_id), None)
+    if device is None:
+        return gpu
+    node = gpu.numa_node if isinstance(device.numa_node, Unknown) else device.numa_node
+    cpus = gpu.cpus if isinstance(device.cpus, Unknown) else device.cpus
+    return replace(gpu, numa_node=node, cpus=cpus)

@@ -1,0 +1,120 @@
+"""Runs one of the look-up programs as a child process with a deadline, and collects its lines.
+
+The child may hang inside the kernel, where even SIGKILL waits: then it is left behind and what it had printed is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+Line = tuple[str, Any]
+"""The kind of a fact ("gpu", "host", …) and its value."""
+
+HERE = Path(__file__).parent
+DONE = "done"
+LAST_LINE = b'["done", null]\n'
+
+
+def lines_of(program: str, deadline: float, *args: str, python: str = sys.executable, env: Mapping[str, str] | None = None) -> list[Line]:
+    """What `dstui/machine/PROGRAM.py` prints within `deadline` seconds. The last is ("done", None), or ("late" | "failed", reason)."""
+    return output_of([python, str(HERE / f"{program}.py"), *args], deadline, env=env)
+
+
+def output_of(
+    command: Sequence[str], deadline: float, *, stdin: bytes = b"", env: Mapping[str, str] | None = None, cwd: str | None = None
+) -> list[Line]:
+    """The lines of any command that speaks as the look-up programs do. Never raises and never outlasts its deadline by much."""
+    ends_at = time.monotonic() + deadline
+    try:
+        child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd, start_new_session=True
+        )
+    except OSError as error:
+        return [("failed", f"{command[0]}: {error.strerror}")]
+    try:
+        out, err = _talk(child, stdin, ends_at)
+        lines = [*_parsed(out)]
+        if lines and lines[-1][0] == DONE:
+            return lines
+        left = max(0.0, ends_at - time.monotonic())
+        return [*lines, _why(err, deadline, left)]
+    finally:
+        _end(child)
+
+
+def _talk(child: subprocess.Popen[bytes], stdin: bytes, ends_at: float) -> tuple[bytes, bytes]:
+    """Everything on both outputs until they close, the answer is complete, or the time is up."""
+    assert child.stdin and child.stdout and child.stderr
+    collected: dict[int, bytearray] = {child.stdout.fileno(): bytearray(), child.stderr.fileno(): bytearray()}
+    with selectors.DefaultSelector() as selector:
+        selector.register(child.stdout, selectors.EVENT_READ)
+        selector.register(child.stderr, selectors.EVENT_READ)
+        rest = memoryview(stdin)
+        if rest:
+            os.set_blocking(child.stdin.fileno(), False)
+            selector.register(child.stdin, selectors.EVENT_WRITE)
+        else:
+            child.stdin.close()
+        while selector.get_map() and (left := ends_at - time.monotonic()) > 0:
+            for key, events in selector.select(left):
+                if events & selectors.EVENT_WRITE:
+                    rest = _feed(child.stdin, rest, selector)
+                elif chunk := os.read(key.fd, 1 << 16):
+                    collected[key.fd] += chunk
+                    if chunk.endswith(LAST_LINE):
+                        return bytes(collected[child.stdout.fileno()]), b""
+                else:
+                    selector.unregister(key.fileobj)
+    return bytes(collected[child.stdout.fileno()]), bytes(collected[child.stderr.fileno()])
+
+
+def _feed(pipe: IO[bytes], rest: memoryview, selector: selectors.BaseSelector) -> memoryview:
+    """Write what fits into the pipe; close it after the last byte, or when nobody reads any more."""
+    try:
+        rest = rest[os.write(pipe.fileno(), rest) :]
+    except BrokenPipeError:
+        rest = rest[:0]
+    if not rest:
+        selector.unregister(pipe)
+        pipe.close()
+    return rest
+
+
+def _parsed(out: bytes) -> Iterator[Line]:
+    """The complete lines that have the form of a fact; a login shell may have printed others."""
+    for line in out.split(b"\n"):
+        if line.startswith(b"["):
+            try:
+                kind, value = json.loads(line)
+            except ValueError:
+                continue
+            yield str(kind), value
+
+
+def _why(err: bytes, deadline: float, left: float) -> Line:
+    """Why the answer is not complete."""
+    if left <= 0:
+        return "late", f"no answer within {deadline:g} s"
+    last = err.decode(errors="replace").strip().splitlines()[-1:]
+    return "failed", last[0] if last else "it ended without an answer"
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Kill the child's whole group; wait for it, but not for one that the kernel holds."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(0.2)
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe and not pipe.closed:
+            pipe.close()

@@ -1,0 +1,123 @@
+"""Frozen dataclasses to plain JSON values and back, forgiving on the way back.
+
+A snapshot may come from an older or a newer dstui: a key that is not known is left aside, one that is missing or has another
+form becomes Unknown. `Unknown` itself is written as `{"unknown": reason}`.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A fact that could not be had, and why. Falsy, so `if machine.host.numa:` reads as it should."""
+
+    reason: str = "nobody looked"
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __str__(self) -> str:
+        return "unknown"
+
+
+Maybe: TypeAlias = T | Unknown
+"""A fact, or why it is not known."""
+
+ABSENT = Unknown("not in this snapshot")
+MALFORMED = Unknown("the snapshot holds something else here")
+
+
+def known(value: Maybe[T], default: D) -> T | D:
+    """The fact itself, or `default` where it is unknown."""
+    return default if isinstance(value, Unknown) else value
+
+
+def encode(value: Any) -> Any:
+    """A value of a snapshot as JSON would hold it."""
+    if isinstance(value, Unknown):
+        return {"unknown": value.reason}
+    if is_dataclass(value):
+        return {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(k): encode(v) for k, v in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [encode(v) for v in value]
+    return value
+
+
+def decode(cls: type[T], data: Mapping[str, Any], absent: Unknown = ABSENT) -> T:
+    """An instance of the dataclass `cls` from what `encode` wrote, or from any mapping with some of its names.
+
+    `absent` is what a missing fact becomes. A required field that is missing or malformed is a TypeError.
+    """
+    hints: dict[str, Any] = _hints(cls)  # type: ignore[arg-type]  # a class is hashable
+    values = {name: _value(hint, data[name]) if name in data else _missing(hint, absent) for name, hint in hints.items()}
+    return cls(**{name: value for name, value in values.items() if value is not _KEEP_DEFAULT})
+
+
+_KEEP_DEFAULT = object()
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    hints = get_type_hints(cls)
+    return {f.name: hints[f.name] for f in fields(cls) if f.init}
+
+
+def _missing(hint: Any, absent: Unknown) -> Any:
+    return absent if Unknown in get_args(hint) else _KEEP_DEFAULT
+
+
+def _value(hint: Any, data: Any) -> Any:
+    """`data` as `hint` wants it; Unknown, or else the field's own default, where it has another form."""
+    if isinstance(data, Mapping) and set(data) == {"unknown"}:
+        return Unknown(str(data["unknown"]))
+    alternatives = [a for a in get_args(hint) if a is not Unknown] if _is_union(hint) else [hint]
+    for alternative in alternatives:
+        found = _fits(alternative, data)
+        if found is not _KEEP_DEFAULT:
+            return found
+    return MALFORMED if Unknown in get_args(hint) else _KEEP_DEFAULT
+
+
+def _is_union(hint: Any) -> bool:
+    return get_origin(hint) in (Union, types.UnionType)
+
+
+def _fits(hint: Any, data: Any) -> Any:  # one line per form that a snapshot knows
+    origin = get_origin(hint)
+    if hint is None or hint is type(None):
+        return None if data is None else _KEEP_DEFAULT
+    if origin is tuple:
+        return _tuple(get_args(hint), data)
+    if origin is not None and issubclass(origin, Mapping):
+        inner = get_args(hint)[1]
+        return {str(k): _value(inner, v) for k, v in data.items()} if isinstance(data, Mapping) else _KEEP_DEFAULT
+    if is_dataclass(hint) and isinstance(hint, type):
+        return decode(hint, data) if isinstance(data, Mapping) else _KEEP_DEFAULT
+    if hint is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    if hint is int and isinstance(data, bool):
+        return _KEEP_DEFAULT
+    return data if isinstance(data, hint) else _KEEP_DEFAULT
+
+
+def _tuple(of: tuple[Any, ...], data: Any) -> Any:
+    if not isinstance(data, (list, tuple)):
+        return _KEEP_DEFAULT
+    if of[-1] is Ellipsis:
+        found = tuple(_value(of[0], item) for item in data)
+    elif len(of) == len(data):
+        found = tuple(_value(hint, item) for hint, item in zip(of, data, strict=True))
+    else:
+        return _KEEP_DEFAULT
+    return _KEEP_DEFAULT if any(item is _KEEP_DEFAULT for item in found) else found

@@ -1,0 +1,176 @@
+"""Reads what people have at hand: the text of `nvidia-smi topo -m`, and of `topo -p2p` and `nvlink -s` after it.
+
+Real pastes are messy: cells glued together (`NODEPXB`), a header without its first tab, colour codes, the old name SOC, tables that
+end early. So cells are found by their known names, and each row is checked against its own X.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dstui.machine.codec import Maybe, Unknown
+from dstui.machine.snapshot import Driver, Gpu, Host, Machine, Matrix, NvLink, Software
+from dstui.machine.topology import islands
+
+CELL = re.compile(r"\s*(X|NV\d+|PIX|PXB|PHB|PSB|NODE|SYS|SOC|OK|CNS|GNS|TNS|NS|DR|U(?![A-Za-z]))")
+DEVICE = r"(?:GPU\d+|NIC\d+|[A-Za-z][A-Za-z0-9]*_\d+|ib\w*\d+|rocep\w+)"
+HEADER = re.compile(rf"\s*(GPU0(?:\s*{DEVICE})*)\s*(?:(CPU ?Affinity.*)|$)")
+GPU_ROW = re.compile(r"\s*GPU(\d+)(?=[\sX])(.*)")
+COMMAND = re.compile(r"topo\s+(?:-p2p|--p2p_capabilities|-p)\s*=?\s*(\w+)")
+LINK_OF_GPU = re.compile(r"GPU (\d+): (.+?)(?: \(UUID: .*\))?$")
+LINK_SPEED = re.compile(r"\s*Link \d+: ([\d.]+) GB/s")
+COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+P2P_KINDS = {"r": ("read",), "w": ("write",), "rw": ("read", "write"), "n": ("nvlink",), "a": ("atomics",), "p": ("pci",)}
+STATUSES = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
+AGAIN = ": paste the whole table again"
+NOT_PASTED = Unknown("a pasted matrix does not tell")
+
+
+class PasteError(Exception):
+    """The text holds no matrix, or a broken one: a sentence, with its line."""
+
+
+@dataclass(slots=True)
+class _Table:
+    """One table as it is read: what its header names and the cells of its GPU rows."""
+
+    line: int
+    names: list[str]
+    p2p: tuple[str, ...]
+    rows: dict[int, list[str]] = field(default_factory=dict)
+    affinity: dict[int, tuple[str, str, str]] = field(default_factory=dict)
+    titles: str = ""
+
+    @property
+    def gpus(self) -> list[str]:
+        return [name for name in self.names if name.startswith("GPU")]
+
+    @property
+    def is_p2p(self) -> bool:
+        return any(cell in STATUSES for row in self.rows.values() for cell in row)
+
+
+def machine_from_text(text: str, source: str) -> Machine:
+    """The Machine of a pasted matrix; all that such a text does not tell is Unknown. Raises PasteError."""
+    text = COLOURS.sub("", text)
+    tables = list(_tables(text))
+    if not tables:
+        raise PasteError("no matrix in it: paste what `nvidia-smi topo -m` prints, from the line that names GPU0 on")
+    links_of = [table for table in tables if not table.is_p2p] or tables[:1]
+    topology = links_of[0]
+    links = _matrix(topology)
+    p2p = {kind: _matrix(table) for table in tables if table.is_p2p for kind in table.p2p or ("nvlink",)}
+    for kind, matrix in p2p.items():
+        if len(matrix) != len(links):
+            counts = f"{len(matrix)} GPUs, the one of `topo -m` has {len(links)}"
+            raise PasteError(f"the table of `topo -p2p` ({kind}) has {counts}: paste both of one machine")
+    gpus = _gpus(topology, _nvlinks(text))
+    return Machine(
+        source=source,
+        gpus=gpus,
+        links=links,
+        p2p=p2p,
+        islands=islands(links, p2p, gpus),
+        driver=Driver(state=NOT_PASTED),
+        host=Host(),
+        software=Software(),
+    )
+
+
+def _tables(text: str) -> Iterator[_Table]:
+    """Each table of the text, after the command line above it where there is one."""
+    table: _Table | None = None
+    p2p: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if command := COMMAND.search(line):
+            p2p = P2P_KINDS.get(command[1], ())
+        elif header := HEADER.fullmatch(line):
+            if table:
+                yield table
+            table = _Table(number, re.findall(DEVICE, header[1]), p2p, titles=header[2] or "")
+            p2p = ()
+        elif table and (row := GPU_ROW.match(line)):
+            _read_row(table, int(row[1]), row[2], number)
+    if table:
+        yield table
+
+
+def _read_row(table: _Table, gpu: int, rest: str, line: int) -> None:
+    """The cells of one GPU, and the affinity columns after them."""
+    cells: list[str] = []
+    position, count = 0, len(table.gpus)
+    while len(cells) < len(table.names) and (cell := CELL.match(rest, position)):
+        cells.append("SYS" if cell[1] == "SOC" else cell[1])
+        position = cell.end()
+    if gpu >= count:
+        raise PasteError(f"line {line}: GPU{gpu} has a row, but the header (line {table.line}) names only {count} GPUs{AGAIN}")
+    if len(cells) < count:
+        raise PasteError(f"line {line}: the row of GPU{gpu} has {len(cells)} readable cells of {count}: the columns are broken{AGAIN}")
+    if cells[gpu] != "X" or cells[:count].count("X") != 1:
+        raise PasteError(f"line {line}: the X of GPU{gpu} is not in its own column: a cell is missing or doubled{AGAIN}")
+    table.rows[gpu] = cells[:count]
+    if len(cells) == len(table.names):
+        table.affinity[gpu] = _affinity(rest[position:], table.titles)
+
+
+def _affinity(text: str, titles: str) -> tuple[str, str, str]:
+    """CPU list, NUMA list and the NUMA node of the GPU's own memory; empty where the table has none."""
+    columns = [part.strip() for part in (text.lstrip(" ").split("\t")[1:] if "\t" in text else re.split(r"\s{2,}", text.strip()))]
+    cpus = columns[0] if columns and "CPU Affinity" in titles else ""
+    others = [column for column in columns[1:] if column]
+    own = others.pop() if others and "GPU NUMA ID" in titles else ""
+    return cpus, others[0] if others else "", own
+
+
+def _matrix(table: _Table) -> Matrix:
+    missing = [str(gpu) for gpu in range(len(table.gpus)) if gpu not in table.rows]
+    if missing:
+        raise PasteError(f"the table (line {table.line}) names {len(table.gpus)} GPUs, but GPU {', '.join(missing)} has no row{AGAIN}")
+    matrix = tuple(tuple(table.rows[gpu]) for gpu in range(len(table.gpus)))
+    for i, row in enumerate(matrix):
+        for j, cell in enumerate(row[:i]):
+            if cell != matrix[j][i]:
+                raise PasteError(f"GPU{i} to GPU{j} is {cell}, but GPU{j} to GPU{i} is {matrix[j][i]}: the columns are broken{AGAIN}")
+    return matrix
+
+
+def _nvlinks(text: str) -> Mapping[int, tuple[str, list[float]]]:
+    """GPU -> its name and the GB/s of its links, from `nvidia-smi nvlink -s` or `-L` in the same text."""
+    found: dict[int, tuple[str, list[float]]] = {}
+    speeds: list[float] = []
+    for line in text.splitlines():
+        if gpu := LINK_OF_GPU.match(line.strip()):
+            speeds = []
+            found[int(gpu[1])] = (gpu[2], speeds)
+        elif link := LINK_SPEED.match(line):
+            speeds.append(float(link[1]))
+    return found
+
+
+def _gpus(table: _Table, told: Mapping[int, tuple[str, list[float]]]) -> tuple[Gpu, ...]:
+    return tuple(_gpu(index, table.affinity.get(index, ("", "", "")), told.get(index)) for index in range(len(table.gpus)))
+
+
+def _gpu(index: int, affinity: tuple[str, str, str], told: tuple[str, list[float]] | None) -> Gpu:
+    cpus, nodes, own = affinity
+    links: Maybe[NvLink] = NOT_PASTED
+    if told and told[1]:
+        links = NvLink(count=len(told[1]), active=len(told[1]), speed=round(min(told[1]) * 1000))
+    return Gpu(
+        index=index,
+        name=told[0] if told else NOT_PASTED,
+        cpus=cpus if re.fullmatch(r"[\d,-]+", cpus) else Unknown("the table names no CPUs for this GPU"),
+        numa_node=_cpu_node(nodes, own),
+        memory_node=int(own) if own.isdigit() else NOT_PASTED,
+        nvlink=links,
+    )
+
+
+def _cpu_node(nodes: str, own: str) -> Maybe[int]:
+    """The node of the CPUs: the only one, or the first where the others are the memory of GPUs."""
+    numbers = re.findall(r"\d+", nodes)
+    if len(numbers) == 1 or (numbers and own.isdigit()):
+        return int(numbers[0])
+    return Unknown(f"the table names several NUMA nodes ({nodes})" if numbers else "the table names no NUMA node for this GPU")

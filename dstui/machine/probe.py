@@ -1,0 +1,22 @@
+"""Looks at this machine: three look-up programs side by side, each killed at its deadline."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from dstui.machine.assemble import machine_from
+from dstui.machine.child import lines_of
+from dstui.machine.snapshot import Machine
+
+
+def probe(deadline: float = 5.0, *, python: str = sys.executable, serials: bool = False) -> Machine:
+    """The Machine as it is now. Blocks for `deadline` seconds at most, never raises; what did not answer in time is Unknown.
+
+    `python` is the interpreter whose packages are looked at; serial numbers are left out unless asked for.
+    """
+    with ThreadPoolExecutor(3) as pool:
+        nvml = pool.submit(lines_of, "nvml", deadline, *(["--serials"] if serials else []))
+        host = pool.submit(lines_of, "host", deadline)
+        software = pool.submit(lines_of, "software", deadline, python=python)
+        return machine_from(nvml.result(), host.result(), software.result(), "this machine")

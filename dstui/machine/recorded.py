@@ -1,0 +1,49 @@
+"""A Machine from a file: a snapshot that `dstui machine --save` wrote, or a pasted `nvidia-smi topo -m`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from dstui.files import FileProblem, read_text
+from dstui.machine.paste import PasteError, machine_from_text
+from dstui.machine.snapshot import Machine
+from dstui.machine.topology import islands
+
+
+def read_machine(path: Path) -> Machine:
+    """The Machine that a file records. Raises FileProblem."""
+    text = read_text(path)
+    if text.lstrip().startswith("{"):
+        return _from_json(text, path)
+    try:
+        return machine_from_text(text, f"the matrix in {path.name}")
+    except PasteError as error:
+        raise FileProblem(f"{path}: {error}") from None
+
+
+def _from_json(text: str, path: Path) -> Machine:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise FileProblem(f"{path}: neither a snapshot nor a matrix: {error}") from None
+    if not isinstance(data.get("gpus"), list) or not isinstance(data.get("host", {}), Mapping):
+        raise FileProblem(f"{path}: no snapshot of a machine: it has no list `gpus`. `dstui machine --save FILE` writes one")
+    try:
+        machine = Machine.from_json({**data, "source": f"the snapshot {path.name}"})
+    except TypeError:
+        raise FileProblem(f"{path}: a GPU of this snapshot has no `index`: it was cut, or edited by hand") from None
+    return _with_islands(machine, path)
+
+
+def _with_islands(machine: Machine, path: Path) -> Machine:
+    """The machine with the islands that its links make, where the snapshot does not tell more of them itself."""
+    count = len(machine.gpus)
+    for name, matrix in {"links": machine.links, **machine.p2p}.items():
+        if matrix and (len(matrix) != count or any(len(row) != count for row in matrix)):
+            raise FileProblem(f"{path}: {name} is not a matrix of {count} x {count}, the number of `gpus`")
+    if machine.islands or not machine.links:
+        return machine
+    return replace(machine, islands=islands(machine.links, machine.p2p, machine.gpus))

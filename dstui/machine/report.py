@@ -1,0 +1,150 @@
+"""The Machine as text for a terminal: GPUs, links, islands, host, software, the verdicts first where something is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from dstui.machine.codec import Maybe, Unknown
+from dstui.machine.snapshot import Gpu, Host, Machine, Software
+
+GIB = 1 << 30
+
+
+def report(machine: Machine) -> str:
+    """All that a person wants to know at one glance, with a newline at its end."""
+    blocks = [_head(machine), _gpus(machine.gpus), _links(machine), _islands(machine), _host(machine.host), _software(machine.software)]
+    return "\n\n".join("\n".join(lines) for block in blocks if (lines := list(block))) + "\n"
+
+
+def size(count: Maybe[int | None], none: str = "no limit") -> str:
+    """Bytes as people say them: 512 MB, 79.6 GB, 1.5 TB (units of 1024)."""
+    if isinstance(count, Unknown):
+        return "unknown"
+    if count is None:
+        return none
+    for unit, scale in (("TB", 1 << 40), ("GB", GIB), ("MB", 1 << 20), ("KB", 1 << 10)):
+        if count >= scale:
+            return f"{count / scale:.3g} {unit}" if count < 1000 * scale else f"{count / scale:.0f} {unit}"
+    return f"{count} B"
+
+
+def _head(machine: Machine) -> Iterator[str]:
+    driver = machine.driver
+    yield machine.summary()
+    if machine.source != "this machine":
+        yield f"from {machine.source}"
+    if isinstance(driver.state, Unknown) and not machine.gpus:
+        yield f"NVIDIA driver: {driver.state.reason}"
+    elif driver.version:
+        yield f"driver {driver.version}, CUDA up to {driver.cuda}"
+
+
+def _gpus(gpus: Sequence[Gpu]) -> Iterator[str]:
+    titles = ("#", "name", "memory used", "util", "temp", "power", "PCIe", "NUMA", "CPUs", "")
+    columns = list(zip(titles, *(_gpu_row(gpu) for gpu in gpus), strict=True)) if gpus else []
+    told = [column for column in columns if set(column[1:]) - {"?", ""}]
+    yield from _table(zip(*told, strict=True))
+
+
+def _gpu_row(gpu: Gpu) -> tuple[str, ...]:
+    if gpu.problem:
+        return (str(gpu.index), str(gpu.name), "", "", "", "", "", "", "", f"not usable: {gpu.problem}")
+    return (
+        str(gpu.index),
+        gpu.short_name,
+        "?" if isinstance(gpu.memory_total, Unknown) else f"{size(gpu.memory_used)} / {size(gpu.memory_total)}",
+        _with(gpu.utilization, " %"),
+        _with(gpu.temperature, " C"),
+        f"{gpu.power:.0f} W" if isinstance(gpu.power, float) else "?",
+        "?" if isinstance(gpu.pcie_width, Unknown) else f"{_with(gpu.pcie_generation_max, '')} x{gpu.pcie_width}",
+        _with(gpu.numa_node, ""),
+        _with(gpu.cpus, ""),
+        "MIG" if gpu.mig is True else "",
+    )
+
+
+def _with(value: Maybe[object], unit: str) -> str:
+    return "?" if isinstance(value, Unknown) else f"{value}{unit}"
+
+
+def _links(machine: Machine) -> Iterator[str]:
+    if len(machine.gpus) > 1 and machine.links:
+        names = [f"GPU{gpu.index}" for gpu in machine.gpus]
+        yield from _table([("", *names), *((name, *row) for name, row in zip(names, machine.links, strict=True))])
+
+
+def _islands(machine: Machine) -> Iterator[str]:
+    for island in machine.islands if len(machine.gpus) > 1 else ():
+        gpus = ", ".join(str(gpu) for gpu in island.gpus)
+        if island.width is None:
+            yield f"GPU {gpus}: no working NVLink"
+            continue
+        least, most = island.width
+        width = f"{least} to {most} links" if least != most else "1 link" if most == 1 else f"{most} links"
+        speed = f", {island.bandwidth / 1000:.0f} GB/s" if isinstance(island.bandwidth, int) else ""
+        yield f"GPU {gpus}: {island.kind}, {width} between two{speed}"
+        if len(island.clique) < len(island.gpus):
+            yield "  each joined to each: " + " or ".join(", ".join(map(str, clique)) for clique in island.cliques)
+
+
+def _host(host: Host) -> Iterator[str]:
+    if isinstance(host.name, Unknown) and isinstance(host.memory, Unknown):
+        return
+    rows = [
+        ("host", f"{host.name}, {host.system}, Linux {host.kernel}" + (f", in a container ({host.container})" if host.container else "")),
+        ("CPU", f"{host.cpu}: {host.cpus_usable} of {host.cpus} usable ({host.cores_usable} cores)" + _quota(host)),
+        ("RAM", f"{size(host.memory_total)}, {size(host.memory_available)} available, cgroup limit {size(host.memory_limit, 'none')}"),
+        ("/dev/shm", f"{size(host.shm_free)} free of {size(host.shm_total)}"),
+        ("limits", f"memlock {size(host.memlock)}, open files {_limit(host.nofile)}, processes {_limit(host.nproc)}"),
+    ]
+    if not isinstance(host.numa, Unknown) and len(host.numa) > 1:
+        rows.append(("NUMA", "; ".join(f"{node.id}: CPUs {node.cpus or 'none'}, {size(node.memory)}" for node in host.numa)))
+    if not isinstance(host.disks, Unknown):
+        rows += [("disk", f"{d.mount} ({d.filesystem}{', NVMe' if d.nvme is True else ''}): {size(d.free)} free") for d in host.disks]
+    if not isinstance(host.infiniband, Unknown):
+        rows += [("RDMA", f"{p.device}:{p.port} {p.link_layer} {p.state} {p.gbps} Gb/s") for p in host.infiniband]
+    if not isinstance(host.nics, Unknown):
+        rows += [("network", f"{n.name} {n.state}{_speed(n.speed)}") for n in host.nics if not n.virtual]
+    if host.scheduler:
+        rows.append(("scheduler", f"{host.scheduler}: {', '.join(f'{k}={v}' for k, v in host.allocation.items())}"))
+    if host.environment:
+        rows.append(("set here", ", ".join(f"{key}={value}" for key, value in host.environment.items())))
+    yield from _table(rows)
+
+
+def _quota(host: Host) -> str:
+    return f", cgroup quota {host.cpu_quota:g}" if isinstance(host.cpu_quota, float) else ""
+
+
+def _speed(megabits: Maybe[int]) -> str:
+    return "" if isinstance(megabits, Unknown) else f" {megabits / 1000:g} Gb/s"
+
+
+def _limit(value: Maybe[int | None]) -> str:
+    return "no limit" if value is None else str(value)
+
+
+def _software(software: Software) -> Iterator[str]:
+    if isinstance(software.python, Unknown):
+        return
+    build = "" if isinstance(software.torch_cuda, Unknown) else f" (CUDA {software.torch_cuda or 'none'})"
+    versions = [("Python", software.python), ("torch", f"{software.torch}{build}" if software.torch else software.torch)]
+    versions += [(name, getattr(software, name)) for name in ("deepspeed", "accelerate", "transformers")]
+    yield ", ".join(f"{name} {_installed(version)}" for name, version in versions)
+    programs = [("g++", software.gxx)]
+    programs += [(name, getattr(software, name)) for name in ("nvcc", "ninja", "ssh", "pdsh", "mpirun", "srun", "numactl")]
+    for words, names in (("found", [n for n, where in programs if where]), ("not found", [n for n, where in programs if where is None])):
+        if names:
+            yield f"{words}: {', '.join(names)}"
+
+
+def _installed(version: Maybe[str | None]) -> str:
+    return "not installed" if version is None else str(version)
+
+
+def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Columns as wide as their widest cell, the last one as it is."""
+    rows = [tuple(row) for row in rows]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
