@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 from dstui.plan import Plan, PlanError, load
-from dstui.plan.document import Document, DocumentError
 from dstui.plan.finding import Finding
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -117,15 +116,12 @@ def find_plan(name: str) -> Path:
 
 
 def read_plan(path: Path, sets: Iterable[str] = ()) -> Plan:
-    """A Plan from a file, with `PATH=VALUE` overrides (VALUE is YAML). Raises FileProblem or PlanError."""
+    """A Plan from a file or a shipped one by its name, with `PATH=VALUE` overrides (VALUE is YAML). Raises FileProblem or PlanError."""
+    path = find_plan(str(path))
     plan = load(read_text(path), str(path), str(path.absolute().parent))
     for override in sets:
         key, equals, text = override.partition("=")
         if not equals or not key:
             raise PlanError([Finding("PLAN", "error", key, f"--set {override}: it takes PATH=VALUE (deepspeed.zero_optimization.stage=2)")])
-        try:
-            value = Document(text).data if text.strip() else None
-        except DocumentError as error:
-            raise PlanError([Finding("PLAN", "error", key, f"--set {override}: {error.message}")]) from None
-        plan = plan.set(key, value)
+        plan = plan.set(key, plan.parse(key, text))
     return plan

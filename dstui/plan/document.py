@@ -97,11 +97,13 @@ def compose(text: str) -> Node:
         node: Node | None = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        raise DocumentError(_sentence(text, error), mark and mark.line + 1, mark and mark.column + 1) from None
+        line, column = (mark.line + 1, mark.column + 1) if mark is not None else (None, None)
+        raise DocumentError(_sentence(text, error), line, column) from None
     except yaml.YAMLError as error:
         at = getattr(error, "position", None)
-        line = text.count("\n", 0, at) + 1 if isinstance(at, int) else None
-        raise DocumentError("a character that no text file should hold: remove it", line) from None
+        raise DocumentError(
+            "a character that no text file should hold: remove it", text.count("\n", 0, at) + 1 if isinstance(at, int) else None
+        ) from None
     except RecursionError:
         raise DocumentError(f"nested deeper than {MAX_DEPTH} levels") from None
     if node is None:
@@ -112,9 +114,7 @@ def compose(text: str) -> Node:
 def _sentence(text: str, error: yaml.MarkedYAMLError) -> str:
     """PyYAML's words for the common slips, made into what to do."""
     mark, problem = error.problem_mark, error.problem or "not YAML"
-    lines = text.splitlines()
-    here = lines[mark.line] if mark is not None and mark.line < len(lines) else ""
-    if "cannot start any token" in problem and here[: mark.column + 1].endswith("\t"):
+    if mark is not None and "cannot start any token" in problem and text[mark.index : mark.index + 1] == "\t":
         return "a tab where YAML wants spaces: indent with spaces"
     if "mapping values are not allowed" in problem:
         return "a second ': ' here, or an indentation that does not fit the line above: quote the value, or align the key"
@@ -163,7 +163,7 @@ class _Builder:
             built[key.value] = self.build(value, (*path, key.value), depth + 1)
         return built
 
-    def _scalar(self, node: Node, path: Path) -> Any:
+    def _scalar(self, node: Any, path: Path) -> Any:
         if self.text[node.start_mark.index : node.start_mark.index + 1] == "!":
             raise _at(node, path, "a tag (!…): a Plan holds plain values only")
         reading = "text" if node.style else self.reading(path)

@@ -48,6 +48,8 @@ def put(document: Document, path: Path, value: Any, *, insert: bool = False) -> 
     """The document with the value at the path, its missing parents created. `insert`: before that item, where it is in a list."""
     if not path:
         raise EditError("the whole Plan is not edited: name a key")
+    _refuse_alias(document, path)
+    value = _as_read(document, path, value)
     found = document.node(path)
     parent = document.node(path[:-1])
     if found is not None and not (insert and isinstance(parent, yaml.SequenceNode)):
@@ -56,20 +58,17 @@ def put(document: Document, path: Path, value: Any, *, insert: bool = False) -> 
         if len(path) == 1:
             break
         if parent is not None:
-            return _checked(document, _put_null(document, path[:-1], {path[-1]: value}), path, value)
+            return _checked(document, _Edit(document).overwrite(path[:-1], {path[-1]: value}), path, value)
         value, path = {path[-1]: value}, path[:-1]
         parent = document.node(path[:-1])
     return _checked(document, _Edit(document).add(path, value), path, value, insert=True)
-
-
-def _put_null(document: Document, path: Path, value: Any) -> str:
-    return _Edit(document).overwrite(path, value)
 
 
 def removed(document: Document, path: Path) -> Document:
     """The document without the node at the path."""
     if document.node(path) is None or not path:
         raise EditError(f"{'.'.join(map(str, path))} is not there to be removed")
+    _refuse_alias(document, path)
     text = _Edit(document).remove(path)
     return _compared(document, text, _without(document.data, path), path)
 
@@ -115,6 +114,35 @@ def _compared(document: Document, text: str, expected: Any, path: Path) -> Docum
     return edited
 
 
+def _refuse_alias(document: Document, path: Path) -> None:
+    """What an alias stands for is written elsewhere, always before it: an edit here would change it there too."""
+    for depth in range(1, len(path) + 1):
+        parent, node = document.node(path[: depth - 1]), document.node(path[:depth])
+        if parent is None or node is None:
+            return
+        before = (
+            next((key for key, value in pairs(parent) if value is node and key.value == str(path[depth - 1])), parent)
+            if isinstance(parent, yaml.MappingNode)
+            else parent
+        )
+        twice = isinstance(parent, yaml.SequenceNode) and any(item is node for item in parent.value[: int(path[depth - 1])])
+        if twice or node.start_mark.index < before.start_mark.index:
+            line = node.start_mark.line + 1
+            raise EditError(f"{'.'.join(map(str, path[:depth]))} is an alias of what stands on line {line}: edit the file by hand")
+
+
+def _as_read(document: Document, path: Path, value: Any) -> Any:
+    """The value as it will be read back: where only text stands, a number is its spelling."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_read(document, (*path, str(key)), item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_read(document, (*path, index), item) for index, item in enumerate(value)]
+    reading = document.reading(path)
+    if isinstance(value, str) or reading == "value" or (value is None and reading == "text or null"):
+        return value
+    return yaml_scalar(value)
+
+
 def _is_null(node: Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and not node.style and node.value in ("", "null", "Null", "NULL", "~")
 
@@ -123,12 +151,6 @@ def _get(data: Any, path: Path) -> Any:
     for part in path:
         data = data[int(part)] if isinstance(data, list) else data[part]
     return data
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
 def _with(data: Any, path: Path, value: Any, insert: bool) -> Any:
@@ -142,9 +164,9 @@ def _with(data: Any, path: Path, value: Any, insert: bool) -> Any:
         at = step
     if isinstance(at, list):
         index = len(at) if last == "-" else int(last)
-        at[index : index + (0 if insert else 1)] = [_plain(value)]
+        at[index : index + (0 if insert else 1)] = [value]
     else:
-        at[last] = _plain(value)
+        at[last] = value
     return data
 
 
@@ -218,7 +240,6 @@ class _Edit:
         node, parent = self.document.node(path), self.document.node(path[:-1])
         assert node is not None and parent is not None
         start, end = node.start_mark.index, self.end(node)
-        self.refuse_alias(parent, node, path)
         indent = parent.start_mark.column + 2
         if isinstance(parent, yaml.MappingNode) and not parent.flow_style:
             if isinstance(value, Mapping) and value and not (isinstance(node, yaml.MappingNode) and node.flow_style and node.value):
@@ -245,8 +266,7 @@ class _Edit:
         parent = self.document.node(path[:-1])
         if len(path) > 1:
             grand = self.document.node(path[:-2])
-            assert grand is not None and parent is not None
-            self.refuse_alias(grand, parent, path[:-1])
+            assert parent is not None
             if isinstance(grand, yaml.MappingNode) and not grand.flow_style and isinstance(parent, yaml.MappingNode) and not parent.value:
                 return self.to_block(parent, self.block({str(path[-1]): value}, path[:-1], grand.start_mark.column + 2))
         if isinstance(parent, yaml.MappingNode):
@@ -282,10 +302,6 @@ class _Edit:
         """The text without an entry or item, its own comment included."""
         parent = self.document.node(path[:-1])
         assert isinstance(parent, yaml.CollectionNode)
-        if len(path) > 1:
-            grand = self.document.node(path[:-2])
-            assert grand is not None
-            self.refuse_alias(grand, parent, path[:-1])
         if len(parent.value) == 1:
             if len(path) == 1:
                 raise EditError("the last key of the Plan is not removed")
@@ -317,9 +333,3 @@ class _Edit:
 
     def last(self, entry: Any) -> Node:
         return entry[1] if isinstance(entry, tuple) else entry  # type: ignore[no-any-return]
-
-    def refuse_alias(self, parent: Node, node: Node, path: Path) -> None:
-        """What an alias stands for is written elsewhere: an edit here would change it there too."""
-        if not parent.start_mark.index <= node.start_mark.index <= parent.end_mark.index:
-            line = node.start_mark.line + 1
-            raise EditError(f"{'.'.join(map(str, path))} is an alias of what stands on line {line}: edit the file by hand")

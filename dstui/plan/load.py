@@ -7,7 +7,7 @@ they are, for they are other people's vocabularies (the checks judge them).
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
@@ -180,7 +180,7 @@ def _is_slots(value: Any) -> bool:
     return isinstance(value, dict) and all(_is_int(v) and v >= 1 for v in value.values()) and bool(value)
 
 
-FORMS = {
+FORMS: dict[str, Callable[[Any], tuple[bool, str]]] = {
     "str": lambda v: (isinstance(v, str), "text"),
     "int": lambda v: (_is_int(v), "a whole number"),
     "bool": lambda v: (isinstance(v, bool), "true or false"),

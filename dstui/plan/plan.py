@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from dstui.plan import load as loading
-from dstui.plan.document import Document
+from dstui.plan.document import Document, DocumentError
 from dstui.plan.document import Path as NodePath
 from dstui.plan.edit import EditError, patched, put, removed
 from dstui.plan.finding import Finding, Operation
@@ -87,7 +87,7 @@ class Plan:
     def get(self, path: str, default: Any = None) -> Any:
         """What is written at a dotted path; `default` where nothing is."""
         at: Any = self.data
-        for part in self._parts(path):
+        for part in map(str, self._parts(path)):
             if isinstance(at, Mapping) and part in at:
                 at = at[part]
             elif isinstance(at, list) and part.isdecimal() and int(part) < len(at):
@@ -95,6 +95,14 @@ class Plan:
             else:
                 return default
         return at
+
+    def parse(self, path: str, text: str) -> Any:
+        """What a text would mean at a dotted path: `1e-4` a number under deepspeed, a word among the arguments. Raises PlanError."""
+        parts = self._parts(path)
+        try:
+            return Document(text, lambda below: loading.reading((*parts, *below))).data if text.strip() else None
+        except DocumentError as error:
+            raise PlanError([Finding("PLAN", "error", path, f"{text!r}: {error.message}", when="parse")]) from None
 
     def line_of(self, path: str) -> int | None:
         """The line (from 1) of a dotted path, or of its nearest parent that is written."""
@@ -126,7 +134,8 @@ class Plan:
     def _parts(self, path: str) -> NodePath:
         """A dotted path, its keys as written: a host's name may hold dots itself (`cluster.hosts.10.0.0.1`)."""
         parts: list[str] = []
-        rest, at = path.split("."), self.data
+        rest = path.split(".")
+        at: Any = self.data
         while rest:
             width = next((n for n in range(len(rest), 1, -1) if isinstance(at, Mapping) and ".".join(rest[:n]) in at), 1)
             parts.append(".".join(rest[:width]))

@@ -1,0 +1,7 @@
+"""`python -m dstui`."""
+
+import sys
+
+from dstui.cli import main
+
+sys.exit(main())

@@ -1,0 +1,117 @@
+"""The command line: arguments and dispatch. Nothing heavier than argparse is imported before it is known what is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from dstui import __version__
+
+COMMANDS = {
+    "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
+    "render": "the files and the command that a Plan stands for",
+    "machine": "what this machine has: GPUs, links, host, software",
+    "doctor": "whether this machine, and every host of a Plan, is ready",
+    "runs": "the jobs that were started, also after the terminal is gone",
+    "attach": "look at a job again, in the TUI",
+    "logs": "what the ranks of a job printed",
+    "stop": "stop a job, on every host, to the last process",
+}
+"""Name -> what it does, in one line. Each lives in the module of that name in dstui/commands/."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run dstui; the exit status."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    try:
+        if words and words[0] in COMMANDS:
+            return _command(words[0], words[1:])
+        return _session(words)
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`): no traceback, and none when Python flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return 130
+
+
+def _command(name: str, words: list[str]) -> int:
+    module = importlib.import_module(f"dstui.commands.{name}")
+    parser = argparse.ArgumentParser(prog=f"dstui {name}", description=COMMANDS[name].capitalize() + ".")
+    module.add_arguments(parser)
+    code: int = module.run(parser.parse_args(words))
+    return code
+
+
+def _session(words: list[str]) -> int:
+    cut = words.index("--") if "--" in words else len(words)
+    args = _parser().parse_args(words[:cut])
+    args.script = words[cut + 1 :]
+    if args.headless:
+        headless = importlib.import_module("dstui.headless")
+        code: int = headless.run(args)
+        return code
+    if used := [name for name in ("dry_run", "json", "detach", "run_dir", "set") if getattr(args, name)]:
+        return refuse(f"--{used[0].replace('_', '-')} goes with --headless")
+    return _interactive(args)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="dstui",
+        description='From "I have GPUs and a training script" to "DeepSpeed is training, and I can see every rank".',
+        epilog="commands (dstui COMMAND --help):\n" + "\n".join(f"  {name:<9} {what}" for name, what in COMMANDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("file", nargs="?", metavar="PLAN", help="a Plan (YAML); `quickstart` is one that comes with dstui")
+    parser.add_argument("--version", action="version", version=f"dstui {__version__}")
+    parser.add_argument("--machine", metavar="FILE", help="plan for the machine recorded in FILE instead of this one")
+    headless = parser.add_argument_group("without the screen")
+    headless.add_argument("--headless", action="store_true", help="check, launch, stream every rank's lines, end with the job's status")
+    headless.add_argument("--dry-run", action="store_true", help="print what would be written and run, and start nothing")
+    headless.add_argument("--json", action="store_true", help="one JSON event per line instead of text")
+    headless.add_argument("--detach", action="store_true", help="print the job folder and leave the job running")
+    headless.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="override a key: deepspeed.zero_optimization.stage=2"
+    )
+    headless.add_argument("--run-dir", metavar="DIR", help="the job folder itself (default: dstui_runs/NAME-DATE-TIME)")
+    return parser
+
+
+def _interactive(args: argparse.Namespace) -> int:
+    if args.script:
+        return refuse("a script after -- goes with --headless")
+    if not (os.isatty(0) and os.isatty(2)):
+        return refuse("no terminal here: use dstui --headless PLAN, or run dstui in a terminal")
+    if os.environ.get("TERM", "dumb") == "dumb":
+        return refuse("this terminal (TERM=dumb) cannot draw screens: use dstui --headless PLAN")
+    from dstui.files import FileProblem, find_plan, read_plan
+    from dstui.plan import PlanError
+
+    try:
+        path = find_plan(args.file) if args.file else None
+        plan = read_plan(path) if path else None
+        machine = None
+        if args.machine:
+            from dstui.machine.recorded import read_machine
+
+            machine = read_machine(Path(args.machine))
+    except (FileProblem, PlanError) as error:
+        return refuse(str(error))
+    from dstui.tui import run_tui
+
+    return run_tui(plan, path, machine)
+
+
+def refuse(sentence: str) -> int:
+    """Say what is wrong on standard error; the exit status for it."""
+    print(f"dstui: {sentence}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

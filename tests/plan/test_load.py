@@ -1,0 +1,124 @@
+"""What a Plan says is read as it is written, and what is wrong with it is said with file, line, column and key."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dstui.plan import PlanError, load
+
+WHOLE = """\
+# a comment at the top
+version: 1
+name: demo
+job:
+  script: train.py        # relative to workdir
+  args: [--epochs, 1.10, --lr, 1e-5, --deepspeed, {ds_config}]
+cluster:
+  hosts: {worker-1: 8, 10.0.0.2: 4}
+  env: {NCCL_DEBUG: INFO, OMP_NUM_THREADS: 1, FLAG: true}
+deepspeed:
+  optimizer: {type: AdamW, params: {lr: 1e-4, betas: [0.9, 0.999]}}
+  zero_optimization: {stage: 3, reduce_bucket_size: 5e8, overlap_comm: yes}
+"""
+
+
+def errors(text: str) -> list[str]:
+    with pytest.raises(PlanError) as caught:
+        load(text, "plan.yaml")
+    return str(caught.value).splitlines()
+
+
+def test_a_number_in_scientific_notation_is_a_number_and_yes_is_a_word() -> None:
+    plan = load(WHOLE)
+    assert plan.get("deepspeed.optimizer.params.lr") == 1e-4
+    assert plan.get("deepspeed.zero_optimization.overlap_comm") == "yes"
+    assert plan.get("deepspeed.zero_optimization.reduce_bucket_size").spelling == "5e8"
+
+
+def test_arguments_and_variables_are_words_in_their_own_spelling() -> None:
+    plan = load(WHOLE)
+    assert plan.job.args == ("--epochs", "1.10", "--lr", "1e-5", "--deepspeed", "{ds_config}")
+    assert plan.cluster.env == {"NCCL_DEBUG": "INFO", "OMP_NUM_THREADS": "1", "FLAG": "true"}
+
+
+def test_a_host_whose_name_has_dots_is_reached_by_a_dotted_path() -> None:
+    plan = load(WHOLE)
+    assert plan.get("cluster.hosts.10.0.0.2") == 4
+    assert plan.set("cluster.hosts.10.0.0.2", 2).cluster.hosts == {"worker-1": 8, "10.0.0.2": 2}
+
+
+def test_an_unedited_plan_is_the_same_text() -> None:
+    assert load(WHOLE).text == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("version: 1\njob:\n\tscript: x\n", "plan.yaml:3:1: a tab where YAML wants spaces: indent with spaces"),
+        (
+            "version: 1\njob: {script: a}\njob: {script: b}\n",
+            "plan.yaml:3:1: job: the key 'job' stands here a second time (first on line 2)",
+        ),
+        ("version: 1\njob: {scrpt: a.py}\n", "plan.yaml:2:14: job.scrpt: unknown key; did you mean 'script'?"),
+        ("version: 1\njob: {script: a}\nclustr: {}\n", "plan.yaml:3:9: clustr: unknown key; did you mean 'cluster'?"),
+        ("version: 7\njob: {script: a}\n", "plan.yaml:1:10: version: 7: this dstui reads version 1"),
+        (
+            "version: 1\njob: {script: a, integration: trainr}\n",
+            "plan.yaml:2:31: job.integration: 'trainr' is none of deepspeed, trainer, accelerate; did you mean 'trainer'?",
+        ),
+        (
+            "version: 1\njob: {script: a}\ncluster: {cpu_ranks: two}\n",
+            "plan.yaml:3:22: cluster.cpu_ranks: a whole number belongs here, not 'two'",
+        ),
+        ("version: 1\njob: {script: a, module: b}\n", "plan.yaml:2:26: job.module: script and module are both given: keep one"),
+        ("version: 1\njob: a: b\n", "plan.yaml:2:7: a second ': ' here, or an indentation that does not fit the line above: quote the value, or align the key"),
+        ("", "plan.yaml: the file is empty"),
+        ("- 1\n", "plan.yaml:1:1: a Plan is a mapping: `version: 1`, `job:`, `deepspeed:` …"),
+        ("version: 1\nname: x\n", "plan.yaml:1:1: neither job: nor deepspeed: is here: this is no Plan"),
+        ("version: 1\njob: {script: !!python/name:os.system x}\n", "plan.yaml:2:15: job.script: a tag (!…): a Plan holds plain values only"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_with_line_column_key_and_what_to_do(text: str, expected: str) -> None:
+    assert errors(text) == [expected]
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    found = errors("version: 1\njob: {script: 3, args: x}\nrun: {silence: 0}\nmodel: {lora: 5}\n")
+    assert [line.split(": ")[1] for line in found] == ["job.args", "model.lora", "run.silence"]
+
+
+def test_what_later_versions_use_is_held_and_checked_for_form() -> None:
+    plan = load("version: 1\njob: {script: a}\nmodels: {teacher: {role: inference}}\naccelerate: {x: [1]}\nrun: {restarts: {max: 2}}\n")
+    assert plan.models == {"teacher": {"role": "inference"}}
+    assert plan.accelerate == {"x": [1]}
+    assert plan.run.restarts.max == 2
+    assert errors("version: 1\njob: {script: a}\nrun: {restarts: {mx: 2}}\n") == [
+        "plan.yaml:3:22: run.restarts.mx: unknown key; did you mean 'max'?"
+    ]
+
+
+def test_unknown_keys_inside_deepspeed_are_kept() -> None:
+    plan = load("version: 1\njob: {script: a}\ndeepspeed: {not_yet_known: {x: 1}}\n")
+    assert plan.deepspeed == {"not_yet_known": {"x": 1}}
+
+
+def test_an_anchor_is_read_and_an_edit_of_its_alias_is_refused() -> None:
+    plan = load("version: 1\njob: {script: a}\ndeepspeed:\n  bf16: &on {enabled: true}\n  fp16: *on\n")
+    assert plan.deepspeed["fp16"] == {"enabled": True}
+    with pytest.raises(PlanError, match=r"deepspeed\.fp16 is an alias of what stands on line 4"):
+        plan.set("deepspeed.fp16.enabled", False)
+
+
+def test_a_file_that_stands_for_billions_of_values_is_refused_at_once() -> None:
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"] + [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    began = time.monotonic()
+    (message,) = errors("version: 1\njob: {script: a}\ndeepspeed:\n" + "".join(f"  {level}\n" for level in levels))
+    assert "aliases that stand for more than 100,000 values" in message
+    assert time.monotonic() - began < 10
+
+
+def test_deep_nesting_is_an_error_and_not_a_crash() -> None:
+    (message,) = errors("version: 1\njob: {script: a}\ndeepspeed: " + "[" * 2000 + "]" * 2000 + "\n")
+    assert "nested deeper than 60 levels" in message

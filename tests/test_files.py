@@ -1,0 +1,81 @@
+"""Files are read with a sentence for what is wrong, and written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from dstui.files import FileProblem, read_plan, read_text, state_on_disk, write_atomic
+from dstui.plan import PlanError
+
+
+def test_what_cannot_be_read_is_said_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "binary").write_bytes(b"\x7fELF\0\0")
+    (tmp_path / "latin").write_bytes(b"version: 1\nname: caf\xe9\n")
+    (tmp_path / "large").write_bytes(b"x" * (5 << 20))
+    os.mkfifo(tmp_path / "pipe")
+    for name, sentence in {
+        "none.yaml": "no such file",
+        ".": "is a folder",
+        "binary": "is a binary file",
+        "latin": r"latin:2: not UTF-8 \(byte 0xe9\)",
+        "large": "larger than 4 MiB",
+        "pipe": "neither a file nor a folder",
+    }.items():
+        with pytest.raises(FileProblem, match=sentence):
+            read_text(tmp_path / name)
+
+
+def test_other_content_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    path = tmp_path / "ds_config.json"
+    assert (state_on_disk(path, "a"), write_atomic(path, "a")) == ("new", True)
+    assert (state_on_disk(path, "a"), write_atomic(path, "a")) == ("same", False)
+    assert state_on_disk(path, "b") == "changed"
+    with pytest.raises(FileProblem, match="replaced only when asked"):
+        write_atomic(path, "b")
+    assert path.read_text() == "a"
+    assert write_atomic(path, "b", replace=True)
+    assert (path.read_text(), [p.name for p in tmp_path.iterdir()]) == ("b", ["ds_config.json"])
+
+
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("old")
+    import resource
+    import signal
+
+    was, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, was[1]))
+    try:
+        with pytest.raises(FileProblem, match=r"plan\.yaml: "):
+            write_atomic(path, "new" * 1000, replace=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, was)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert (path.read_text(), [p.name for p in tmp_path.iterdir()]) == ("old", ["plan.yaml"])
+
+
+def test_a_symbolic_link_stays_one_and_the_mode_of_a_file_stays(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.yaml", tmp_path / "link.yaml"
+    target.write_text("old")
+    target.chmod(0o640)
+    link.symlink_to(target)
+    write_atomic(link, "new", replace=True)
+    assert (link.is_symlink(), target.read_text(), target.stat().st_mode & 0o777) == (True, "new", 0o640)
+
+
+def test_overrides_are_yaml_and_a_bad_one_names_itself(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text("version: 1\njob: {script: a.py}\n")
+    plan = read_plan(path, ["deepspeed.zero_optimization.stage=2", "job.args=[--lr, 1e-4]", "name="])
+    assert (plan.get("deepspeed.zero_optimization.stage"), plan.job.args, plan.name) == (2, ("--lr", "1e-4"), "")
+    for bad, sentence in {"stage": "it takes PATH=VALUE", "deepspeed.a=[": "deepspeed.a: ", "job.scrpt=a": "did you mean 'script'"}.items():
+        with pytest.raises(PlanError, match=sentence):
+            read_plan(path, [bad])
+
+
+def test_the_quickstart_is_found_by_its_name_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert read_plan(Path("quickstart")).name == "quickstart"
