@@ -56,7 +56,7 @@ def _session(words: list[str]) -> int:
         code: int = headless.run(args)
         return code
     if used := [name for name in ("dry_run", "json", "detach", "run_dir", "set") if getattr(args, name)]:
-        return refuse(f"--{used[0].replace('_', '-')} goes with --headless")
+        return _refuse(f"--{used[0].replace('_', '-')} goes with --headless")
     return _interactive(args)
 
 
@@ -84,11 +84,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _interactive(args: argparse.Namespace) -> int:
     if args.script:
-        return refuse("a script after -- goes with --headless")
+        return _refuse("a script after -- goes with --headless")
     if not (os.isatty(0) and os.isatty(2)):
-        return refuse("no terminal here: use dstui --headless PLAN, or run dstui in a terminal")
+        return _refuse("no terminal here: use dstui --headless PLAN, or run dstui in a terminal")
     if os.environ.get("TERM", "dumb") == "dumb":
-        return refuse("this terminal (TERM=dumb) cannot draw screens: use dstui --headless PLAN")
+        return _refuse("this terminal (TERM=dumb) cannot draw screens: use dstui --headless PLAN")
     from dstui.files import FileProblem, find_plan, read_plan
     from dstui.plan import PlanError
 
@@ -101,14 +101,13 @@ def _interactive(args: argparse.Namespace) -> int:
 
             machine = read_machine(Path(args.machine))
     except (FileProblem, PlanError) as error:
-        return refuse(str(error))
+        return _refuse(str(error))
     from dstui.tui import run_tui
 
     return run_tui(plan, path, machine)
 
 
-def refuse(sentence: str) -> int:
-    """Say what is wrong on standard error; the exit status for it."""
+def _refuse(sentence: str) -> int:
     print(f"dstui: {sentence}", file=sys.stderr)
     return 2
 

@@ -104,10 +104,9 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
     if cluster.hostfile is not None and pool is None:
         raise RenderError("cluster.hostfile", f"{cluster.hostfile} could not be read")
     if hosts is None:
-        count = len(machine.gpus) or (cluster.cpu_ranks if machine.accelerator == "cpu" else 0)
-        if not count:
+        if machine == Machine.unprobed():
             return None
-        hosts = {"localhost": count}
+        hosts = {"localhost": len(machine.gpus) or cluster.cpu_ranks}
     try:
         return select(hosts, include=cluster.include, exclude=cluster.exclude, num_nodes=cluster.num_nodes, num_gpus=cluster.num_gpus)
     except HostfileError as error:

@@ -1,0 +1,63 @@
+"""`dstui render PLAN`: the files and the command that a Plan stands for."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dstui.files import FileProblem, read_plan, write_atomic
+from dstui.machine.probe import probe
+from dstui.machine.recorded import read_machine
+from dstui.plan import PlanError
+from dstui.render.artifacts import Artifact, artifacts
+from dstui.render.launch import RenderError
+
+NAMES = {"ds_config": "ds_config.json", "hostfile": "hostfile", "env": ".deepspeed_env", "command": "launch.sh"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("plan", type=Path, metavar="PLAN")
+    parser.add_argument("--only", choices=NAMES, help="one of them, to standard output as it is")
+    parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write the files into a folder")
+    parser.add_argument("--force", action="store_true", help="let -o replace files that hold something else")
+    parser.add_argument("--machine", type=Path, metavar="FILE", help="for the machine recorded in FILE instead of this one")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print or write; 0, or 2 with a sentence."""
+    try:
+        plan = read_plan(args.plan, args.set)
+        machine = read_machine(args.machine) if args.machine else probe()
+        config = str((args.output / "ds_config.json").absolute()) if args.output else "./ds_config.json"
+        files = [a for a in artifacts(plan, machine, ds_config_path=config) if args.only in (None, _key(a))]
+        if args.output:
+            _write(files, args.output, args.force)
+        elif args.only and not files:
+            print(f"dstui: this Plan has no {NAMES[args.only]}", file=sys.stderr)
+        else:
+            for artifact in files:
+                sys.stdout.write(artifact.text if args.only else f"# {artifact.name}: {artifact.why}\n{artifact.text}\n")
+    except (FileProblem, PlanError, RenderError) as error:
+        print(f"dstui: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _key(artifact: Artifact) -> str:
+    return next(key for key, name in NAMES.items() if name == artifact.name)
+
+
+def _write(files: list[Artifact], folder: Path, force: bool) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileProblem(f"{folder}: {error.strerror}") from None
+    for artifact in files:
+        path = folder / artifact.name
+        state = "written" if write_atomic(path, artifact.text, replace=force) else "unchanged"
+        if artifact.executable:
+            path.chmod(path.stat().st_mode | 0o111)
+        print(f"{state}  {path}")

@@ -1,0 +1,182 @@
+"""`dstui --headless PLAN`: check, launch, stream every rank's lines, and end with the job's own exit status.
+
+Standard output belongs to the ranks (or, with --json, to the events); what dstui has to say goes to standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+from dstui.check import check
+from dstui.files import FileProblem, read_plan
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan, PlanError
+from dstui.plan.finding import Finding
+from dstui.render.artifacts import artifacts
+from dstui.render.launch import RenderError
+from dstui.run.events import Event, Exited, Line, Notice, RankState
+from dstui.run.folder import JobFolder
+from dstui.run.follow import Follower
+from dstui.run.start import LaunchError, start
+from dstui.run.stop import stop
+from dstui.run.summary import summary
+
+POLL = 0.1
+"""Seconds between two looks at the logs."""
+PALETTE = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
+"""Colours of ranks on a terminal (ANSI), one after another."""
+
+
+def run(args: argparse.Namespace) -> int:
+    """The command; its exit status."""
+    if not args.file:
+        return _refuse("--headless takes a Plan: dstui --headless PLAN (`quickstart` is one that comes with dstui)")
+    if args.script:
+        return _refuse(
+            "a script after -- goes with an accelerate YAML or a ds_config.json, which this version cannot import yet: write a Plan"
+        )
+    try:
+        plan = read_plan(Path(args.file), args.set)
+        machine = _machine(args.machine)
+    except (FileProblem, PlanError) as error:
+        return _refuse(str(error))
+    findings = check(plan, machine)
+    _say_findings(plan, findings)
+    if any(finding.severity == "error" for finding in findings):
+        return _refuse("nothing was started: mend what is marked with an error above")
+    if args.dry_run:
+        return _show(plan, machine)
+    return _launch(plan, machine, args)
+
+
+def _refuse(sentence: str) -> int:
+    print(f"dstui: {sentence}", file=sys.stderr)
+    return 2
+
+
+def _machine(path: str | None) -> Machine:
+    if path:
+        from dstui.machine.recorded import read_machine
+
+        return read_machine(Path(path))
+    from dstui.machine.probe import probe
+
+    return probe()
+
+
+def _say_findings(plan: Plan, findings: list[Finding]) -> None:
+    for finding in findings:
+        if finding.severity != "info":
+            where = f"{plan.source}:{finding.line}" if finding.line else plan.source
+            fix = f"\n    do: {finding.fix.text}" if finding.fix else ""
+            print(f"{where}: {finding.severity} {finding.code} {finding.path}: {finding.message}{fix}", file=sys.stderr)
+
+
+def _show(plan: Plan, machine: Machine) -> int:
+    try:
+        files = artifacts(plan, machine)
+    except RenderError as error:
+        return _refuse(str(error))
+    for artifact in files:
+        print(f"# {artifact.name}: {artifact.why}\n{artifact.text}")
+    print("Nothing was started (--dry-run).", file=sys.stderr)
+    return 0
+
+
+def _launch(plan: Plan, machine: Machine, args: argparse.Namespace) -> int:
+    with _signals() as asked:
+        try:
+            folder = start(
+                plan, machine, run_dir=Path(args.run_dir) if args.run_dir else None, front_pid=None if args.detach else os.getpid()
+            )
+        except LaunchError as error:
+            print(f"dstui: {error}", file=sys.stderr)
+            return 1
+        if args.detach:
+            print(folder.path)
+            return 0
+        return follow(folder, as_json=args.json, asked=asked)
+
+
+def follow(folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int | None] = lambda: None) -> int:
+    """Print what a job says until it has ended; its exit status. `asked` gives the signal that asks for its end, if any came."""
+    follower = Follower(folder)
+    show = _json_line if as_json else _Printer(len(str(max(len(follower.ranks) - 1, 0))))
+    stopping: threading.Thread | None = None
+    if not as_json:
+        print(f"dstui: {folder.path}", file=sys.stderr)
+    while True:
+        events = follower.poll()
+        try:
+            for event in events:
+                show(event)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            stop(folder, 128 + signal.SIGPIPE)
+            raise
+        if any(isinstance(event, Exited) for event in events):
+            break
+        number = asked()
+        if number is not None and stopping is None:
+            if not as_json:
+                print(f"dstui: {signal.Signals(number).name}: stopping the job", file=sys.stderr)
+            stopping = threading.Thread(target=stop, args=(folder, 128 + number))
+            stopping.start()
+        time.sleep(0.0 if events else POLL)
+    if stopping is not None:
+        stopping.join()
+    if not as_json:
+        print(summary(follower))
+    return follower.exit_code if follower.exit_code is not None else 1
+
+
+def _json_line(event: Event) -> None:
+    sys.stdout.write(json.dumps(event.as_json(), ensure_ascii=False) + "\n")
+
+
+class _Printer:
+    """Events as text: lines with their rank before them, in a colour per rank on a terminal."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self.colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Line):
+            sys.stdout.write(f"{self.prefix(event.rank)} {event.text}\n")
+        elif isinstance(event, Notice):
+            print(f"dstui: {event.text}", file=sys.stderr)
+        elif isinstance(event, RankState) and event.exit_code:
+            print(f"dstui: rank {event.rank} on {event.host} ended with {event.exit_code}", file=sys.stderr)
+
+    def prefix(self, rank: int | None) -> str:
+        """`[1]`; the launcher's own lines have a dash."""
+        text = f"[{'-' if rank is None else rank:>{self.width}}]"
+        return f"\x1b[{PALETTE[rank % len(PALETTE)]}m{text}\x1b[0m" if self.colour and rank is not None else text
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[], int | None]]:
+    """While the job runs, SIGINT, SIGTERM and SIGHUP are requests to stop it; the first that came is what it ends with."""
+    came: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        came.append(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield lambda: came[0] if came else None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
