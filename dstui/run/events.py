@@ -1,0 +1,82 @@
+"""What happens in a job, one frozen dataclass each; `as_json` is the shape that `--headless --json` prints."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The job has a folder. `t`: seconds since the epoch."""
+
+    folder: str
+    t: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Only this event carries the version of the stream."""
+        return {"version": 1, "t": self.t, "event": "start", "folder": self.folder}
+
+
+@dataclass(frozen=True, slots=True)
+class RankState:
+    """A rank has started, ended (with an exit status, 128+n for signal n) or got lost (gone without a word: killed)."""
+
+    rank: int
+    host: str
+    state: str
+    exit_code: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"event": "rank", "rank": self.rank, "host": self.host, "state": self.state, "exit_code": self.exit_code}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a rank's log, safe to show; `rank` is None for the launcher's own."""
+
+    rank: int | None
+    text: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"event": "line", "rank": self.rank, "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """A number that a line told."""
+
+    rank: int
+    step: int
+    name: str
+    value: float
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON has no word for NaN and infinity: they become null."""
+        value = self.value if math.isfinite(self.value) else None
+        return {"event": "metric", "rank": self.rank, "step": self.step, "name": self.name, "value": value}
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something that dstui has to say about the job."""
+
+    text: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"event": "notice", "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
+class Exited:
+    """The job has ended and everything that it wrote has been told."""
+
+    exit_code: int
+    state: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"event": "exit", "exit_code": self.exit_code, "state": self.state}
+
+
+Event = Started | RankState | Line | Metric | Notice | Exited

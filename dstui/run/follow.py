@@ -1,0 +1,210 @@
+"""Following a job from its folder alone: events for whoever shows them, and a summary that is always up to date.
+
+Nothing here blocks: `poll` reads at most so many bytes and returns. The folder may be anybody's, on any disk, of a job that still runs or
+ended long ago; the supervisor and its follower share nothing but files.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from dstui.run.events import Event, Exited, Line, Metric, Notice, RankState, Started
+from dstui.run.folder import FINAL, JobFolder, from_iso
+from dstui.run.metrics import scan
+from dstui.run.status import refresh
+from dstui.run.tail import Tail
+
+BUDGET = 1 << 20
+"""Bytes of logs that one poll reads, in all: about 50 ms of work."""
+REFRESH = 1.0
+"""Seconds between two looks whether the supervisor is still there."""
+BAR_EVERY = 10.0
+"""Seconds after which a progress bar is told as a line: a sign of life where only lines are shown."""
+
+
+@dataclass(slots=True)
+class RankView:
+    """What is known of one rank. `state`: waiting, started, ended or lost."""
+
+    host: str
+    state: str = "waiting"
+    exit_code: int | None = None
+    last_line_at: float | None = None
+    """When its log was last written, seconds since the epoch; None where it has written nothing."""
+    step: int | None = None
+    loss: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The latest value of each metric."""
+    live: str = ""
+    """Its unfinished line: a progress bar."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """How many values of each metric came: their step, where lines name none."""
+    bar_told: float = 0.0
+
+
+class Follower:
+    """Events of one job in the order in which they can be told: a rank's lines before its end, everything before the job's end."""
+
+    def __init__(self, folder: JobFolder, backlog: int | None = None) -> None:
+        """`backlog`: how many bytes of each log to tell that are there already; None is all of them."""
+        self.folder = folder
+        self.ranks: dict[int, RankView] = {}
+        self.state = "starting"
+        self.exit_code: int | None = None
+        self.attempt = 1
+        self._backlog = backlog
+        self._status: dict[str, Any] = {}
+        self._status_seen: tuple[int, int] | None = None
+        self._refreshed = 0.0
+        self._tails: dict[int | None, Tail] = {None: Tail(folder.launcher_log, backlog)}
+        self._notices = Tail(folder.events_file)
+        self._turn = 0
+        self._told_start = self._told_end = False
+        self._read_status()
+
+    @property
+    def started(self) -> float | None:
+        """When the job was started, seconds since the epoch."""
+        return from_iso(self._status.get("started"))
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the start to the end, or to now."""
+        ended = from_iso(self._status.get("ended")) or time.time()
+        return max(ended - (self.started or ended), 0.0)
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The latest speeds (tokens/s, samples/s, steps/s), each of the first rank that tells it."""
+        found: dict[str, float] = {}
+        for _, view in sorted(self.ranks.items()):
+            for name, value in view.metrics.items():
+                if name.endswith("/s"):
+                    found.setdefault(name, value)
+        return found
+
+    def poll(self, budget: int = BUDGET) -> list[Event]:
+        """What is new. An `Exited` is the last event ever."""
+        if self._told_end:
+            return []
+        events: list[Event] = []
+        if not self._told_start and self._status:
+            self._told_start = True
+            events.append(Started(str(self.folder.path), self.started or time.time()))
+        self._look_after()
+        began = self._read_status()
+        events += [RankState(n, self.ranks[n].host, "started", None) for n in began]
+        events += self._read_notices()
+        read_all = self._read_logs(events, budget)
+        if read_all:
+            events += self._ended_ranks()
+            if self.state in FINAL and not events:
+                events += self._end()
+        return events
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for tail in (*self._tails.values(), self._notices):
+            tail.close()
+
+    def _look_after(self) -> None:
+        """A supervisor that was killed is replaced, a status that it could not write any more is completed."""
+        now = time.monotonic()
+        if self.state not in FINAL and now - self._refreshed >= REFRESH:
+            self._refreshed = now
+            refresh(self.folder)
+
+    def _read_status(self) -> list[int]:
+        """Read status.json if it is another one; the ranks that have started since."""
+        try:
+            found = self.folder.status_file.stat()
+        except OSError:
+            return []
+        seen = (found.st_ino, found.st_mtime_ns)  # a file system's clock may tick slower than we write
+        if seen == self._status_seen:
+            return []
+        status = self.folder.read_status()
+        if not status:
+            return []
+        self._status_seen, self._status = seen, status
+        self.state, self.exit_code = str(status.get("state")), status.get("exit_code")
+        return [number for number, facts in ((int(n), facts) for n, facts in status.get("ranks", {}).items()) if self._take(number, facts)]
+
+    def _take(self, number: int, facts: dict[str, Any]) -> bool:
+        """Note what the status says of a rank; True where it has started since. Its end is told after its lines."""
+        view = self.ranks.setdefault(number, RankView(str(facts.get("host"))))
+        view.host = str(facts.get("host"))
+        if view.state != "waiting" or facts.get("state") == "waiting":
+            return False
+        view.state = "started"
+        self._tails[number] = Tail(self.folder.log(number, self.attempt), self._backlog)
+        return True
+
+    def _read_notices(self) -> list[Event]:
+        events: list[Event] = []
+        for line in self._notices.read(BUDGET):
+            try:
+                found = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(found, dict) and found.get("event") == "notice":
+                events.append(Notice(str(found.get("text"))))
+        return events
+
+    def _read_logs(self, events: list[Event], budget: int) -> bool:
+        """Lines and metrics of all logs, each getting its share of the budget. True where there was nothing more to read."""
+        share = max(budget // len(self._tails), 4096)
+        quiet = True
+        for rank, tail in self._tails.items():
+            lines = tail.read(share)
+            quiet = quiet and not lines and tail.at_end
+            for line in lines:
+                events.append(Line(rank, line))
+                if rank is not None:
+                    events += self._measure(rank, line)
+            if rank is not None:
+                events += self._note_life(rank, tail)
+        return quiet
+
+    def _note_life(self, rank: int, tail: Tail) -> list[Event]:
+        view = self.ranks[rank]
+        view.last_line_at, view.live = tail.modified, tail.live
+        now = time.monotonic()
+        if not tail.is_bar or not view.live or now - view.bar_told < BAR_EVERY:
+            return []
+        view.bar_told = now
+        return [Line(rank, view.live), *self._measure(rank, view.live)]
+
+    def _measure(self, rank: int, line: str) -> list[Event]:
+        found = scan(line)
+        if not found:
+            return []
+        view = self.ranks[rank]
+        if "step" in found:
+            view.step = int(found.pop("step"))
+        view.loss = found.get("loss", view.loss)
+        view.metrics.update(found)
+        events: list[Event] = []
+        for name, value in found.items():
+            view.counts[name] = view.counts.get(name, 0) + 1
+            events.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
+        return events
+
+    def _ended_ranks(self) -> list[Event]:
+        """The ends of ranks whose last line has been told."""
+        events: list[Event] = []
+        for number, facts in ((int(n), facts) for n, facts in self._status.get("ranks", {}).items()):
+            view = self.ranks[number]
+            if view.state == "started" and facts.get("state") in ("ended", "lost"):
+                view.state, view.exit_code = facts["state"], facts.get("exit_code")
+                events += [Line(number, line) for line in self._tails[number].flush()]
+                events.append(RankState(number, view.host, view.state, view.exit_code))
+        return events
+
+    def _end(self) -> list[Event]:
+        self._told_end = True
+        code = self.exit_code if self.exit_code is not None else 1
+        return [*(Line(None, line) for line in self._tails[None].flush()), Exited(code, self.state)]

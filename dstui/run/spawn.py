@@ -1,0 +1,34 @@
+"""Starting a supervisor: in a session of its own, so that it outlives the terminal, with the job's lock already in its hands."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import dstui
+from dstui.run.folder import JobFolder
+
+
+def spawn_supervisor(folder: JobFolder, lock: int) -> subprocess.Popen[bytes]:
+    """Start a supervisor for the job; OSError where that is not possible.
+
+    The lock is handed on, so that at no moment the job seems to be nobody's.
+    """
+    output = os.open(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dstui.run.supervisor", str(folder.path), str(lock)],
+            cwd=Path(dstui.__file__).parent.parent,  # from there it is found, installed or not
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+            pass_fds=(lock,),
+        )
+    finally:
+        os.close(output)
+    threading.Thread(target=process.wait, daemon=True).start()  # else it stays a zombie of ours when it ends
+    return process

@@ -1,0 +1,144 @@
+"""Starting a job: look whether it can start at all, write its folder, hand it to a supervisor."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from dstui.files import FileProblem, reason, write_atomic
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.render.artifacts import artifacts
+from dstui.render.launch import LaunchSpec, RenderError, launch_spec
+from dstui.run.create import create
+from dstui.run.folder import RUNS_FOLDER, JobFolder
+from dstui.run.index import remember
+from dstui.run.launch import launch_plan
+from dstui.run.processes import find
+from dstui.run.spawn import spawn_supervisor
+from dstui.run.status import initial
+
+ASK_FOR_DEEPSPEED = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('deepspeed') is None))"
+"""Looks for deepspeed without importing it, which would take seconds."""
+INSTALL = "install it there (python -m pip install deepspeed), or name another interpreter"
+UP = 20.0
+"""Seconds for a supervisor to report; it takes a twentieth of one."""
+
+
+class LaunchError(Exception):
+    """The job cannot be started: a sentence that says why and what to do. Nothing was started, nothing half-written is left."""
+
+
+def start(plan: Plan, machine: Machine, *, run_dir: Path | None = None, front_pid: int | None = None) -> JobFolder:
+    """Start a job and return at once: it lives in its folder, by its supervisor. Raises LaunchError.
+
+    `run_dir` is the job folder itself (it must be empty or not be there). With `front_pid` the job lives and dies with that process.
+    """
+    try:
+        spec = launch_spec(plan, machine)
+        files = {artifact.name: artifact.text for artifact in artifacts(plan, machine)}
+    except RenderError as error:
+        raise LaunchError(str(error)) from None
+    check(spec)
+    name = plan.name or Path(spec.script[-1]).stem
+    runs = Path.cwd() / RUNS_FOLDER
+    had_runs, had_folder = runs.exists(), run_dir is not None and run_dir.exists()
+    try:
+        folder = create(name, datetime.now(), run_dir)
+    except FileProblem as error:
+        raise LaunchError(str(error)) from None
+    try:
+        _fill(folder, spec, {"plan.yaml": plan.text, **files})
+        _hand_over(folder, spec, name, front_pid)
+    except BaseException as error:
+        _undo(folder, keep=had_folder)
+        if run_dir is None and not had_runs:
+            with suppress(OSError):
+                runs.rmdir()
+        if isinstance(error, OSError):
+            raise LaunchError(f"Cannot write the job folder {folder.path}: {reason(error)} (--run-dir names another place)") from None
+        if isinstance(error, FileProblem):
+            raise LaunchError(f"Cannot write the job folder: {error} (--run-dir names another place)") from None
+        raise
+    return folder
+
+
+def check(spec: LaunchSpec) -> None:
+    """What would make every launch fail, found before anything is written. Raises LaunchError."""
+    if not spec.local:
+        raise LaunchError(f"cluster: {', '.join(spec.hosts)} ({spec.launcher}): this version starts jobs on this machine only")
+    workdir = Path(spec.workdir)
+    if not workdir.is_dir():
+        raise LaunchError(f"job.workdir: there is no folder {workdir}")
+    if spec.script[0] != "-m" and not (workdir / spec.script[0]).is_file():
+        raise LaunchError(f"job.script: there is no file {workdir / spec.script[0]} (a script is relative to job.workdir)")
+    _check_interpreter(spec.python, spec.env, workdir)
+
+
+def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> None:
+    if python == sys.executable and "PYTHONPATH" not in env:
+        if importlib.util.find_spec("deepspeed") is None:
+            raise LaunchError(f"job.python: {python}, dstui's own interpreter, has no deepspeed: {INSTALL}")
+        return
+    found = shutil.which(python)
+    if found is None:
+        raise LaunchError(f"job.python: there is no interpreter {python}")
+    try:
+        answer = subprocess.run(
+            [found, "-c", ASK_FOR_DEEPSPEED], env={**os.environ, **env}, cwd=workdir, capture_output=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LaunchError(f"job.python: {python} does not run: {error}") from None
+    if answer.returncode == 3:
+        raise LaunchError(f"job.python: {python} has no deepspeed: {INSTALL}")
+    if answer.returncode:
+        said = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise LaunchError(f"job.python: {python} does not run as a Python (exit status {answer.returncode}): {said}")
+
+
+def _fill(folder: JobFolder, spec: LaunchSpec, files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        write_atomic(folder.path / name, text)
+    folder.launch_file.write_text(json.dumps(launch_plan(spec, folder), indent=1) + "\n", encoding="utf-8")
+    folder.prepare(1)
+
+
+def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, front_pid: int | None) -> None:
+    """Write the first status and start the supervisor, which confirms by putting itself into it."""
+    front = find(front_pid) if front_pid is not None else None
+    status = initial(uuid.uuid4().hex, spec.ranks, front)
+    lock = folder.lock()
+    if lock is None:
+        raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system know locks? (--run-dir names another place)")
+    try:
+        folder.write_status(status)
+        folder.append_event(time.time(), "start", folder=str(folder.path))
+        supervisor = spawn_supervisor(folder, lock)
+    finally:
+        os.close(lock)
+    deadline = time.monotonic() + UP
+    while not folder.read_status().get("supervisor"):
+        if supervisor.poll() is not None or time.monotonic() > deadline:
+            supervisor.kill()
+            said = folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise LaunchError(f"The supervisor of the job did not start: {said or 'it said nothing'}")
+        time.sleep(0.005)
+    remember(folder, name, status["started"])
+
+
+def _undo(folder: JobFolder, keep: bool) -> None:
+    """Take away what this launch has written; a folder that was there before stays, empty."""
+    shutil.rmtree(folder.path, ignore_errors=True)
+    if keep:
+        with suppress(OSError):
+            folder.path.mkdir()

@@ -1,0 +1,137 @@
+"""The end of a job: from asking to SIGKILL over everything that carries the job's tag, and proof that nothing is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from dstui.run.folder import FINAL, JobFolder
+from dstui.run.processes import Process, tagged
+from dstui.run.ranks import Ranks
+from dstui.run.status import Status, finish, here, process_of, ranks_of
+
+STEP = 5.0
+"""Seconds on each rung of the ladder before the next."""
+PATIENCE = 3 * STEP + 5.0
+"""Seconds after which a supervisor that was asked to stop has to be through; then we do it ourselves."""
+LOOK = 0.1
+
+Members = Callable[[], set[Process]]
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    """How a stop ended: the job's state and exit status, and what could not be ended, each with pid and command line."""
+
+    state: str
+    exit_code: int | None
+    left: list[str] = field(default_factory=list)
+
+
+def nothing() -> None:
+    """Between two looks there is nothing else to do."""
+
+
+def climb(members: Members, ask: Iterable[Process] = (), tick: Callable[[], object] = nothing) -> set[Process]:
+    """End all members: those in `ask` get a SIGTERM and time, then everyone gets it, then SIGKILL. Returns who is left.
+
+    Asking goes to all ranks at once and to nobody else: a script that saves a checkpoint on SIGTERM needs its peers for it.
+    """
+    asked = list(ask)
+    for process in asked:
+        process.send(signal.SIGTERM)
+    left = until_gone(members, STEP if asked else 0.0, tick)
+    if left:
+        for process in left:
+            process.send(signal.SIGTERM)
+        left = until_gone(members, STEP, tick)
+    return until_gone(members, STEP, tick, signal.SIGKILL) if left else left
+
+
+def until_gone(members: Members, seconds: float, tick: Callable[[], object] = nothing, number: int = 0) -> set[Process]:
+    """Wait until nobody is left, at most so long, signalling whom each look finds; who is left at the end.
+
+    Two empty looks count: one may fall between a fork and what the child becomes.
+    """
+    deadline = time.monotonic() + seconds
+    empty = 0
+    while True:
+        tick()
+        left = members()
+        empty = 0 if left else empty + 1
+        if empty == 2 or (left and time.monotonic() >= deadline):
+            return left
+        if number:
+            for process in left:
+                process.send(number)
+        time.sleep(LOOK)
+
+
+def rank_processes(ranks: Ranks) -> list[Process]:
+    """The living ranks themselves (not their shims): whom to ask first."""
+    from dstui.run.processes import find
+
+    living = (ranks.ranks[number] for number in ranks.living)
+    return [process for rank in living if rank.pid and rank.shim and rank.shim.alive and (process := find(rank.pid))]
+
+
+def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM) -> StopReport:
+    """Stop a job and wait until nothing of it is left. `exit_code` becomes the job's, where it had not ended before.
+
+    The supervisor does it; where it is dead or stuck, we do.
+    """
+    status = folder.read_status()
+    tag = str(status.get("tag", ""))
+    if not here(status) and status.get("state") not in FINAL:
+        host = status["supervisor"]["host"]
+        return StopReport(status["state"], None, [f"the job runs on {host}: stop it there (dstui stop {folder.path})"])
+    if status.get("state") not in FINAL and tag:
+        _ask(folder, exit_code, status)
+        status = _await_end(folder, exit_code)
+    left = climb(lambda: tagged(tag)) if tag else set()
+    return StopReport(str(status.get("state", "lost")), status.get("exit_code"), sorted(process.describe() for process in left))
+
+
+def _ask(folder: JobFolder, exit_code: int, status: Status) -> None:
+    """Leave the request where the supervisor sees it, and wake it up; on a full disk its SIGTERM has to do."""
+    supervisor = process_of(status.get("supervisor"))
+    number = signal.SIGUSR1
+    try:
+        new = folder.stop_file.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps({"exit_code": exit_code, "by": os.getpid()}), encoding="utf-8")
+        new.replace(folder.stop_file)
+    except OSError:
+        number = signal.SIGTERM
+    if supervisor:
+        supervisor.send(number)
+
+
+def _await_end(folder: JobFolder, exit_code: int) -> Status:
+    """Wait for the supervisor to be through; take its place where it is dead, and where it is stuck."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        status = folder.read_status()
+        if status.get("state") in FINAL:
+            return status
+        lock = folder.lock()
+        late = time.monotonic() - deadline
+        if lock is not None or late > STEP:
+            break
+        if late > 0 and (supervisor := process_of(status.get("supervisor"))):
+            supervisor.send(signal.SIGKILL)
+        time.sleep(LOOK)
+    try:
+        status = folder.read_status()
+        if status.get("state") in FINAL:
+            return status
+        ranks = ranks_of(folder, status)
+        climb(lambda: tagged(str(status["tag"])), rank_processes(ranks), lambda: ranks.update(time.time()))
+        ranks.update(time.time())
+        return finish(folder, status, ranks, exit_code)
+    finally:
+        if lock is not None:
+            os.close(lock)

@@ -1,0 +1,216 @@
+"""The supervisor of one job: a small process of its own that starts the launcher, watches the ranks and tells the truth about them.
+
+    python -m dstui.run.supervisor FOLDER [LOCK_FD]
+
+It goes on when the terminal is gone, and the job goes on without it: whoever looks next starts another one, which takes over where this
+one was. It sleeps in sigtimedwait, looks a few times a second, and costs under 0.1 % of a core.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from dstui.run.folder import JobFolder, read_json
+from dstui.run.launch import command, environment
+from dstui.run.leftovers import OpBuilds, build_root
+from dstui.run.processes import Process, descendants, find, reap, tagged
+from dstui.run.ranks import Rank
+from dstui.run.shim import prctl
+from dstui.run.status import asked_for, finish, process_json, process_of, ranks_of
+from dstui.run.stop import climb, rank_processes, until_gone
+
+PR_SET_CHILD_SUBREAPER = 36
+POLL = 0.2
+"""Seconds between two looks; the death of the launcher and a request to stop wake it at once."""
+LINGER = 3.0
+"""Seconds that the launcher and helpers of the ranks get to end by themselves after the last rank."""
+STUCK = 30.0
+"""Seconds after a failure, or after the death of the launcher, in which the rest must have ended or started."""
+LATE = 60.0
+"""Seconds after which ranks that have not started are named."""
+STOPPED_BY = {signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGINT: 128 + signal.SIGINT}
+FRONT_GONE = 128 + signal.SIGTERM
+
+
+class Supervisor:
+    """Looks after the job in one folder, from whatever point it is at to its end."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self.folder = folder
+        self.status = folder.read_status()
+        self.plan = read_json(folder.launch_file)
+        self.tag = str(self.status["tag"])
+        self.front = process_of(self.status.get("front"))
+        self.launcher = process_of(self.status.get("launcher"))
+        self.builds = OpBuilds(build_root({**os.environ, **self.plan.get("env", {})}))
+        self.ranks = ranks_of(folder, self.status)
+        self.asked: int | None = None
+        self._unwritten = False
+        self._since: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Until the job has ended and nothing of it is left."""
+        prctl(PR_SET_CHILD_SUBREAPER, 1)  # what the launcher orphans becomes our child: it is seen, and reaped
+        me = find(os.getpid())
+        self.status["supervisor"] = process_json(me) if me else None
+        if self.status["state"] == "starting" and not self.launcher and not tagged(self.tag):
+            self.launch()
+        for number, rank in self.ranks.ranks.items():  # what happened while nobody looked
+            if rank.state != self.status["ranks"].get(str(number), {}).get("state", "waiting"):
+                self.rank_event(number, rank)
+        self.write()
+        while not self.through():
+            self.sleep()
+            self.look()
+        self.end()
+
+    def launch(self) -> None:
+        """Start the launcher; an interpreter that cannot be started is a job without ranks."""
+        argv = self.status["command"] = command(self.plan, self.folder, self.tag)
+        with self.folder.launcher_log.open("ab") as log:
+            try:
+                child = subprocess.Popen(
+                    argv,
+                    cwd=self.plan["workdir"],
+                    env=environment(self.plan, self.tag),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    preexec_fn=default_signals,  # noqa: PLW1509 - there are no threads here
+                )
+            except OSError as error:
+                log.write(f"dstui: cannot start {argv[0]} in {self.plan['workdir']}: {error.strerror}\n".encode())
+                return
+        child.returncode = 0  # reap() collects it, and what becomes of it is the ranks' to tell
+        self.launcher = find(child.pid)
+        self.status["launcher"] = process_json(self.launcher) if self.launcher else None
+
+    def sleep(self) -> None:
+        """Until the next look, a dead child or a signal."""
+        news = signal.sigtimedwait((signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY), POLL)
+        if news and news.si_signo in STOPPED_BY and self.asked is None:
+            self.asked = STOPPED_BY[signal.Signals(news.si_signo)]
+
+    def look(self) -> None:
+        """Bring everything up to date."""
+        reap()
+        if self.asked is None:
+            self.asked = asked_for(self.folder)
+        if self.asked is None and self.front and not self.front.alive:
+            self.note("the terminal or command that this job belongs to is gone: the job is stopped")
+            self.asked = FRONT_GONE
+        changed = self.ranks.update(time.time())
+        for number in changed:
+            self.rank_event(number, self.ranks.ranks[number])
+        if self.status["state"] == "starting" and len(self.ranks.waiting) < len(self.ranks.ranks):
+            self.status["state"] = "running"
+        if self.every("builds", 1.0):
+            for sentence in self.builds.look({n: self.ranks.ranks[n].pid or 0 for n in self.ranks.living}):
+                self.note(sentence)
+        self.name_the_late()
+        if changed or self._unwritten:
+            self.write()
+
+    def through(self) -> bool:
+        """Whether the job is over: asked to stop, all ranks ended, none can start any more, or it is stuck after a failure."""
+        if self.asked is not None or self.ranks.over:
+            return True
+        bereft = self.launcher is None or not self.launcher.alive
+        if bereft and self.every("members", 1.0) and not self.members():
+            return True
+        failed = self.ranks.first_failure is not None
+        return self.lasting("stuck", failed or (bereft and bool(self.ranks.waiting))) > STUCK
+
+    def end(self) -> None:
+        """Leave nothing behind, and write the last word."""
+        by_itself = self.ranks.over and self.asked is None
+        left = until_gone(self.members, LINGER, self.look) if by_itself else self.members()
+        if left:
+            left = climb(self.members, [] if by_itself else rank_processes(self.ranks), self.look)
+        self.look()
+        for process in left:
+            self.note(f"process {process.describe()} could not be ended")
+        self.builds.remove_locks()
+        self.status = finish(self.folder, self.status, self.ranks, self.asked if not by_itself else None)
+
+    def members(self) -> set[Process]:
+        """Every process of the job: by its tag, and by descent where one has thrown its environment away."""
+        return tagged(self.tag) | descendants(os.getpid())
+
+    def name_the_late(self) -> None:
+        """Say once which ranks have not started."""
+        waiting = self.ranks.waiting
+        if self.lasting("late", bool(waiting)) > LATE and "late said" not in self._since:
+            self._since["late said"] = 0.0
+            named = ", ".join(f"rank {number} on {self.ranks.ranks[number].host}" for number in waiting)
+            self.note(f"after {LATE:.0f} s not yet started: {named}")
+
+    def every(self, what: str, seconds: float) -> bool:
+        """True at most once in so many seconds."""
+        now = time.monotonic()
+        if now - self._since.get(what, 0.0) < seconds:
+            return False
+        self._since[what] = now
+        return True
+
+    def lasting(self, what: str, holds: bool) -> float:
+        """For how many seconds something has held without a break."""
+        if not holds:
+            self._since.pop(what, None)
+            return 0.0
+        return time.monotonic() - self._since.setdefault(what, time.monotonic())
+
+    def rank_event(self, number: int, rank: Rank) -> None:
+        """One line for a rank that has started, ended or got lost."""
+        self.event("rank", rank=number, host=rank.host, state=rank.state, exit_code=rank.exit_code)
+
+    def note(self, text: str) -> None:
+        """One line for a person."""
+        self.event("notice", text=text)
+
+    def event(self, event: str, **facts: Any) -> None:
+        """A line of events.jsonl; a full disk must not end the supervision."""
+        with suppress(OSError):
+            self.folder.append_event(time.time(), event, **facts)
+
+    def write(self) -> None:
+        """status.json; where that fails now, at the next look."""
+        self.status["ranks"] = {str(number): rank.as_json() for number, rank in sorted(self.ranks.ranks.items())}
+        try:
+            self.folder.write_status(self.status)
+            self._unwritten = False
+        except OSError:
+            self._unwritten = True
+
+
+def default_signals() -> None:
+    """In the launcher: nothing blocked, nothing ignored, whatever the shell that dstui came from had set (nohup, `&`)."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def main(argv: list[str]) -> int:
+    """Become the supervisor of a job folder, unless it has one."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY))
+    folder = JobFolder(argv[0])
+    lock = int(argv[1]) if len(argv) > 1 else folder.lock()
+    if lock is None:
+        print(f"{folder.path} has a supervisor already", file=sys.stderr)
+        return 1
+    os.set_inheritable(lock, False)
+    Supervisor(folder).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,98 @@
+"""Following one growing file line by line, with bounded memory: for events and metrics. (To show a log, `LogFile` reads by number.)"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dstui.run.text import decode
+
+PENDING = 64 * 1024
+"""Bytes of an unfinished line that are kept."""
+
+
+class Tail:
+    """Complete lines of a file as they come; the file may not exist yet, be truncated or be replaced."""
+
+    def __init__(self, path: Path, backlog: int | None = None) -> None:
+        self.path = path
+        self.modified: float | None = None
+        """When the file was last written, seconds since the epoch."""
+        self.at_end = True
+        """Whether the last read came to the end of what was there."""
+        self._backlog = backlog  # bytes before the end at which a first look begins; None is the file's beginning
+        self._fd = -1
+        self._inode = -1
+        self._at = self._size = 0
+        self._pending = b""
+        self._dropped = 0
+
+    @property
+    def live(self) -> str:
+        """The unfinished line: a progress bar, a prompt."""
+        return decode(self._pending)
+
+    @property
+    def is_bar(self) -> bool:
+        """Whether the unfinished line is one that is drawn over and over."""
+        return b"\r" in self._pending
+
+    def read(self, budget: int) -> list[str]:
+        """At most `budget` further bytes as sanitised lines; empty where nothing is new."""
+        if not self._open():
+            return []
+        data = os.pread(self._fd, budget, self._at)
+        self._at += len(data)
+        self.at_end = self._at >= self._size
+        *lines, rest = data.split(b"\n")
+        if not lines:
+            self._keep(self._pending + rest)
+            return []
+        lines[0] = self._pending + lines[0]
+        shown = [decode(line) for line in lines]
+        if self._dropped:
+            shown[0] += f" … (and {self._dropped:,} bytes more)"
+        self._pending, self._dropped = b"", 0
+        self._keep(rest)
+        return shown
+
+    def flush(self) -> list[str]:
+        """The unfinished line, where one is left at the end."""
+        text, self._pending = self.live, b""
+        return [text] if text else []
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> bool:
+        """Whether there are unread bytes; follows the name to a new file."""
+        try:
+            found = self.path.stat()
+            if found.st_ino != self._inode:
+                self.close()
+                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._inode = found.st_ino
+                self._at, self._pending = 0, b""
+                if self._backlog is not None and found.st_size > self._backlog:
+                    self._at = self._line_start(found.st_size - self._backlog)
+        except OSError:
+            return False
+        self.modified, self._size = found.st_mtime, found.st_size
+        if found.st_size < self._at:  # truncated under us
+            self._at, self._pending = 0, b""
+        return found.st_size > self._at
+
+    def _line_start(self, offset: int) -> int:
+        newline = os.pread(self._fd, PENDING, offset).find(b"\n")
+        return offset + newline + 1 if newline >= 0 else offset
+
+    def _keep(self, rest: bytes) -> None:
+        """Hold an unfinished line: of a progress bar only its latest states, of anything else the beginning."""
+        last = rest.rfind(b"\r")
+        if last > 0:
+            rest = rest[max(rest.rfind(b"\r", 0, last), 0) :]
+        self._dropped += max(len(rest) - PENDING, 0)
+        self._pending = rest[:PENDING]
