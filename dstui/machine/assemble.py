@@ -30,10 +30,17 @@ def machine_from(nvml: Iterable[Line], host: Iterable[Line], software: Iterable[
         links=links,
         p2p=statuses,
         islands=islands(links, statuses, gpus),
-        driver=decode(Driver, {**kernel, **driver}),
+        driver=_driver({**kernel, **driver}),
         host=found_host,
         software=decode(Software, software_facts, software_end),
     )
+
+
+def _driver(facts: dict[str, Any]) -> Driver:
+    """What NVML does not say because it did not start is unknown for that reason."""
+    state = facts.get("state")
+    why = state["unknown"] if isinstance(state, dict) else "not told by the driver"
+    return decode(Driver, facts, Unknown(why))
 
 
 def _merged(lines: Iterable[Line], kind: str) -> tuple[dict[str, Any], Unknown]:

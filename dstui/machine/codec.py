@@ -10,7 +10,7 @@ import types
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -99,6 +99,8 @@ def _fits(hint: Any, data: Any) -> Any:  # one line per form that a snapshot kno
         return None if data is None else _KEEP_DEFAULT
     if origin is tuple:
         return _tuple(get_args(hint), data)
+    if origin is Literal:
+        return data if data in get_args(hint) else _KEEP_DEFAULT
     if origin is not None and issubclass(origin, Mapping):
         inner = get_args(hint)[1]
         return {str(k): _value(inner, v) for k, v in data.items()} if isinstance(data, Mapping) else _KEEP_DEFAULT

@@ -96,7 +96,7 @@ def _components(count: int, joined: Joined) -> list[tuple[int, ...]]:
 
 
 def _island(members: tuple[int, ...], links: Matrix, joined: Joined, switched: set[int], gpus: Sequence[Gpu]) -> Island:
-    widths = [width(links[i][j]) for i, j in combinations(members, 2) if joined(i, j)]
+    widths = [min(width(links[i][j]), width(links[j][i])) for i, j in combinations(members, 2) if joined(i, j)]
     if not widths:
         return Island(gpus=members, cliques=(members,))
     cliques = _largest_cliques(members, links, joined)

@@ -1,0 +1,35 @@
+"""A machine with the GPUs that a test asks for: NVIDIA's library is a stand-in, everything else is the real thing."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import fakenvml
+import pytest
+from fakenvml import Look
+
+from dstui.machine.probe import probe
+from dstui.machine.snapshot import Machine
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a stand-in for a current driver's library."""
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc: the stand-in for NVIDIA's library cannot be compiled")
+    return fakenvml.build(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture
+def look(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
+    """Probe a system of systems.json, with further lines of the profile before its own: errors, delays, other answers."""
+
+    def look_at(system: str, *lines: str, deadline: float = 20.0, driver: Path = library, serials: bool = False) -> Machine:
+        profile = tmp_path / "profile"
+        profile.write_text("".join(f"{line}\n" for line in lines) + (fakenvml.profile(system) if system else ""))
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
+        monkeypatch.setenv("FAKENVML_PROFILE", str(profile))
+        return probe(deadline, serials=serials)
+
+    return look_at

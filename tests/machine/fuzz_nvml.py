@@ -1,0 +1,46 @@
+"""A program of its own: takes the snapshot of one profile again and again, each time with another NVML call failing in another way.
+
+    fuzz_nvml.py PROFILE FUNCTION…      with FAKENVML_PROFILE naming a file that may be written
+
+Prints one JSON line per case: [function, code, gpu, lines of the snapshot, or the traceback that got out].
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+from dstui.machine import nvml
+
+CODES = [*range(1, 29), 999]
+"""Every nvmlReturn_t that nvml.h names."""
+
+
+def snapshot(profile: str) -> list[object]:
+    """The lines that the program prints for a profile; a string where an exception gets out."""
+    Path(os.environ["FAKENVML_PROFILE"]).write_text(profile)
+    lines: list[object] = []
+    nvml.emit = lambda kind, value: lines.append([kind, value])
+    try:
+        nvml.main([])
+    except Exception:
+        lines.append(traceback.format_exc())
+    return lines
+
+
+def main() -> None:
+    """Every function, every code, every GPU."""
+    profile = Path(sys.argv[1]).read_text()
+    gpus = [str(gpu) for gpu in range(int(os.environ["GPUS"]))]
+    print(json.dumps(["", 0, "-", snapshot(profile)]))
+    for function in sys.argv[2:]:
+        for code in CODES:
+            for gpu in gpus if "Device" in function and "Count" not in function else ["-"]:
+                print(json.dumps([function, code, gpu, snapshot(f"! {function} {gpu} - {code}\n" + profile)]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""Each NVML call failing in each documented way on each GPU: nothing crashes, and what the call does not tell stays as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import fakenvml
+import pytest
+
+from dstui.machine.assemble import machine_from
+from dstui.machine.codec import encode
+from dstui.machine.snapshot import Machine
+
+SYSTEM = "rtx3090-pair"
+GPUS = 2
+BLINDING = {"nvmlInitWithFlags", "nvmlDeviceGetCount_v2"}
+"""Without these there is no GPU to tell of."""
+WHOLE_GPU = {"nvmlDeviceGetHandleByIndex_v2"}
+"""Without this there is nothing to tell of the GPU; any other call costs the two facts at most that it tells."""
+
+
+def cases(library: Path, tmp_path: Path) -> Iterator[tuple[str, int, str, list[object]]]:
+    profile = tmp_path / "profile"
+    profile.write_text(fakenvml.profile(SYSTEM))
+    environment = {"LD_LIBRARY_PATH": str(library), "FAKENVML_PROFILE": str(tmp_path / "now"), "GPUS": str(GPUS)}
+    command = [sys.executable, str(Path(__file__).with_name("fuzz_nvml.py")), str(profile), *fakenvml.FUNCTIONS, "field:90", "field:91"]
+    with subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout
+        for line in child.stdout:
+            function, code, gpu, lines = json.loads(line)
+            yield function, code, gpu, lines
+    assert child.returncode == 0
+
+
+def machine_of(lines: list[object]) -> Machine:
+    return machine_from([(kind, value) for kind, value in lines], [], [], "the fuzz")
+
+
+def changed(machine: Machine, healthy: Machine, gpu: int) -> set[str]:
+    """The names of the facts of a GPU that differ."""
+    now, before = encode(machine.gpus[gpu]), encode(healthy.gpus[gpu])
+    return {name for name in before if now[name] != before[name]}
+
+
+def test_any_call_may_fail_in_any_way_on_any_gpu(library: Path, tmp_path: Path) -> None:
+    found = cases(library, tmp_path)
+    _, _, _, lines = next(found)
+    healthy = machine_of(lines)
+    assert healthy.islands[0].gpus == (0, 1)
+    count = 0
+    for function, code, gpu, lines in found:
+        case = f"{function} fails with {code} on GPU {gpu}"
+        assert not any(isinstance(line, str) for line in lines), f"{case}: {lines[-1]}"
+        assert lines[-1] == ["done", None], case
+        machine = machine_of(lines)
+        if function in BLINDING:
+            assert machine.gpus == () and not machine.driver.state, case
+        else:
+            assert len(machine.gpus) == GPUS, case
+        if gpu != "-":
+            assert changed(machine, healthy, 1 - int(gpu)) <= {"nvlink"}, f"{case}: the other GPU changed"
+            assert function in WHOLE_GPU or len(changed(machine, healthy, int(gpu))) <= 2, case
+        count += 1
+    assert count > 2000
+
+
+@pytest.mark.parametrize("function", ["nvmlDeviceGetName", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetFieldValues"])
+def test_a_call_that_hangs_on_one_gpu_keeps_what_came_before(look: fakenvml.Look, function: str) -> None:
+    machine = look(SYSTEM, f"~ {function} 1 - 600000", deadline=0.8)
+    assert not machine.driver.state
+    assert machine.driver.version == "570.172.08"
+    assert [gpu.index for gpu in machine.gpus] == ([] if "Pci" in function else [0])
