@@ -15,7 +15,7 @@ from dstui.machine.snapshot import Driver, Gpu, Host, Machine, Matrix, NvLink, S
 from dstui.machine.topology import islands
 
 CELL = re.compile(r"\s*(X|NV\d+|PIX|PXB|PHB|PSB|NODE|SYS|SOC|OK|CNS|GNS|TNS|NS|DR|U(?![A-Za-z]))")
-DEVICE = r"(?:GPU\d+|NIC\d+|[A-Za-z][A-Za-z0-9]*_\d+|ib\w*\d+|rocep\w+)"
+DEVICE = r"(?:GPU\d+|NIC\d+|[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z]+)*_\d+|ib\w*\d+|rocep\w+)"
 HEADER = re.compile(rf"\s*(GPU0(?:\s*{DEVICE})*)\s*(?:(CPU ?Affinity.*)|$)")
 GPU_ROW = re.compile(r"\s*GPU(\d+)(?=[\sX])(.*)")
 COMMAND = re.compile(r"topo\s+(?:-p2p|--p2p_capabilities|-p)\s*=?\s*(\w+)")

@@ -1,0 +1,87 @@
+"""Snapshots as files: what was saved is read back, also where another dstui or a hand has been at it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakenvml import Look
+
+from dstui.files import FileProblem
+from dstui.machine.codec import encode
+from dstui.machine.recorded import read_machine
+from dstui.machine.snapshot import Machine, Unknown
+
+
+def saved(tmp_path: Path, data: Any) -> Path:
+    file = tmp_path / "machine.json"
+    file.write_text(data if isinstance(data, str) else json.dumps(data))
+    return file
+
+
+def test_a_saved_machine_is_read_back_whole(look: Look, tmp_path: Path) -> None:
+    machine = look("dgx-h100")
+    again = read_machine(saved(tmp_path, machine.to_json()))
+    assert again.source == "the snapshot machine.json"
+    assert {**encode(again), "source": ""} == {**encode(machine), "source": ""}
+
+
+def test_the_promised_keys_have_the_promised_forms(look: Look) -> None:
+    data = look("a100-pcie-bridged-pairs").to_json()
+    assert data["version"] == 1
+    assert data["links"][0] == ["X", "NV12", "SYS", "SYS"]
+    assert data["islands"] == [[0, 1], [2, 3]]
+    assert [gpu["index"] for gpu in data["gpus"]] == [0, 1, 2, 3]
+    assert isinstance(data["host"], dict) and isinstance(data["software"], dict)
+    assert data["island_details"][0]["kind"] == "pair" and data["island_details"][0]["width"] == [12, 12]
+
+
+def test_a_snapshot_of_a_newer_version_is_read_as_far_as_it_is_understood(look: Look, tmp_path: Path) -> None:
+    data = look("rtx3090-pair").to_json()
+    data["version"] = 7
+    data["quantum_links"] = [1, 2]
+    data["gpus"][0]["tachyons"] = {"deep": 1}
+    data["gpus"][0]["temperature"] = {"core": 40, "edge": 35}
+    del data["gpus"][0]["power"]
+    data["island_details"][0]["kind"] = "torus"
+    machine = read_machine(saved(tmp_path, data))
+    assert machine.gpus[0].name == "NVIDIA GeForce RTX 3090"
+    assert machine.gpus[0].temperature == Unknown("the snapshot holds something else here")
+    assert machine.gpus[0].power == Unknown("not in this snapshot")
+    assert machine.islands[0].gpus == (0, 1)
+
+
+def test_a_snapshot_with_links_alone_gets_its_islands(tmp_path: Path) -> None:
+    data = {"gpus": [{"index": 0}, {"index": 1}, {"index": 2}], "links": [["X", "NV4", "SYS"], ["NV4", "X", "SYS"], ["SYS", "SYS", "X"]]}
+    assert [island.gpus for island in read_machine(saved(tmp_path, data)).islands] == [(0, 1), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ('{"gpus": [', "neither a snapshot nor a matrix: Expecting value: line 1"),
+        ({"train_batch_size": 8}, "no snapshot of a machine: it has no list `gpus`"),
+        ({"gpus": [{"name": "H100"}]}, "a GPU of this snapshot has no `index`"),
+        ({"gpus": [{"index": 0}, {"index": 1}], "links": [["X", "NV4"]]}, "links is not a matrix of 2 x 2"),
+        ({"gpus": [{"index": 0}], "links": [["X"]], "p2p": {"read": [["X", "OK"]]}}, "read is not a matrix of 1 x 1"),
+    ],
+)
+def test_a_file_that_is_no_snapshot_is_a_sentence(tmp_path: Path, data: Any, words: str) -> None:
+    with pytest.raises(FileProblem) as problem:
+        read_machine(saved(tmp_path, data))
+    assert words in str(problem.value) and "machine.json" in str(problem.value)
+
+
+def test_a_missing_file_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(FileProblem, match="no such file"):
+        read_machine(tmp_path / "nowhere.json")
+
+
+def test_a_machine_nobody_looked_at_says_so_and_survives_the_round_trip() -> None:
+    machine = Machine.unprobed()
+    assert machine.summary() == "machine not looked at yet"
+    assert machine.accelerator == "cpu"
+    assert Machine.from_json(machine.to_json()) == machine
+    assert not machine.host.memory and str(machine.host.memory) == "unknown"
