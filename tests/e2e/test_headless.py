@@ -1,0 +1,180 @@
+"""`dstui --headless` with the real launcher: the job's own exit status, and no process left each time."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PROBE = """\
+import os, signal, sys, time
+rank, what = int(os.environ["RANK"]), sys.argv[-1]
+print(f"rank {rank} is up, config {os.path.exists(os.environ['DSTUI_DS_CONFIG'])}", flush=True)
+if rank == 1 and what == "exit":
+    sys.exit(3)
+if rank == 1 and what == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+if what != "end":
+    time.sleep(120)
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A Plan whose two ranks do what their argument says, without torch."""
+    (tmp_path / "probe.py").write_text(PROBE)
+    (tmp_path / "plan.yaml").write_text(
+        "version: 1\nname: probe\njob: {script: probe.py, args: [end]}\ncluster: {hosts: {localhost: 2}, env: {DS_ACCELERATOR: cpu}}\n"
+        "deepspeed: {train_micro_batch_size_per_gpu: 1}\n"
+    )
+    return tmp_path
+
+
+def start(folder: Path, *args: str, what: str = "end") -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "dstui", "--headless", "plan.yaml", "--run-dir", "run", "--set", f"job.args=[{what}]", *args],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def processes_of(folder: Path) -> Iterator[str]:
+    """What still runs and has to do with this job: by its folder on the command line or in its environment."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if str(folder / "run").encode() in text:
+                yield text.decode(errors="replace").replace("\0", " ")[:200]
+
+
+def test_a_job_that_ends_is_0_and_its_lines_carry_their_rank(job: Path) -> None:
+    process = start(job)
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 0, err
+    assert "[0] rank 0 is up, config True" in out
+    assert "[1] rank 1 is up, config True" in out
+    assert "exit status 0" in out
+    status = json.loads((job / "run" / "status.json").read_text())
+    assert (status["state"], status["exit_code"], status["ranks"]["1"]["exit_code"]) == ("succeeded", 0, 0)
+    assert (job / "run" / "logs" / "rank_1.log").read_text() == "rank 1 is up, config True\n"
+
+
+@pytest.mark.parametrize(("what", "code"), [("exit", 3), ("kill", 137)])
+def test_the_rank_that_failed_first_gives_the_status(job: Path, what: str, code: int) -> None:
+    process = start(job, what=what)
+    _, err = process.communicate(timeout=90)
+    assert process.returncode == code, err
+    assert list(processes_of(job)) == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_stops_the_whole_job(job: Path, number: int, code: int) -> None:
+    process = start(job, what="stay")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "rank 1 is up" in line:
+            break
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code, err
+    assert list(processes_of(job)) == []
+    status = json.loads((job / "run" / "status.json").read_text())
+    assert (status["state"], status["exit_code"]) == ("stopped", code)
+
+
+def test_a_killed_headless_takes_its_job_with_it_and_a_detached_one_does_not(job: Path) -> None:
+    detached = start(job, "--detach", what="end")
+    out, _ = detached.communicate(timeout=60)
+    assert (detached.returncode, out.strip()) == (0, str(job / "run"))
+    attached = start(job, "--run-dir", "second", what="stay")
+    assert attached.stdout is not None
+    for line in attached.stdout:
+        if "rank 0 is up" in line:
+            break
+    attached.kill()
+    attached.wait()
+    deadline = time.monotonic() + 60
+    states = {}
+    while time.monotonic() < deadline and set(states.values()) != {"succeeded", "stopped"}:
+        states = {name: json.loads((job / name / "status.json").read_text())["state"] for name in ("run", "second")}
+        time.sleep(0.2)
+    assert states == {"run": "succeeded", "second": "stopped"}
+
+
+def test_json_is_one_event_per_line_from_start_to_exit(job: Path) -> None:
+    process = start(job, "--json")
+    out, _ = process.communicate(timeout=90)
+    events = [json.loads(line) for line in out.splitlines()]
+    assert (events[0]["event"], events[0]["version"], events[-1]["event"], events[-1]["exit_code"]) == ("start", 1, "exit", 0)
+    assert {"event": "rank", "rank": 1, "state": "ended", "exit_code": 0}.items() <= next(
+        e for e in reversed(events) if e["event"] == "rank" and e["rank"] == 1
+    ).items()
+    assert any(e["event"] == "line" and e["rank"] == 0 and e["text"] == "rank 0 is up, config True" for e in events)
+
+
+def test_an_interpreter_without_deepspeed_is_1_and_nothing_is_written(job: Path) -> None:
+    bare = job / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
+    bare.chmod(0o755)
+    process = start(job, "--set", "job.python=./python")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "has no deepspeed" in err
+    assert not (job / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence", "code"),
+    [
+        ("job.script=nowhere.py", "there is no file", 1),
+        ("job.workdir=nowhere", "there is no folder", 1),
+        ("deepspeed.zero_optimization.stage=7", "stage", 2),
+        ("cluster.cpu_ranks=none", "a whole number belongs here", 2),
+    ],
+)
+def test_what_cannot_start_is_said_before_anything_is_written(job: Path, override: str, sentence: str, code: int) -> None:
+    process = start(job, "--set", override)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, "Traceback" in err) == (code, False), err
+    assert sentence in err
+    assert not (job / "run").exists()
+
+
+def test_a_job_folder_that_cannot_be_written_is_1(job: Path) -> None:
+    (job / "file").write_text("")
+    (job / "full").mkdir()
+    (job / "full" / "something").write_text("mine")
+    for place, sentence in {"/proc/dstui": "Cannot make the job folder", "file": "is a file", "full": "is not empty"}.items():
+        process = start(job, "--run-dir", place)
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, sentence in err, "Traceback" in err) == (1, True, False), err
+    assert [p.name for p in (job / "full").iterdir()] == ["something"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+def test_a_full_disk_is_said_and_leaves_nothing(job: Path) -> None:
+    small = job / "small"
+    small.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(small)], capture_output=True, check=False).returncode:
+        pytest.skip("mount is not permitted here")
+    try:
+        (small / "ballast").write_bytes(b"x" * 60_000)
+        process = start(job, "--run-dir", str(small / "run"))
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, "disk is full" in err) == (1, True), err
+        assert [p.name for p in small.iterdir()] == ["ballast"]
+    finally:
+        subprocess.run(["umount", str(small)], check=False)

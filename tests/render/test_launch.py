@@ -1,0 +1,139 @@
+"""The command line is DeepSpeed's own, right to paste; DeepSpeed's argument parser is the oracle."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dstui.machine.snapshot import Gpu, Machine
+from dstui.plan import Plan, load
+from dstui.render.artifacts import artifacts
+from dstui.render.launch import RenderError, launch_spec, world_size
+
+CPU = Machine(source="a machine without a GPU")
+GPUS = Machine(source="a machine with four", gpus=tuple(Gpu(index=i) for i in range(4)))
+
+
+def plan(cluster: str = "{}", job: str = "{script: train.py, args: [--deepspeed_config, {ds_config}]}", deepspeed: str = "{}") -> Plan:
+    return load(f"version: 1\njob: {job}\ncluster: {cluster}\ndeepspeed: {deepspeed}\n", base="/data")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "machine", "options", "ranks"),
+    [
+        ("{}", CPU, ["--num_gpus", "2"], 2),
+        ("{cpu_ranks: 3}", CPU, ["--num_gpus", "3"], 3),
+        ("{}", GPUS, [], 4),
+        ("{num_gpus: 2}", GPUS, ["--num_gpus", "2"], 2),
+        ("{hosts: {localhost: 2}}", GPUS, ["--num_gpus", "2"], 2),
+        ('{include: "localhost:0,2"}', GPUS, ["--include", "localhost:0,2"], 2),
+        ('{exclude: "localhost:1"}', GPUS, ["--exclude", "localhost:1"], 3),
+        ("{master_port: 29511}", GPUS, ["--master_port", "29511"], 4),
+        ("{cpu_binding: deepspeed, launcher_args: [--no_local_rank]}", GPUS, ["--bind_cores_to_rank", "--no_local_rank"], 4),
+        ("{hosts: {a: 8, b: 8}, launcher: pdsh}", CPU, ["--hostfile", "./hostfile", "--launcher", "pdsh", "--force_multi"], 16),
+        (
+            "{hosts: {a: 8, b: 8}, launcher: pdsh, num_nodes: 1, master_addr: 10.0.0.1}", CPU,
+            ["--hostfile", "./hostfile", "--launcher", "pdsh", "--force_multi", "--master_addr", "10.0.0.1", "--num_nodes", "1"], 8,
+        ),
+    ],
+)  # fmt: skip
+def test_the_launchers_options_follow_from_the_cluster(cluster: str, machine: Machine, options: list[str], ranks: int) -> None:
+    spec = launch_spec(plan(cluster), machine)
+    assert list(spec.launcher_options) == options
+    assert (len(spec.ranks), world_size(plan(cluster), machine)) == (ranks, ranks)
+
+
+def test_the_number_of_ranks_is_unknown_where_nobody_looked_for_gpus() -> None:
+    assert world_size(plan(), Machine.unprobed()) is None
+
+
+def test_deepspeeds_own_parser_takes_every_command_as_it_is_meant() -> None:
+    clusters = [
+        "{}",
+        "{hosts: {a: 8, b: 8}, launcher: pdsh, include: a@b:0, master_port: 1234, launcher_args: [--ssh_port, 2222]}",
+        "{cpu_binding: deepspeed, num_gpus: 2}",
+    ]
+    jobs = ["{script: train.py, args: [--deepspeed_config, {ds_config}, --num_gpus, 9]}", "{module: pkg.train, args: [-x]}"]
+    argvs = [launch_spec(plan(cluster, job), GPUS).argv("/x/ds.json")[3:] for cluster in clusters for job in jobs]
+    ask = (
+        "import json, sys\nfrom deepspeed.launcher.runner import parse_args\n"
+        "print('ANSWER' + json.dumps([vars(parse_args(argv)) for argv in json.load(sys.stdin)]))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", ask],
+        input=json.dumps(argvs),
+        text=True,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "DS_ACCELERATOR": "cpu"},
+    )
+    parsed = json.loads(answer.stdout.partition("ANSWER")[2])
+    assert [(p["user_script"], p["module"]) for p in parsed] == [("train.py", False), ("pkg.train", True)] * 3
+    assert parsed[0]["user_args"] == ["--deepspeed_config", "/x/ds.json", "--num_gpus", "9"]
+    assert (parsed[2]["include"], parsed[2]["launcher"], parsed[2]["force_multi"], parsed[2]["master_port"]) == (
+        "a@b:0",
+        "pdsh",
+        True,
+        1234,
+    )
+    assert (parsed[4]["bind_cores_to_rank"], parsed[4]["num_gpus"]) == (True, 2)
+
+
+def test_the_pasted_command_gives_the_shell_exactly_these_words(tmp_path: Path) -> None:
+    nasty = ["a b", "it's", "$HOME", 'x"y', "*", "", "{ds_config}"]
+    (tmp_path / "show.py").write_text(
+        "import json, os, sys\nprint(json.dumps([sys.argv[1:], os.getcwd(), os.environ['A'], os.environ['DSTUI_DS_CONFIG']]))"
+    )
+    mine = load(
+        f"version: 1\njob: {{script: show.py, args: {json.dumps(nasty)}}}\ncluster: {{env: {{A: $X 'y'}}, hosts: {{localhost: 1}}}}\n",
+        base=str(tmp_path),
+    )
+    command = launch_spec(mine, CPU).command("cfg dir/ds_config.json")
+    assert shlex.split(command)  # it is whole
+    plain = command.replace("-m deepspeed.launcher.runner --num_gpus 1", "")
+    words, folder, value, config = json.loads(subprocess.run(["sh", "-c", plain], capture_output=True, text=True, check=True).stdout)
+    assert words == [*nasty[:-1], "cfg dir/ds_config.json"]
+    assert (folder, value, config) == (str(tmp_path), "$X 'y'", f"{tmp_path}/cfg dir/ds_config.json")
+
+
+def test_rendering_is_the_same_every_time() -> None:
+    mine = plan("{hosts: {a: 2, b: 2}, launcher: pdsh, env: {NCCL_DEBUG: INFO}}")
+    files = {artifact.name: artifact.text for artifact in artifacts(mine, GPUS)}
+    assert files == {artifact.name: artifact.text for artifact in artifacts(mine, GPUS)}
+    assert files["hostfile"] == "a slots=2\nb slots=2\n"
+    assert files[".deepspeed_env"] == "NCCL_DEBUG=INFO\n"
+
+
+def test_each_node_has_its_own_command_where_nobody_starts_the_others() -> None:
+    command = launch_spec(plan("{hosts: {a: 2, b: 2}, launcher: nossh}"), GPUS).command()
+    assert "# on a\n" in command
+    assert "--no_ssh --master_addr a --node_rank 1" in command
+
+
+def test_accelerate_finds_in_the_environment_what_its_own_launcher_would_have_set() -> None:
+    spec = launch_spec(
+        plan(job="{script: a.py, integration: accelerate}", deepspeed="{bf16: {enabled: true}, zero_optimization: {stage: 3}}"), CPU
+    )
+    env = spec.environment("/x/ds.json")
+    assert env["ACCELERATE_USE_DEEPSPEED"] == "true"
+    assert env["ACCELERATE_DEEPSPEED_CONFIG_FILE"] == "/x/ds.json"
+    assert (env["ACCELERATE_MIXED_PRECISION"], env["ACCELERATE_DEEPSPEED_ZERO3_INIT"]) == ("bf16", "true")
+
+
+@pytest.mark.parametrize(
+    ("cluster", "sentence"),
+    [
+        ("{hosts: {a: 2}, launcher: local}", "cluster.launcher: local starts ranks on this machine only, but there is a"),
+        ("{include: nowhere}", "cluster.include: include names the host 'nowhere'"),
+        ("{hosts: {a: 2}, num_nodes: 2}", "cluster.num_nodes: num_nodes is 2, but there are only 1 hosts"),
+    ],
+)
+def test_what_cannot_be_a_command_names_its_key(cluster: str, sentence: str) -> None:
+    with pytest.raises(RenderError, match=sentence):
+        launch_spec(plan(cluster), GPUS)

@@ -1,0 +1,119 @@
+"""The command line as a contract: what it imports, what it refuses, and with which exit status."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def dstui(*args: str, cwd: Path = ROOT, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "dstui", *args],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+        check=False,
+    )
+
+
+def imported(*args: str) -> set[str]:
+    """The top-level modules that a command imports."""
+    code = f"import sys\nfrom dstui.cli import main\ntry: main({list(args)!r})\nexcept SystemExit: pass\nprint('MODULES', *sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+    return {name.partition(".")[0] for name in out.rpartition("MODULES")[2].split()}
+
+
+HEAVY = {"torch", "deepspeed", "accelerate", "transformers", "pydantic"}
+
+
+@pytest.mark.parametrize("args", [("--version",), ("--help",)])
+def test_version_and_help_import_nothing_but_argparse(args: tuple[str, ...]) -> None:
+    assert not imported(*args) & (HEAVY | {"textual", "rich", "yaml", "psutil", "asyncio"})
+
+
+def test_headless_imports_neither_textual_nor_torch() -> None:
+    assert not imported("--headless", "quickstart", "--dry-run") & (HEAVY | {"textual", "rich"})
+
+
+def test_the_screen_imports_no_torch() -> None:
+    out = subprocess.run(
+        [sys.executable, "-c", "import sys, dstui.tui.app; print(*sys.modules)"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert not {name.partition(".")[0] for name in out.split()} & HEAVY
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    from dstui import __version__
+
+    done = dstui("--version")
+    assert (done.returncode, done.stdout.strip()) == (0, f"dstui {__version__}")
+
+
+BAD_FILES = {
+    "tab.yaml": (b"version: 1\njob:\n\tscript: a.py\n", "tab.yaml:3:1: a tab where YAML wants spaces"),
+    "twice.yaml": (b"version: 1\njob: {script: a}\nname: x\nname: y\n", "twice.yaml:4:1: name: the key 'name' stands here a second time"),
+    "typo.yaml": (b"version: 1\njob: {scrip: a}\n", "did you mean 'script'?"),
+    "binary.yaml": (b"\x89PNG\0\0", "is a binary file"),
+    "empty.yaml": (b"", "the file is empty"),
+}
+
+
+@pytest.mark.parametrize("name", [*BAD_FILES, "missing.yaml", "."])
+@pytest.mark.parametrize("command", [("--headless",), ("render",), ("check",)])
+def test_a_file_that_cannot_be_used_is_a_sentence_and_status_2(name: str, command: tuple[str, ...], tmp_path: Path) -> None:
+    content, sentence = BAD_FILES.get(name, (b"", "no such file" if name == "missing.yaml" else "is a folder"))
+    if name in BAD_FILES:
+        (tmp_path / name).write_bytes(content)
+    before = sorted(tmp_path.iterdir())
+    done = dstui(*command, name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert sentence in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_without_a_terminal_the_screen_is_refused_with_a_way_out() -> None:
+    done = dstui("quickstart")
+    assert done.returncode == 2
+    assert "use dstui --headless PLAN" in done.stderr
+
+
+def test_a_dry_run_prints_every_file_and_writes_none(tmp_path: Path) -> None:
+    done = dstui("--headless", "quickstart", "--dry-run", "--set", "deepspeed.zero_optimization.stage=3", cwd=tmp_path)
+    assert done.returncode == 0
+    assert '"stage": 3' in done.stdout
+    assert "deepspeed.launcher.runner" in done.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_of_headless_without_it_are_refused() -> None:
+    done = dstui("quickstart", "--dry-run")
+    assert (done.returncode, done.stderr.strip()) == (2, "dstui: --dry-run goes with --headless")
+
+
+def test_rendered_files_are_written_once_and_replaced_only_with_force(tmp_path: Path) -> None:
+    assert dstui("render", "quickstart", "-o", str(tmp_path)).returncode == 0
+    names = {"ds_config.json", ".deepspeed_env", "launch.sh"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert "unchanged" in dstui("render", "quickstart", "-o", str(tmp_path)).stdout
+    other = ("render", "quickstart", "-o", str(tmp_path), "--set", "deepspeed.zero_optimization.stage=1")
+    refused = dstui(*other)
+    assert (refused.returncode, "replaced only when asked (--force)" in refused.stderr) == (2, True)
+    assert dstui(*other, "--force").returncode == 0
+    assert '"stage": 1' in (tmp_path / "ds_config.json").read_text()
+
+
+def test_a_closed_pipe_ends_quietly() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m dstui render quickstart | head -1", shell=True, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "Traceback" not in done.stderr
