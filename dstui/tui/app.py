@@ -1,0 +1,309 @@
+"""The app: what is on the screen, which step is shown, and what each key does. Slow work is left to workers."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult, SystemCommand
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import Input, Static
+
+from dstui.tui.fields import Field, Option
+from dstui.tui.form_rows import OptionKey
+from dstui.tui.jobs import Jobs
+from dstui.tui.keys import KEYS, bindings, valid
+from dstui.tui.steps import STEPS, Step, field_of
+from dstui.tui.store import PlanChanged, Store
+from dstui.tui.themes import DARK, LIGHT
+from dstui.tui.widgets.checks import Checks, FindingKey
+from dstui.tui.widgets.footer import Footer
+from dstui.tui.widgets.form import Form
+from dstui.tui.widgets.hint import Hint
+from dstui.tui.widgets.preview import Preview
+from dstui.tui.widgets.rows import Rows
+from dstui.tui.widgets.steps import StepLine, StepList
+from dstui.tui.widgets.tabs import TABS, TabLine
+from dstui.tui.widgets.titlebar import TitleBar
+
+if TYPE_CHECKING:
+    from dstui.machine.snapshot import Machine
+    from dstui.plan import Plan
+
+MINIMUM = (60, 16)
+TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
+PANES = ("steps", "form-rows", "preview", "checks")
+
+
+class DstuiApp(Jobs):
+    """dstui's screen. `Documents` does what concerns files, `Jobs` what concerns runs."""
+
+    TITLE = "dstui"
+    CSS_PATH = "styles/app.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
+    AUTO_FOCUS = "#form-rows"
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (MINIMUM[0], "-narrow"), (100, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (MINIMUM[1], "-tall")]  # noqa: RUF012
+
+    def __init__(self, plan: Plan | None, path: Path | None, machine: Machine | None) -> None:
+        super().__init__()
+        self.register_theme(DARK)
+        self.register_theme(LIGHT)
+        self.theme = "dstui"
+        self.fresh = plan is None
+        self.store = Store(plan or self.starting_plan(), path, machine, self.post_message)
+        self.step: Step = STEPS[0]
+        self.tab = "form"
+        self.done: list[str] = []
+
+    # What is on the screen
+
+    def compose(self) -> ComposeResult:
+        """What the first frame shows; the rest is mounted after it."""
+        yield TitleBar()
+        yield StepLine()
+        yield TabLine()
+        with Horizontal(id="body"):
+            yield StepList()
+            with Vertical(id="middle"):
+                yield Form(self.store)
+                yield Hint()
+            yield Vertical(id="side")
+        yield Footer()
+        yield Static(TOO_SMALL, id="too-small", markup=False)
+
+    def on_mount(self) -> None:
+        """Draw the form, and leave the terminal as it was also when killed."""
+        loop = asyncio.get_running_loop()
+        for sig in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(sig, partial(self.exit, return_code=128 + sig))
+        self.show_step(self.step)
+        self.call_after_refresh(self._second_frame)
+
+    async def _second_frame(self) -> None:
+        """What nobody misses in the first frame: consequences, probing, the question what to start from."""
+        await self.query_one("#side").mount(Preview(), Checks())
+        self.store.follow()
+        if not self.store.state.probed:
+            self.run_worker(self._probe, thread=True, exit_on_error=False, group="probe")
+        if self.fresh:
+            self.ask_what_to_open()
+
+    def _probe(self) -> None:
+        from dstui.machine.probe import probe
+
+        machine = probe()
+        self.call_later(self.store.see, machine)
+
+    @on(PlanChanged)
+    def redraw_all(self) -> None:
+        """Everything visible, from the state."""
+        state = self.store.state
+        self.query_one(TitleBar).show(state, self.store.path)
+        self.query_one(StepList).show(state, self.step)
+        self.query_one(StepLine).show(state, self.step)
+        self.query_one(TabLine).show(state, self.tab)
+        for preview in self.query(Preview):
+            preview.show(state)
+        for checks in self.query(Checks):
+            checks.show(state)
+        if self.step.pane == "form":
+            self.query_one(Form).show(state)
+            self._show_hint()
+        else:
+            self.show_pane(state)
+        self._show_keys()
+
+    @on(Rows.Resized)
+    def _resized(self) -> None:
+        self.redraw_all()
+
+    def _show_hint(self) -> None:
+        self.query_one(Hint).show(*self.here, self.store.state)
+
+    @property
+    def here(self) -> tuple[Field | None, Option | None]:
+        """The field under the form's cursor, and the option where the cursor is on one."""
+        form = self.query_one(Form)
+        field, key = form.here, form.rows.cursor
+        return field, field.options[key.number] if field and isinstance(key, OptionKey) else None
+
+    def _show_keys(self) -> None:
+        possible = {k.action.partition("(")[0] for k in KEYS if self.check_action(k.action.partition("(")[0], ())}
+        self.query_one(Footer).show(valid(self.step.pane, frozenset(possible)))
+
+    # Steps and panes
+
+    def show_step(self, step: Step, path: str = "") -> None:
+        """Go to a step, and to the field at `path` in it."""
+        self.step = step
+        for pane in ("form", "review", "run"):
+            self.screen.set_class(pane == step.pane, f"-{pane}")
+        if step.pane == "form":
+            self.query_one(Form).show_step(step, self.store.state, path)
+            self.query_one("#middle").border_title = f"{STEPS.index(step) + 1} · {step.title}"
+            self.show_tab("form")
+        else:
+            self.open_pane(step)
+        self.redraw_all()
+
+    def show_tab(self, tab: str) -> None:
+        """On a narrow screen, which of the three is seen; everywhere, which has the focus."""
+        self.tab = tab
+        for name in TABS:
+            self.screen.set_class(name == tab, f"-tab-{name}")
+        self.query_one(f"#{'form-rows' if tab == 'form' else tab}").focus()
+        self.query_one(TabLine).show(self.store.state, tab)
+
+    def jump(self, path: str) -> None:
+        """To the field that writes this path; where no form has it, type its value."""
+        found = field_of(path, self.store.state)
+        if found is None or (found[1].path != path and path not in found[1].owns and self.store.state.plan.get(path, None) is not None):
+            self.type_value(path)
+        else:
+            self.show_step(found[0], found[1].path)
+
+    @on(Rows.Chosen, "#steps")
+    def _step_chosen(self, event: Rows.Chosen) -> None:
+        self.show_step(next(s for s in STEPS if s.id == event.key))
+
+    @on(Rows.Chosen, "#preview")
+    def _line_chosen(self, event: Rows.Chosen) -> None:
+        path = event.key[1] if isinstance(event.key, tuple) else ""
+        if path:
+            self.jump(f"deepspeed.{path}")
+
+    @on(Rows.Chosen, "#checks")
+    def _finding_chosen(self, event: Rows.Chosen) -> None:
+        if isinstance(event.key, FindingKey):
+            self.jump(self.store.state.findings[event.key.number].path)
+
+    @on(Rows.Moved, "#form-rows")
+    def _moved(self) -> None:
+        self._show_hint()
+
+    @on(TabLine.Picked)
+    def _tab_picked(self, event: TabLine.Picked) -> None:
+        self.show_tab(event.tab)
+
+    @on(Footer.Pressed)
+    async def _hint_pressed(self, event: Footer.Pressed) -> None:
+        await self.run_action(event.action)
+
+    # What the keys do
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Whether an action does something now: by the pane it belongs to, and by what there is to act on."""
+        key = next((k for k in KEYS if k.action and k.action.partition("(")[0] == action), None)
+        if key is None:
+            return True
+        if self.step.pane not in key.where or (isinstance(self.focused, Input) and not self._while_typing(action)):
+            return False
+        needs: dict[str, Callable[[], bool]] = {
+            "undo": lambda: self.store.can_undo,
+            "redo": lambda: self.store.can_redo,
+            "fix": self._fixable,
+        }
+        return action not in needs or needs[action]()
+
+    @staticmethod
+    def _while_typing(action: str) -> bool:
+        return action in ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape")
+
+    def _fixable(self) -> bool:
+        return any(f.fix is not None for f in self.store.state.findings)
+
+    def action_step(self, by: int) -> None:
+        """The next or previous step."""
+        at = STEPS.index(self.step) + by
+        if 0 <= at < len(STEPS):
+            self.show_step(STEPS[at])
+
+    def action_digit(self, number: int) -> None:
+        """A step by its number; on the run, a rank."""
+        if self.step.pane == "run" and self.show_rank(number):
+            return
+        if 1 <= number <= len(STEPS):
+            self.show_step(STEPS[number - 1])
+
+    def action_undo(self) -> None:
+        """Take the last edit back."""
+        self.query_one(Form).close()
+        self.store.undo()
+
+    def action_redo(self) -> None:
+        """Make it again."""
+        self.query_one(Form).close()
+        self.store.redo()
+
+    def action_fix(self) -> None:
+        """Apply the fix of the finding under the cursor, or of the first that has one."""
+        self.query_one(Form).close()
+        finding = self.query_one(Checks).selected
+        if finding is None or finding.fix is None:
+            self.say("There is no fix to apply.")
+        elif self.store.apply(finding.fix):
+            self.say(f"{finding.code}: {finding.fix.text} (z takes it back)")
+        else:
+            self.say(f"{finding.fix.text}: this one is yours to do.")
+
+    def action_find(self) -> None:
+        """Find a setting; on the run, search the log."""
+        if self.step.pane == "run":
+            self.search_log()
+            return
+        from dstui.tui.screens.find import Find
+
+        self.push_screen(Find(self.store.state), lambda path: self.jump(path) if path else None)
+
+    def action_help(self) -> None:
+        """The keys, and the field under the cursor."""
+        from dstui.tui.screens.help import Help
+
+        self.push_screen(Help(self.step.pane, self.here[0] if self.step.pane == "form" else None))
+
+    def action_next_pane(self) -> None:
+        """The focus goes to the next pane."""
+        self._turn_pane(1)
+
+    def action_pane_before(self) -> None:
+        """The focus goes to the pane before."""
+        self._turn_pane(-1)
+
+    def _turn_pane(self, by: int) -> None:
+        if self.step.pane != "form":
+            self.screen.focus_next() if by > 0 else self.screen.focus_previous()
+        elif self.screen.has_class("-narrow"):
+            self.show_tab(TABS[(TABS.index(self.tab) + by) % len(TABS)])
+        else:
+            at = next((n for n, p in enumerate(PANES) if self.focused is not None and self.focused.id == p), 1)
+            self.query_one(f"#{PANES[(at + by) % len(PANES)]}").focus()
+
+    def action_escape(self) -> None:
+        """Close what is open; else the cursor goes back to the form."""
+        if self.step.pane == "form" and not self.query_one(Form).close():
+            self.show_tab("form")
+        elif self.step.pane != "form":
+            self.back_in_pane()
+
+    def say(self, text: str, severity: Any = "information") -> None:
+        """A note at the corner for a few seconds."""
+        self.notify(text, severity=severity, markup=False)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: every key's action, every step, and Textual's own."""
+        from dstui.tui.commands import commands
+
+        yield from super().get_system_commands(screen)
+        yield from commands(self)
+
+    def receipt(self) -> list[str]:
+        """What was done, for the terminal that is left behind."""
+        return self.done

@@ -1,0 +1,236 @@
+"""What the app does with files: start from one, save the Plan, write what follows from it, copy, and leave without losing anything."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.app import App
+
+from dstui.files import FileProblem, find_plan, read_plan, write_atomic
+from dstui.plan import Plan, PlanError
+from dstui.tui.fields import UNSET, help_for, shown, typed
+from dstui.tui.screens.dialog import Answer, Ask, Prompt
+from dstui.tui.store import Store
+
+if TYPE_CHECKING:
+    from dstui.tui.steps import Step
+
+BLANK_PLAN = """\
+version: 1
+name: training
+job:
+  script: train.py
+deepspeed:
+  train_micro_batch_size_per_gpu: 1
+  gradient_accumulation_steps: 1
+"""
+
+
+class Documents(App[int]):
+    """The part of the app that concerns files."""
+
+    store: Store
+    step: Step
+    done: list[str]
+    """The receipt: what was written and started."""
+
+    def say(self, text: str, severity: Any = "information") -> None:
+        """A note at the corner for a few seconds."""
+        self.notify(text, severity=severity, markup=False)
+
+    # What to start from
+
+    def starting_plan(self) -> Plan:
+        """What is on the screen while nothing is chosen yet: the shipped quickstart."""
+        return read_plan(find_plan("quickstart"))
+
+    def ask_what_to_open(self) -> None:
+        """No file was given: the quickstart, a Plan of this folder, or a blank one."""
+        found = [path for path in sorted(Path().glob("*.y*ml")) if looks_like_a_plan(path)][:7]
+        answers = [Answer("q", "quickstart   a tiny GPT on 2 ranks, half a minute", "quickstart")]
+        answers += [Answer(str(n), f"{path}", str(path)) for n, path in enumerate(found, 1)]
+        answers += [Answer("b", "blank        a Plan with nothing but a script", "")]
+        text = f"Start from what? {len(found) or 'No'} Plan{'' if len(found) == 1 else 's'} found in this folder."
+        self.push_screen(Ask("dstui", text, answers), self._open)
+
+    def _open(self, name: str | None) -> None:
+        if name is None or name == "quickstart":
+            return
+        from dstui.plan import load
+
+        try:
+            plan = read_plan(Path(name)) if name else load(BLANK_PLAN, "plan.yaml", str(Path.cwd()))
+        except (FileProblem, PlanError) as error:
+            self.say(str(error), "error")
+            return
+        self.store.open(plan, Path(name) if name else None)
+
+    # Saving
+
+    def action_save(self) -> None:
+        """Save the Plan; asks for a name where it has none, and before it replaces what somebody else wrote."""
+        path = self.store.path
+        if path is None:
+            self._ask_where()
+        elif self.store.disk_moved():
+            answers = [Answer("r", "replace it with what is here", True), Answer("o", "save under another name", False)]
+            text = f"{path} was changed by something else since it was read here."
+            self.push_screen(Ask("Changed on disk", text, answers), self._resolve)
+        else:
+            self._save(path, replace_other=True)
+
+    def _resolve(self, replace: bool | None) -> None:
+        if replace and self.store.path is not None:
+            self._save(self.store.path, replace_other=True)
+        elif replace is False:
+            self._ask_where()
+
+    def _ask_where(self) -> None:
+        name = f"{self.store.state.plan.name or 'plan'}.yaml"
+        self.push_screen(Prompt("Save the Plan as", "A path, relative to the current folder:", name), self._save_as)
+
+    def _save_as(self, name: str | None) -> None:
+        if not name:
+            return
+        path = Path(name).expanduser()
+        if path.exists() and path != self.store.path:
+            answers = [Answer("r", "replace it", True), Answer("n", "no, another name", False)]
+            self.push_screen(Ask("Exists already", f"{path} exists.", answers), partial(self._save_over, path))
+        else:
+            self._save(path, replace_other=False)
+
+    def _save_over(self, path: Path, replace: bool | None) -> None:
+        if replace:
+            self._save(path, replace_other=True)
+        elif replace is False:
+            self._ask_where()
+
+    def _save(self, path: Path, *, replace_other: bool) -> bool:
+        try:
+            self.store.save(path, replace_other=replace_other)
+        except FileProblem as error:
+            self.say(str(error), "error")
+            return False
+        self.say(f"Saved {path}")
+        self._note(f"saved    {path}")
+        return True
+
+    def _note(self, line: str) -> None:
+        if line not in self.done:
+            self.done.append(line)
+
+    # Writing what follows from the Plan
+
+    def action_write(self) -> None:
+        """Write ds_config.json, the command and so on to a folder."""
+        text = "Folder for ds_config.json and the other files (it must exist):"
+        self.push_screen(Prompt("Write the files", text, self.store.state.plan.base, _no_folder), self._write_to)
+
+    def _write_to(self, folder: str | None) -> None:
+        if not folder:
+            return
+        from dstui.files import state_on_disk
+        from dstui.render.artifacts import artifacts
+
+        place = Path(folder).expanduser()
+        files = {place / a.name: a.text for a in artifacts(self.store.state.plan, self.store.state.machine)}
+        changed = [path.name for path, text in files.items() if state_on_disk(path, text) == "changed"]
+        if changed:
+            answers = [Answer("r", "replace", files), Answer("n", "no, leave everything", None)]
+            self.push_screen(Ask("Replace?", f"In {place} these have other content: {', '.join(changed)}.", answers), self._write)
+        else:
+            self._write(files)
+
+    def _write(self, files: dict[Path, str] | None) -> None:
+        if files is None:
+            return
+        try:
+            for path, text in files.items():
+                write_atomic(path, text, replace=True)
+                self._note(f"written  {path}")
+        except FileProblem as error:
+            self.say(str(error), "error")
+        else:
+            self.say(f"Written to {next(iter(files)).parent}: {', '.join(p.name for p in files)}")
+        self.show_step(self.step)
+
+    def copy(self, text: str, what: str) -> None:
+        """To the terminal's clipboard, and to a file, since a terminal may drop it without a word."""
+        from platformdirs import user_state_path
+
+        self.copy_to_clipboard(text)
+        try:
+            place = user_state_path("dstui", ensure_exists=True) / "clipboard.txt"
+            write_atomic(place, text, replace=True)
+        except (FileProblem, OSError):
+            self.say(f"Copied {what}. If nothing arrives: tmux needs `set -g set-clipboard on`.")
+        else:
+            self.say(f"Copied {what}; it is also in {place}")
+
+    # Keys without a form
+
+    def type_value(self, path: str) -> None:
+        """Type the value of any key of the Plan, as YAML."""
+        value = self.store.state.plan.get(path, UNSET)
+        text = f"{path.removeprefix('deepspeed.')}\n{help_for(path)}\nA YAML value; empty takes the key out:"
+        self.push_screen(Prompt("Set a key", text, typed(value), _no_yaml), partial(self._set_value, path))
+
+    def _set_value(self, path: str, text: str | None) -> None:
+        if text is None:
+            return
+        if self.store.edit((path, yaml_value(text) if text.strip() else UNSET)):
+            self.say(f"{path.removeprefix('deepspeed.')}: {shown(self.store.state.plan.get(path, UNSET))}")
+        else:
+            self.say(self.store.state.refusal[1], "error")
+
+    # Leaving
+
+    def action_leave(self) -> None:
+        """Leave; asks where edits would be lost. A job that runs goes on."""
+        if self.store.state.saved:
+            self.exit(0)
+            return
+        answers = [Answer("s", "save and leave", "save"), Answer("d", "discard the edits and leave", "discard"), Answer("c", "stay", None)]
+        self.push_screen(Ask("Not saved", "The Plan has edits that are not saved.", answers), self._leave)
+
+    def _leave(self, how: str | None) -> None:
+        if how == "discard" or (how == "save" and self.store.path is not None and self._save(self.store.path, replace_other=True)):
+            self.exit(0)
+        elif how == "save" and self.store.path is None:
+            self._ask_where()
+
+    def show_step(self, step: Step, path: str = "") -> None:
+        """Show a step again; the app knows how."""
+        raise NotImplementedError
+
+
+def looks_like_a_plan(path: Path) -> bool:
+    """Whether a YAML file has a deepspeed section at its top, judged by its first kilobytes."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return any(line.startswith("deepspeed:") for line in file.read(20_000).splitlines())
+    except OSError:
+        return False
+
+
+def _no_folder(text: str) -> str:
+    return "" if Path(text).expanduser().is_dir() else f"{text or 'That'} is no folder."
+
+
+def yaml_value(text: str) -> Any:
+    """What was typed, as YAML has it: 5e8 is a number, [1, 2] a list. DocumentError where it is none."""
+    from dstui.plan.document import Document
+
+    return Document(f"v: {text}").data["v"]
+
+
+def _no_yaml(text: str) -> str:
+    from dstui.plan.document import DocumentError
+
+    try:
+        yaml_value(text)
+    except DocumentError as error:
+        return error.message
+    return ""

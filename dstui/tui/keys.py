@@ -1,0 +1,86 @@
+"""Every key, what it does and where: one table that the bindings, the footer, the help and the palette read.
+
+A letter means the same wherever it is valid; where it is not, it does nothing. What a letter does, an F-key or the palette
+does as well, since letters are text while something is being typed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from textual.binding import Binding
+
+ANYWHERE: Final = frozenset({"form", "review", "run"})
+FORM, REVIEW, RUN = frozenset({"form"}), frozenset({"review"}), frozenset({"run"})
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys the footer leaves out."""
+
+    keys: str
+    action: str
+    label: str
+    help: str
+    where: frozenset[str] = ANYWHERE
+    hint: int = 0
+    """The place in the footer, from the left."""
+    display: str = ""
+    priority: bool = False
+    """Valid also while something is being typed."""
+
+    @property
+    def shown(self) -> str:
+        """The key as the footer names it."""
+        return self.display or self.keys.partition(",")[0]
+
+
+KEYS: Final = (
+    Key("", "", "choose", "Move over the rows.", FORM | REVIEW, 1, "↑↓"),
+    Key("", "", "set", "Set, open or go to what the cursor is on.", FORM, 2, "Enter"),
+    Key("left_square_bracket,f3", "step(-1)", "step", "The previous step.", hint=3, display="[ ]"),
+    Key("right_square_bracket,f4", "step(1)", "next", "The next step.", display="]"),
+    Key("1,2,3,4,5,6,7,8,9,0", "digit", "step", "The step with this number; on the run, the log of this rank.", display="1-9"),
+    Key("x", "fix", "fix", "Apply the fix of the finding under the cursor, or of the first.", FORM | REVIEW, 4),
+    Key("f5", "fix", "fix", "The same, also while typing.", FORM | REVIEW, priority=True, display="F5"),
+    Key("l", "launch", "launch", "Start the job, detached from this terminal.", REVIEW, 1),
+    Key("w", "write", "write files", "Write ds_config.json and the other files to a folder.", REVIEW, 4),
+    Key("c", "copy", "copy", "Copy what is shown: the file, the command or the log line.", hint=6),
+    Key("z,ctrl+z", "undo", "undo", "Take the last edit back.", FORM | REVIEW, 5),
+    Key("Z,ctrl+y", "redo", "redo", "Make an edit again that was taken back.", FORM | REVIEW, display="Z"),
+    Key("slash", "find", "find", "Find a setting; on the run, search the log.", hint=7, display="/"),
+    Key("n", "match(1)", "next match", "The next line that matches.", RUN),
+    Key("N", "match(-1)", "match before", "The line before that matches.", RUN),
+    Key("e", "problem(1)", "next error", "The next line that speaks of an error.", RUN, 5),
+    Key("E", "problem(-1)", "error before", "The line before that speaks of an error.", RUN),
+    Key("f", "follow", "follow", "Follow the end of the log.", RUN, 4),
+    Key("a", "all_ranks", "all", "The log of all ranks together.", RUN, 3),
+    Key("g", "rank", "rank", "The log of one rank, by its number.", RUN, 2, "0-9 g"),
+    Key("s", "stop", "stop", "Stop the job, after a question.", RUN, 8),
+    Key("r", "jobs", "jobs", "The list of jobs, to look at another one.", RUN, 9),
+    Key("tab", "next_pane", "pane", "The next pane.", hint=8, display="tab"),
+    Key("shift+tab", "pane_before", "pane before", "The pane before.", display="⇧tab"),
+    Key("escape", "escape", "back", "Close, or go back.", display="esc"),
+    Key("f2,ctrl+s", "save", "save", "Save the Plan.", hint=9, display="F2", priority=True),
+    Key("f1,question_mark", "help", "help", "What the keys do, and what the field under the cursor means.", hint=10, display="F1"),
+    Key("ctrl+p", "command_palette", "commands", "Every action by name.", hint=11, display="ctrl+p"),
+    Key("q,ctrl+q,ctrl+c", "leave", "quit", "Leave; asks only where something would be lost. A running job goes on.", hint=99),
+)
+
+
+def bindings() -> list[Binding]:
+    """The table as Textual's bindings."""
+    made = []
+    for key in KEYS:
+        for name in filter(None, key.keys.split(",")):
+            action = f"digit({name})" if key.action == "digit" else key.action
+            chord = name != "ctrl+c" and (name.startswith("ctrl+") or (name.startswith("f") and len(name) > 1))
+            made.append(Binding(name, action, key.help, show=False, priority=key.priority or chord, id=f"dstui.{key.action}.{name}"))
+    return made
+
+
+def valid(pane: str, possible: frozenset[str]) -> list[Key]:
+    """The keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
+    here = [k for k in KEYS if k.hint and pane in k.where and (not k.action or k.action.partition("(")[0] in possible)]
+    return sorted(here, key=lambda k: k.hint)

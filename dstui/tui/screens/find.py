@@ -1,0 +1,90 @@
+"""Find a setting: every field of the forms and every key that DeepSpeed knows, by any part of its name or help."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from dstui.tui.fields import help_for
+from dstui.tui.row import Row, fit, row
+from dstui.tui.screens.dialog import Dialog
+from dstui.tui.state import State
+from dstui.tui.steps import STEPS
+from dstui.tui.widgets.rows import Rows
+
+
+class Find(Dialog):
+    """Type a part of a name; Enter goes there. The result is a dotted path of the Plan."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "move(1)", "down", show=False, priority=True),
+        Binding("up", "move(-1)", "up", show=False, priority=True),
+    ]
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self.entries = _entries(state)
+
+    def compose(self) -> ComposeResult:
+        """The line to type, and what matches."""
+        with Vertical() as box:
+            box.border_title = "Find a setting"
+            line = Input(placeholder="a part of its name: bucket, warmup, nvme…", compact=True)
+            line.cursor_blink = False
+            yield line
+            yield Rows(id="found")
+
+    def on_mount(self) -> None:
+        """Everything, until something is typed."""
+        self.query_one("#found", Rows).styles.height = 14
+        self._search("")
+        self.query_one(Input).focus()
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._search(event.value)
+
+    def _search(self, text: str) -> None:
+        self.query_one("#found", Rows).show_rows(matching(self.entries, text))
+
+    def action_move(self, by: int) -> None:
+        """Move in what was found, while typing goes on."""
+        self.query_one("#found", Rows).action_move(by)
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.dismiss(self.query_one("#found", Rows).cursor)
+
+    @on(Rows.Chosen)
+    def _chosen(self, event: Rows.Chosen) -> None:
+        event.stop()
+        self.dismiss(event.key)
+
+
+def _entries(state: State) -> list[tuple[str, str]]:
+    """(path, label) of every setting: those with a form first."""
+    from dstui.plan.catalogue import KEYS
+
+    forms = [(f.path, f"{step.title}: {f.label}") for step in STEPS for f in step.fields(state) if f.kind != "info" and "." in f.path]
+    known = {path for path, _ in forms}
+    return forms + [(f"deepspeed.{p}", "") for p in KEYS if f"deepspeed.{p}" not in known]
+
+
+def matching(entries: list[tuple[str, str]], text: str, limit: int = 200) -> list[Row]:
+    """The entries in which every word of `text` occurs."""
+    words = text.lower().split()
+    rows: list[Row] = []
+    for path, label in entries:
+        name = path.removeprefix("deepspeed.")
+        if all(w in f"{name} {label}".lower() for w in words) or (len(words) == 1 and len(text) > 3 and words[0] in help_for(path).lower()):
+            rows.append(row((fit(name, 40), "name"), right=[(fit(label, 22), "dim")] if label else [], key=path))
+            if len(rows) == limit:
+                break
+    return rows

@@ -1,0 +1,68 @@
+"""Help: what the field under the cursor means, with its source, and every key that is valid here."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+
+from dstui.tui.fields import Field, help_for
+from dstui.tui.keys import KEYS
+from dstui.tui.row import BLANK, Row, fit, paragraph, row
+from dstui.tui.screens.dialog import WIDTH, Dialog
+from dstui.tui.widgets.rows import Rows
+
+
+class Help(Dialog):
+    """Read with the arrows; any other key closes it."""
+
+    def __init__(self, pane: str, field: Field | None) -> None:
+        super().__init__()
+        self.rows = help_rows(pane, field)
+
+    def compose(self) -> ComposeResult:
+        """The text."""
+        with Vertical() as box:
+            box.border_title = "Help"
+            yield Rows(id="help")
+
+    def on_mount(self) -> None:
+        """Show it."""
+        rows = self.query_one(Rows)
+        rows.show_rows(self.rows)
+        rows.styles.height = len(self.rows)
+        rows.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        """Close with whatever does not scroll."""
+        if event.key not in ("up", "down", "pageup", "pagedown", "home", "end", "j", "k"):
+            event.stop()
+            self.dismiss(None)
+
+
+def help_rows(pane: str, field: Field | None) -> list[Row]:
+    """The help as rows."""
+    rows: list[Row] = []
+    if field is not None:
+        rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), WIDTH - 2)]
+        rows += [*_catalogue_rows(field.path), BLANK]
+    shown = [k for k in KEYS if pane in k.where]
+    return rows + [line for k in shown for line in paragraph(k.help, WIDTH - 12, first=row((fit(k.shown, 9), "accent")).left)]
+
+
+def _catalogue_rows(path: str) -> list[Row]:
+    from dstui.plan.catalogue import lookup
+
+    key = lookup(path.removeprefix("deepspeed.")) if path.startswith("deepspeed.") else None
+    if key is None:
+        return []
+    facts = {
+        "type": key.type,
+        "default": "" if key.default is None else str(key.default),
+        "values": ", ".join(map(str, key.choices)),
+        "ZeRO stages": ", ".join(map(str, key.stages)),
+        "since": key.since or "",
+        "until": key.until or "",
+        "source": key.source,
+    }
+    return [line for name, text in facts.items() if text for line in paragraph(text, WIDTH - 14, first=row((fit(name, 12), "dim")).left)]

@@ -1,0 +1,44 @@
+"""What everything visible is a function of: the Plan, the Machine, and what follows from both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dstui.machine.snapshot import Machine
+    from dstui.plan import Plan
+    from dstui.plan.finding import Finding
+    from dstui.render.jsontext import JsonLine
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One moment of the session. `changed` are the numbers of the preview's lines that the last edit changed."""
+
+    plan: Plan
+    machine: Machine
+    probed: bool = False
+    findings: tuple[Finding, ...] = ()
+    checked: bool = False
+    lines: tuple[JsonLine, ...] = ()
+    changed: frozenset[int] = frozenset()
+    saved: bool = True
+    ranks: int | None = None
+    run: str = ""
+    """The state of the job in a word: running, succeeded, failed…"""
+    refusal: tuple[str, str] = ("", "")
+    """The path of an edit that the Plan refused, and its sentence; gone with the next edit."""
+
+    def worst(self) -> str:
+        """The gravest severity of all findings: error, warning or ok."""
+        severities = {f.severity for f in self.findings}
+        return "error" if "error" in severities else "warning" if "warning" in severities else "ok"
+
+    def counted(self, severity: str) -> int:
+        """How many findings have this severity."""
+        return sum(f.severity == severity for f in self.findings)
+
+    def finding_at(self, path: str) -> Finding | None:
+        """The gravest finding on exactly this path."""
+        return next((f for f in self.findings if f.path == path and f.severity != "info"), None)

@@ -1,0 +1,199 @@
+"""The one mutable holder of the session: the Plan with its history, the Machine, and what the checks say.
+
+Every edit goes through here, whoever makes it (a form, a fix, the preview, undo); each posts one `PlanChanged` with a new
+immutable `State`, and everything visible is drawn from that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.message import Message
+
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan, PlanError
+from dstui.plan.history import History
+from dstui.tui.fields import UNSET, Edit
+from dstui.tui.state import State
+
+if TYPE_CHECKING:
+    from dstui.plan.finding import Fix
+
+
+class PlanChanged(Message):
+    """The state is another one; several in a row need only the last."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__()
+        self.state = state
+
+    def can_replace(self, message: Message) -> bool:
+        """Only the newest state is worth drawing."""
+        return isinstance(message, PlanChanged)
+
+
+class JobState(Message):
+    """The job that is looked at is in another state."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.word = word
+
+
+class Store:
+    """Plan, history, machine and findings. `post` takes the messages (the app's `post_message`)."""
+
+    def __init__(self, plan: Plan, path: Path | None, machine: Machine | None, post: Callable[[Message], Any]) -> None:
+        self.path = path
+        self._post = post
+        self._history = History(plan)
+        self._on_disk = plan.text
+        self._typing = False
+        self.state = State(plan, machine or Machine.unprobed(), probed=machine is not None)
+
+    # Edits
+
+    def edit(self, *edits: Edit, live: bool = False) -> bool:
+        """Write values (UNSET takes a key out), all or none. `live`: one of many while typing; `settle` makes them one step of undo.
+
+        False where the Plan refused: the state then says why, and the Plan is as it was.
+        """
+        plan = self.state.plan
+        try:
+            for path, value in edits:
+                if value is not UNSET:
+                    plan = plan.set(path, value)
+                elif plan.get(path, UNSET) is not UNSET:
+                    plan = plan.unset(path)
+        except PlanError as error:
+            return self._refuse(edits[0][0], error)
+        return self._take(plan, live=live)
+
+    def apply(self, fix: Fix) -> bool:
+        """Apply a fix's patch as one step of undo. False where it has none, or the Plan refused it."""
+        if fix.patch is None:
+            return False
+        try:
+            plan = self.state.plan.patch(fix.patch)
+        except PlanError as error:
+            return self._refuse("", error)
+        return self._take(plan)
+
+    def open(self, plan: Plan, path: Path | None) -> None:
+        """Another document altogether: its own history begins."""
+        self.path, self._history, self._on_disk = path, History(plan), plan.text
+        self._show(plan)
+
+    def settle(self) -> None:
+        """Typing is over: what it changed is one step of undo, and what was refused is forgotten."""
+        if self._typing:
+            self._typing = False
+            self._history.push(self.state.plan)
+        if self.state.refusal[0]:
+            self.state = replace(self.state, refusal=("", ""))
+            self._post(PlanChanged(self.state))
+
+    def undo(self) -> bool:
+        """One step back. False where there is none."""
+        self.settle()
+        return self._step(self._history.undo())
+
+    def redo(self) -> bool:
+        """One step forward again."""
+        self.settle()
+        return self._step(self._history.redo())
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a step to take back."""
+        return self._typing or self._history.can_undo
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether there is a step to make again."""
+        return self._history.can_redo
+
+    def _step(self, plan: Plan | None) -> bool:
+        if plan is not None:
+            self._show(plan)
+        return plan is not None
+
+    def _take(self, plan: Plan, *, live: bool = False) -> bool:
+        if plan.text != self.state.plan.text or self.state.refusal[0]:
+            self._typing = self._typing or live
+            if not live:
+                self._history.push(plan)
+            self._show(plan)
+        return True
+
+    def _refuse(self, path: str, error: PlanError) -> bool:
+        self.state = replace(self.state, refusal=(path or error.findings[0].path, error.findings[0].message))
+        self._post(PlanChanged(self.state))
+        return False
+
+    # What follows from the Plan and the Machine
+
+    def see(self, machine: Machine) -> None:
+        """The machine was looked at."""
+        self.state = replace(self.state, machine=machine, probed=True)
+        self._show(self.state.plan)
+
+    def follow(self) -> None:
+        """From now on the consequences are worked out too; the first frame does without."""
+        self._show(self.state.plan)
+
+    def job_is(self, word: str) -> None:
+        """The job's state changed: running, succeeded, failed…"""
+        if word != self.state.run:
+            self.state = replace(self.state, run=word)
+            self._post(PlanChanged(self.state))
+
+    def _show(self, plan: Plan) -> None:
+        from dstui.check import check
+        from dstui.render.jsontext import json_lines
+        from dstui.render.launch import world_size
+
+        before = self.state
+        lines = tuple(json_lines(plan.deepspeed))
+        ranks = world_size(plan, before.machine)
+        self.state = State(
+            plan,
+            before.machine,
+            probed=before.probed,
+            findings=tuple(check(plan, before.machine, world_size=ranks)),
+            checked=True,
+            lines=lines,
+            changed=changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed,
+            saved=plan.text == self._on_disk,
+            ranks=ranks,
+            run=before.run,
+        )
+        self._post(PlanChanged(self.state))
+
+    # The file
+
+    def disk_moved(self) -> bool:
+        """Whether somebody else changed the Plan's file since it was read or saved."""
+        if self.path is None or not self.path.exists():
+            return False
+        from dstui.files import read_text
+
+        return read_text(self.path) != self._on_disk
+
+    def save(self, path: Path, *, replace_other: bool) -> None:
+        """Write the Plan. FileProblem says what stands in the way."""
+        from dstui.files import write_atomic
+
+        write_atomic(path, self.state.plan.text, replace=replace_other)
+        self.path, self._on_disk = path, self.state.plan.text
+        self.state = replace(self.state, saved=True)
+        self._post(PlanChanged(self.state))
+
+
+def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:
+    """The numbers of the lines that were not there before; a comma more or less is no change."""
+    known = {(line.path, line.text.rstrip(",")) for line in before}
+    return frozenset(n for n, line in enumerate(now) if (line.path, line.text.rstrip(",")) not in known)

@@ -1,0 +1,65 @@
+"""The findings: what is wrong, why it matters, and the fix that one key applies."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dstui.plan.finding import Finding
+from dstui.tui.row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
+from dstui.tui.state import State
+from dstui.tui.widgets.rows import Rows
+
+
+class FindingKey(NamedTuple):
+    """The first row of a finding."""
+
+    number: int
+
+
+class Checks(Rows):
+    """The list of findings; choosing one goes to the field it is about."""
+
+    def __init__(self) -> None:
+        super().__init__(id="checks")
+        self.border_title = "Checks"
+        self.findings: tuple[Finding, ...] = ()
+
+    def show(self, state: State) -> None:
+        """Draw the findings."""
+        self.findings = state.findings
+        self.border_subtitle = _counts(state)
+        self.show_rows(check_rows(state, (self.size.width or 38) - 1))
+
+    @property
+    def selected(self) -> Finding | None:
+        """The finding under the cursor while this list has the focus, else the first that has a fix."""
+        if self.has_focus and isinstance(self.cursor, FindingKey) and self.cursor.number < len(self.findings):
+            return self.findings[self.cursor.number]
+        return next((f for f in self.findings if f.fix is not None and f.severity != "info"), None)
+
+
+def _counts(state: State) -> str:
+    return "  ".join(f"{GLYPHS[s]} {state.counted(s)}" for s in ("error", "warning") if state.counted(s))
+
+
+def check_rows(state: State, width: int) -> list[Row]:
+    """The findings as rows."""
+    if not state.checked:
+        return [row(("· not looked at yet", "dim"))]
+    if not state.findings:
+        return [row(("✔", "ok"), " nothing to complain about")]
+    rows: list[Row] = []
+    for number, finding in enumerate(state.findings):
+        rows += _finding_rows(number, finding, width)
+    return rows
+
+
+def _finding_rows(number: int, finding: Finding, width: int) -> list[Row]:
+    style = STYLE_OF[finding.severity]
+    glyph = GLYPHS.get(finding.severity, "i")
+    path = finding.path.removeprefix("deepspeed.")
+    head = row((glyph, style), (f" {finding.code} ", "dim"), (path, style if finding.severity != "info" else ""), key=FindingKey(number))
+    rows = [head, *paragraph(finding.message, width - 2, indent="  ")]
+    if finding.fix:
+        rows += paragraph(finding.fix.text, width - 2, "value", first=(Span("  x  " if finding.fix.patch else "  →  ", "accent"),))
+    return [*rows, BLANK]

@@ -1,0 +1,273 @@
+"""The form of a step: rows to move over, and one Input that lies over the row being typed in."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.message import Message
+from textual.widgets import Input
+
+from dstui.tui.fields import UNSET, Field, NotThat, default_of, parsed, typed
+from dstui.tui.form_rows import FieldKey, OptionKey, chosen_option, form_rows, typing_place
+from dstui.tui.row import Row
+from dstui.tui.state import State
+from dstui.tui.steps import STEPS, Step
+from dstui.tui.store import Store
+from dstui.tui.widgets.rows import Rows
+
+
+class FormRows(Rows):
+    """The rows of the form, with the keys that act on one of them."""
+
+    KEEPS_POINTER = True
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space,right", "turn(1)", "next value", show=False),
+        Binding("left", "turn(-1)", "value before", show=False),
+        Binding("delete,backspace,d", "clear", "default", show=False),
+    ]
+
+    class Turn(Message):
+        """Take the next or previous answer of the field under the cursor."""
+
+        def __init__(self, by: int) -> None:
+            super().__init__()
+            self.by = by
+
+    class Clear(Message):
+        """Take the field under the cursor out of the Plan: its default holds."""
+
+    def action_turn(self, by: int) -> None:
+        """Ask for the next answer."""
+        self.post_message(self.Turn(by))
+
+    def action_clear(self) -> None:
+        """Ask for the default."""
+        self.post_message(self.Clear())
+
+
+class Editor(Input):
+    """The one Input of the form."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,tab,down", "close", "close", show=False),
+        Binding("up", "close", "close", show=False),
+    ]
+
+    class Closed(Message):
+        """Typing is over; what was typed stays."""
+
+    def action_close(self) -> None:
+        """Close without losing what was typed."""
+        self.post_message(self.Closed())
+
+
+class Form(Container):
+    """One step's form. It edits the Plan through the store alone and draws itself from the state."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(id="form")
+        self.store = store
+        self.step: Step = STEPS[0]
+        self.opened = ""
+        """The path of the choice that is spread out, or of the field being typed in."""
+
+    def compose(self) -> ComposeResult:
+        """The rows; the Input is mounted when the first row is opened."""
+        yield FormRows(id="form-rows")
+
+    @property
+    def rows(self) -> FormRows:
+        """The list of rows."""
+        return self.query_one(FormRows)
+
+    @property
+    def editor(self) -> Editor | None:
+        """The Input while something is being typed."""
+        return next(iter(self.query(Editor)), None)
+
+    # Showing
+
+    def show(self, state: State) -> None:
+        """Draw the form of the current step."""
+        self.rows.show_rows(self._rows(state))
+        if self.editor is not None:
+            self._place(self.editor)
+
+    def _rows(self, state: State) -> list[Row]:
+        return form_rows(self.step, state, (self.rows.size.width or 48) - self.rows.MARGIN, self.opened)
+
+    def show_step(self, step: Step, state: State, path: str = "") -> None:
+        """Another step, with the cursor on `path` where it is given."""
+        self.close()
+        self.step = step
+        self.border_title = f"{STEPS.index(step) + 1} · {step.title}"
+        self.rows.scroll_to(y=0, animate=False)
+        self.rows.cursor = None
+        self.show(state)
+        self.rows.cursor = self._key_for(path, state) if path else self._first_key(state)
+        if self.rows.cursor and not path:
+            self.rows.scroll_to(y=0, animate=False)
+
+    def _first_key(self, state: State) -> Any:
+        first = next((f for f in self.step.fields(state) if f.kind != "info"), None)
+        return self._key_for(first.path, state) if first else None
+
+    def _key_for(self, path: str, state: State) -> Any:
+        field = self.field_at(path)
+        if field is not None and field.spread:
+            chosen = chosen_option(field, state)
+            return OptionKey(path, field.options.index(chosen) if chosen else 0)
+        return FieldKey(path)
+
+    def field_at(self, path: str) -> Field | None:
+        """The field of this step with this path."""
+        return next((f for f in self.step.fields(self.store.state) if f.path == path), None)
+
+    @property
+    def here(self) -> Field | None:
+        """The field under the cursor."""
+        key = self.rows.cursor
+        return self.field_at(key.path) if isinstance(key, (FieldKey, OptionKey)) else None
+
+    # Acting on a row
+
+    @on(Rows.Chosen)
+    def _chosen(self, event: Rows.Chosen) -> None:
+        event.stop()
+        field = self.here
+        if field is None or self._is_barred(field):
+            return
+        if isinstance(event.key, OptionKey):
+            self._take(field, event.key.number)
+        elif field.kind == "choice":
+            self._spread(field)
+        elif field.kind == "toggle":
+            self._turn(field, 1)
+        else:
+            self._type_into(field)
+
+    def _is_barred(self, field: Field) -> bool:
+        state, key = self.store.state, self.rows.cursor
+        why = field.barred(state) if field.barred else ""
+        option = field.options[key.number] if isinstance(key, OptionKey) else None
+        why = why or (option.barred(state) if option and option.barred else "")
+        if why:
+            self.app.notify(f"{option.label if option else field.label}: {why}", severity="warning", markup=False)
+        return bool(why)
+
+    def _take(self, field: Field, number: int) -> None:
+        self.opened = ""
+        self.store.edit(*field.edits(self.store.state, field.options[number].value))
+        self.show(self.store.state)
+        if not field.spread:
+            self.rows.cursor = FieldKey(field.path)
+
+    def _spread(self, field: Field) -> None:
+        self.opened = "" if self.opened == field.path else field.path
+        self.show(self.store.state)
+        if self.opened:
+            chosen = chosen_option(field, self.store.state)
+            self.rows.cursor = OptionKey(field.path, field.options.index(chosen) if chosen else 0)
+
+    @on(FormRows.Turn)
+    def _turned(self, event: FormRows.Turn) -> None:
+        field, key = self.here, self.rows.cursor
+        if field is None or self._is_barred(field):
+            return
+        if isinstance(key, OptionKey):
+            self._take(field, key.number)
+        else:
+            self._turn(field, event.by)
+
+    def _turn(self, field: Field, by: int) -> None:
+        state = self.store.state
+        if field.kind == "toggle":
+            value = field.value(state)
+            now = default_of(field) if value is UNSET else value
+            self.store.edit(*field.edits(state, now is not True))
+        elif field.kind == "choice":
+            possible = [o for o in field.options if not (o.barred and o.barred(state))]
+            chosen = chosen_option(field, state)
+            at = possible.index(chosen) if chosen in possible else -1
+            self.store.edit(*field.edits(state, possible[(at + by) % len(possible)].value))
+
+    @on(FormRows.Clear)
+    def _cleared(self) -> None:
+        if (field := self.here) is not None and not self._is_barred(field):
+            self.store.edit((field.path, UNSET))
+
+    # Typing
+
+    def _type_into(self, field: Field) -> None:
+        self.opened = field.path
+        editor = Editor(typed(field.value(self.store.state)), compact=True, select_on_focus=False, id="editor")
+        editor.cursor_blink = False
+        self.show(self.store.state)
+        self._place(editor)
+        self.mount(editor)
+        editor.focus()
+
+    def _place(self, editor: Editor) -> None:
+        field, y = self.field_at(self.opened), self.rows.index_of(FieldKey(self.opened))
+        if field is not None and y is not None:
+            left, down, width = typing_place(field, self.rows.size.width - self.rows.MARGIN)
+            editor.styles.offset = (left + self.rows.MARGIN, y + down - self.rows.scroll_offset.y)
+            editor.styles.width = max(width, 8)
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        field = self.field_at(self.opened)
+        if field is None or event.value == typed(field.value(self.store.state)):
+            return
+        try:
+            value = parsed(field, event.value)
+        except NotThat:
+            event.input.add_class("-wrong")
+            return
+        event.input.set_class(not self.store.edit(*field.edits(self.store.state, value), live=True), "-wrong")
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        field = self.field_at(self.opened)
+        if field is not None and (why := self._wrong(field, event.value)):
+            self.app.notify(why, severity="error", markup=False)
+            return
+        self.close()
+
+    def _wrong(self, field: Field, text: str) -> str:
+        try:
+            parsed(field, text)
+        except NotThat as error:
+            return str(error)
+        path, sentence = self.store.state.refusal
+        return sentence if path == field.path else ""
+
+    @on(Editor.Closed)
+    def _left(self, event: Editor.Closed) -> None:
+        event.stop()
+        field, editor = self.field_at(self.opened), self.editor
+        if field is not None and editor is not None and self._wrong(field, editor.value):
+            from dstui.tui.fields import shown
+
+            self.app.notify(f"{field.label} stays {shown(field.value(self.store.state))}: {self._wrong(field, editor.value)}", markup=False)
+        self.close()
+
+    def close(self) -> bool:
+        """Close what is open, typing or a choice; what was typed is one step of undo. False where nothing was."""
+        was, self.opened = self.opened, ""
+        editor = self.editor
+        if editor is not None:
+            self.store.settle()
+            self.rows.focus()
+            editor.remove()
+        if was:
+            self.show(self.store.state)
+            self.rows.cursor = FieldKey(was)
+        return bool(was)

@@ -1,0 +1,117 @@
+"""The ranks of a job at one glance: a cell for each, with its state as glyph and word, its last step and loss, and its silence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual import events
+from textual.message import Message
+
+from dstui.tui.row import Row, Span, fit
+from dstui.tui.widgets.rows import Rows
+
+if TYPE_CHECKING:
+    from dstui.run.follow import RankView
+
+GLYPH = {
+    "waiting": ("○", "dim"),
+    "running": ("●", "ok"),
+    "silent": ("◐", "warning"),
+    "ended": ("✔", "ok"),
+    "failed": ("✖", "error"),
+    "lost": ("✖", "error"),
+}
+WIDE, TIGHT = 46, 15
+"""Cells for one rank: with words where there are few, without where there are many."""
+
+
+class Cell(NamedTuple):
+    """What is known of a rank, in words."""
+
+    rank: int
+    host: str
+    word: str
+    step: int | None
+    loss: float | None
+    age: float | None
+
+
+class RankStrip(Rows):
+    """One cell per rank; a click shows the rank's log."""
+
+    can_focus = False
+    MARGIN = 1
+
+    class Picked(Message):
+        """A cell was clicked."""
+
+        def __init__(self, rank: int) -> None:
+            super().__init__()
+            self.rank = rank
+
+    def __init__(self) -> None:
+        super().__init__(id="ranks", classes="pane")
+        self.border_title = "Ranks"
+        self._cells: list[list[int]] = []
+        self._cell_width = WIDE
+
+    def show(self, cells: list[Cell], chosen: int | None) -> None:
+        """Draw the cells, as many on a line as fit."""
+        width = self.size.width or 110
+        self._cell_width = WIDE if len(cells) <= 8 and width >= WIDE else TIGHT
+        per_line = max(width // self._cell_width, 1)
+        self._cells, rows = [], []
+        for start in range(0, len(cells), per_line):
+            part = cells[start : start + per_line]
+            self._cells.append([c.rank for c in part])
+            rows.append(Row(tuple(span for c in part for span in _cell(c, self._cell_width, c.rank == chosen))))
+        self.show_rows(rows)
+        self.styles.height = min(len(rows), 8) + 2
+        hosts = {c.host for c in cells}
+        self.border_subtitle = next(iter(hosts)) if len(hosts) == 1 else f"{len(hosts)} hosts" if hosts else ""
+
+    def on_click(self, event: events.Click) -> None:
+        """Show the log of the rank that was clicked."""
+        y, x = event.y - self.gutter.top, event.x - self.gutter.left - self.MARGIN
+        if 0 <= y < len(self._cells) and 0 <= x // self._cell_width < len(self._cells[y]):
+            self.post_message(self.Picked(self._cells[y][x // self._cell_width]))
+
+
+def cells_of(ranks: Mapping[int, RankView], now: float, silence: float) -> list[Cell]:
+    """The cells of a job's ranks; a rank that runs and has not said anything for `silence` seconds is called silent."""
+    cells = []
+    for number, view in sorted(ranks.items()):
+        age = now - view.last_line_at if view.last_line_at is not None else None
+        cells.append(Cell(number, view.host, word_of(view, age, silence), view.step, view.loss, age))
+    return cells
+
+
+def word_of(view: RankView, age: float | None, silence: float) -> str:
+    """The state of a rank in one word."""
+    if view.state == "ended":
+        return "ended" if not view.exit_code else "failed"
+    if view.state == "started":
+        return "silent" if age is not None and age >= silence else "running"
+    return view.state
+
+
+def _cell(cell: Cell, width: int, chosen: bool) -> list[Span]:
+    glyph, style = GLYPH.get(cell.word, ("·", "dim"))
+    number = Span(f"{cell.rank:>3} ", "title" if chosen else "")
+    if width == TIGHT:
+        text = f"{cell.step if cell.step is not None else cell.word}"
+        late = f" {age_text(cell.age)}" if cell.age is not None and cell.age >= 2 and cell.word not in ("ended", "failed") else ""
+        return [number, Span(f"{glyph} ", style), Span(fit(text + late, width - 6), "")]
+    facts = [cell.word]
+    facts += [f"step {cell.step}"] if cell.step is not None else []
+    facts += [f"loss {cell.loss:.4g}"] if cell.loss is not None else []
+    facts += [f"{age_text(cell.age)} ago"] if cell.age is not None and cell.word in ("running", "silent") else []
+    return [number, Span(f"{glyph} ", style), Span(fit("  ".join(facts), width - 6), "title" if chosen else "")]
+
+
+def age_text(seconds: float | None) -> str:
+    """How long ago, in a few cells."""
+    if seconds is None:
+        return ""
+    return f"{seconds:.0f}s" if seconds < 100 else f"{seconds / 60:.0f}m" if seconds < 6000 else f"{seconds / 3600:.0f}h"

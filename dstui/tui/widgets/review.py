@@ -1,0 +1,121 @@
+"""Step 8: every file that will be written with its state on disk, the exact command, and the same thing without the screen."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+
+from dstui.tui.row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
+from dstui.tui.state import State
+from dstui.tui.widgets.preview import tokens
+from dstui.tui.widgets.rows import Rows
+
+if TYPE_CHECKING:
+    from dstui.render.artifacts import Artifact
+
+PLAN, HEADLESS = "the Plan", "headless"
+MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim")}
+
+
+class Review(Horizontal):
+    """Left what will be written and run, right the chosen one whole, under them what stands in the way."""
+
+    def __init__(self) -> None:
+        super().__init__(id="review")
+        self.texts: dict[str, str] = {}
+        """Name -> what `copy` copies and the right side shows."""
+
+    def compose(self) -> ComposeResult:
+        """List and verdict, and the content."""
+        with Vertical(id="review-left"):
+            names = Rows(id="review-names", classes="pane")
+            names.border_title = "What will be written and run"
+            yield names
+            verdict = Rows(id="review-verdict", classes="pane")
+            verdict.border_title = "Before the launch"
+            yield verdict
+        content = Rows(id="review-content", classes="pane")
+        yield content
+
+    def show(self, state: State, path: Path | None) -> None:
+        """Render, compare with the disk, draw."""
+        from dstui.render.artifacts import artifacts
+        from dstui.render.launch import RenderError
+
+        try:
+            made, problem = artifacts(state.plan, state.machine), ""
+        except RenderError as error:
+            made, problem = (), str(error)
+        self.texts = {a.name: a.text for a in made} | {PLAN: state.plan.text, HEADLESS: headless_line(path)}
+        names = self.query_one("#review-names", Rows)
+        names.show_rows(_name_rows(made, state, path))
+        verdict = self.query_one("#review-verdict", Rows)
+        verdict.show_rows(_verdict_rows(state, problem, (verdict.size.width or 40) - 2))
+        self._show_content()
+
+    @property
+    def chosen(self) -> tuple[str, str]:
+        """Name and text of what the cursor is on."""
+        name = str(self.query_one("#review-names", Rows).cursor)
+        return name, self.texts.get(name, "")
+
+    @on(Rows.Moved, "#review-names")
+    def _moved(self) -> None:
+        self._show_content()
+
+    @on(Rows.Chosen, "#review-names")
+    def _chosen(self) -> None:
+        self.query_one("#review-content").focus()
+
+    def _show_content(self) -> None:
+        name, text = self.chosen
+        content = self.query_one("#review-content", Rows)
+        content.border_title = name
+        lines = text.removesuffix("\n").split("\n")
+        content.show_rows([Row(tokens(line) if name.endswith(".json") else (Span(line),)) for line in lines])
+
+
+def headless_line(path: Path | None) -> str:
+    """The same run without the screen."""
+    return f"dstui --headless {shlex.quote(str(path)) if path else 'PLAN.yaml   # save the Plan first: F2'}"
+
+
+def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> list[Row]:
+    from dstui.files import state_on_disk
+
+    rows: list[Row] = [row(("Files", "accent"))]
+    for artifact in made:
+        if artifact.name != "launch.sh":
+            on_disk = state_on_disk(Path(state.plan.base) / artifact.name, artifact.text)
+            rows.append(_name_row(artifact.name, on_disk, artifact.name))
+    saved = "new" if path is None else "same" if state.saved else "changed"
+    rows.append(_name_row(path.name if path else "the Plan (not saved)", saved, PLAN))
+    rows += [BLANK, row(("Command", "accent"))]
+    if made:
+        rows.append(row("what starts the ranks", right=[(f"{state.ranks or '?'} ranks", "dim")], key="launch.sh"))
+    return [*rows, row("the same without this screen", key=HEADLESS)]
+
+
+def _name_row(name: str, on_disk: str, key: str) -> Row:
+    glyph, style = MARKS[on_disk]
+    return row((f"{glyph} ", style), name, right=[(on_disk, style)], key=key)
+
+
+def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
+    if problem:
+        return paragraph(problem, width, "error", first=(Span("✖ ", "error"),))
+    rows: list[Row] = []
+    for finding in (f for f in state.findings if f.severity in ("error", "warning")):
+        style = STYLE_OF[finding.severity]
+        rows += paragraph(finding.message, width, first=(Span(f"{GLYPHS[finding.severity]} ", style),))
+    errors = state.counted("error")
+    if errors:
+        last = paragraph(f"Cannot be launched: {errors} error{'s' if errors > 1 else ''}. x applies the first fix.", width, "error")
+    else:
+        last = paragraph("launches it. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
+    return [*rows, *([BLANK] if rows else [row(("✔", "ok"), " no errors, no warnings"), BLANK]), *last]
