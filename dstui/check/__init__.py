@@ -1,0 +1,70 @@
+"""Diagnostics: one rule, one function, one test. `check(plan)` for a Plan, `check_config(config)` for a bare configuration.
+
+Pure: no file, clock, environment or process; what a rule knows is what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dstui.plan.finding import Finding, ranked
+
+if TYPE_CHECKING:
+    from dstui.machine.snapshot import Machine
+    from dstui.plan import Plan
+
+__all__ = ["check", "check_config"]
+
+
+def check(
+    plan: Plan,
+    machine: Machine | None = None,
+    *,
+    world_size: int | None = None,
+    integration: str | None = None,
+    deepspeed_version: str | None = None,
+) -> list[Finding]:
+    """What is wrong with a Plan, the worst first. What is not known of the machine or the world size is not judged."""
+    from dstui.check.context import Context
+    from dstui.machine.snapshot import Machine
+    from dstui.plan.catalogue import release
+    from dstui.render.launch import world_size as planned_ranks
+
+    known = release(deepspeed_version)
+    reader = integration or plan.job.integration
+    ranks = world_size if world_size is not None else planned_ranks(plan, machine or Machine.unprobed())
+    configs = {"deepspeed.": plan.deepspeed}
+    for name, model in plan.models.items():
+        if isinstance(model, Mapping) and isinstance(model.get("deepspeed"), Mapping):
+            configs[f"models.{name}.deepspeed."] = model["deepspeed"]
+    if len(configs) > 1 and not plan.deepspeed:
+        del configs["deepspeed."]
+    found: list[Finding] = []
+    for root, config in configs.items():
+        whole = plan if root == next(iter(configs)) else None
+        found += _judged(Context(config, known, reader, ranks, machine, whole, root, plan.line_of))
+    return ranked(found)
+
+
+def check_config(  # noqa: PLR0913 - all but the first are named
+    config: Mapping[str, Any],
+    machine: Machine | None = None,
+    *,
+    world_size: int | None = None,
+    integration: str = "deepspeed",
+    deepspeed_version: str | None = None,
+    root: str = "",
+    lines: Callable[[str], int | None] = lambda _path: None,
+) -> list[Finding]:
+    """What is wrong with a bare DeepSpeed configuration. `lines(path)` tells where in the text a key stands."""
+    from dstui.check.context import Context
+    from dstui.plan.catalogue import release
+
+    return ranked(list(_judged(Context(config, release(deepspeed_version), integration, world_size, machine, None, root, lines))))
+
+
+def _judged(context: Any) -> Iterator[Finding]:
+    from dstui.check.rules import RULES
+
+    return (finding for rule in RULES.values() if rule.applies(context) for finding in rule.findings(context))

@@ -68,7 +68,7 @@ class Key:
         return self.path.rpartition(".")[2]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Release:
     """What one release of DeepSpeed knows."""
 

@@ -1,0 +1,90 @@
+""" "auto" by reader: which keys the Trainer and accelerate fill, and with what.
+
+Sources: transformers/integrations/deepspeed.py (trainer_config_process, trainer_config_finalize) of 5.23;
+accelerate/accelerator.py (_prepare_deepspeed) and utils/dataclasses.py (DeepSpeedPlugin) of 1.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+ZERO = "zero_optimization"
+OF_HIDDEN_SIZE = {
+    f"{ZERO}.reduce_bucket_size": "hidden_size²",
+    f"{ZERO}.stage3_prefetch_bucket_size": "int(0.9 × hidden_size²)",
+    f"{ZERO}.stage3_param_persistence_threshold": "10 × hidden_size",
+}
+"""Keys that follow from the model's hidden_size, else the largest of its hidden_sizes; a model without either ends the launch."""
+
+PLUGIN = {
+    f"{ZERO}.stage": "--zero_stage, else 2",
+    f"{ZERO}.offload_optimizer.device": "--offload_optimizer_device, else none",
+    f"{ZERO}.offload_param.device": "--offload_param_device, else none",
+    f"{ZERO}.offload_optimizer.nvme_path": "the environment, else none",
+    f"{ZERO}.offload_param.nvme_path": "the environment, else none",
+    f"{ZERO}.stage3_gather_16bit_weights_on_model_save": "--zero3_save_16bit_model, else false",
+}
+"""What accelerate's plugin fills, which the Trainer uses too."""
+
+SCHEDULER = "scheduler.params"
+TRAINER: Mapping[str, str] = {
+    "train_micro_batch_size_per_gpu": "per_device_train_batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "train_batch_size": "per_device_train_batch_size × gradient_accumulation_steps × ranks",
+    "gradient_clipping": "max_grad_norm (1.0)",
+    "optimizer.params.lr": "learning_rate (5e-5)",
+    "optimizer.params.betas": "[adam_beta1, adam_beta2]",
+    "optimizer.params.eps": "adam_epsilon (1e-8)",
+    "optimizer.params.weight_decay": "weight_decay",
+    f"{SCHEDULER}.warmup_min_lr": "0",
+    f"{SCHEDULER}.warmup_max_lr": "learning_rate",
+    f"{SCHEDULER}.warmup_num_steps": "warmup_steps, at least 1",
+    f"{SCHEDULER}.total_num_steps": "max_steps, else the steps of all epochs",
+    "fp16.enabled": "--fp16",
+    "bf16.enabled": "--bf16",
+    **OF_HIDDEN_SIZE,
+    **PLUGIN,
+}
+ACCELERATE: Mapping[str, str] = {
+    "train_micro_batch_size_per_gpu": "the smallest batch_size of the data loaders given to prepare()",
+    "train_batch_size": "micro-batch × accumulation × ranks",
+    "gradient_accumulation_steps": "--gradient_accumulation_steps, else Accelerator(gradient_accumulation_steps=…)",
+    "gradient_clipping": "--gradient_clipping, else 1.0",
+    "optimizer.params.lr": "DummyOptim(lr=1e-3)",
+    "optimizer.params.weight_decay": "DummyOptim(weight_decay=0)",
+    f"{SCHEDULER}.warmup_min_lr": "0",
+    f"{SCHEDULER}.warmup_max_lr": "the optimizer's lr",
+    f"{SCHEDULER}.warmup_num_steps": "DummyScheduler(warmup_num_steps), at least 1",
+    f"{SCHEDULER}.total_num_steps": "DummyScheduler(total_num_steps) / ranks",
+    "fp16.enabled": "--mixed_precision fp16",
+    "bf16.enabled": "--mixed_precision bf16",
+    **OF_HIDDEN_SIZE,
+    **PLUGIN,
+}
+FILLED: Mapping[str, Mapping[str, str]] = {"trainer": TRAINER, "accelerate": ACCELERATE, "deepspeed": {}}
+"""Reader -> path -> by what "auto" is filled there, in words."""
+
+
+def hidden_size_of(config: Mapping[str, object]) -> int | None:
+    """What the readers take as a model's hidden size, from its config.json; None where the launch would fail."""
+    text = config.get("text_config")
+    for part in (config, text if isinstance(text, Mapping) else {}):
+        size, sizes = part.get("hidden_size"), part.get("hidden_sizes")
+        if isinstance(size, int):
+            return size
+        if isinstance(sizes, list) and sizes and all(isinstance(one, int) for one in sizes):
+            return int(max(sizes))
+    return None
+
+
+def value_of(path: str, hidden_size: int, stage: int) -> int | None:
+    """What "auto" becomes at a path that follows from the model; None for any other (and for stage-3 keys below stage 3)."""
+    name = path.removeprefix(f"{ZERO}.")
+    if name.startswith("stage3_") and stage != 3:
+        return None
+    values = {
+        "reduce_bucket_size": hidden_size * hidden_size,
+        "stage3_prefetch_bucket_size": int(0.9 * hidden_size * hidden_size),
+        "stage3_param_persistence_threshold": 10 * hidden_size,
+    }
+    return values.get(name)

@@ -1,0 +1,228 @@
+"""What a rule sees: the configuration as written and as DeepSpeed would take it, the machine, the world size, the reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dstui.check.forms import Fit, fit
+from dstui.plan.catalogue import Key, Release
+from dstui.plan.finding import Fix, Operation, Severity, When
+
+if TYPE_CHECKING:
+    from dstui.machine.snapshot import Gpu, Machine
+    from dstui.plan import Plan
+
+MISSING = object()
+"""What `Context.written` gives for a key that is not there: null is a value."""
+AUTO = "auto"
+UNPROBED = "nothing looked at yet"
+"""The source of a Machine that nobody has looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What a rule yields. `path` is dotted from the configuration's root, or after "^" from the file's; the rest overrides what
+    the rule says by default."""
+
+    path: str
+    message: str
+    why: str = ""
+    says: str = ""
+    fix: Fix | None = None
+    severity: Severity | None = None
+    when: When | None = None
+    line: int | None = None
+
+
+def no_line(_path: str) -> int | None:
+    """The default of `Context.lines`: nothing is known of the text."""
+    return None
+
+
+@dataclass
+class Context:
+    """One configuration to be judged. Made anew for each check; the caches in it live as long."""
+
+    raw: Mapping[str, Any]
+    """The configuration as written."""
+    release: Release
+    integration: str = "deepspeed"
+    world_size: int | None = None
+    machine: Machine | None = None
+    plan: Plan | None = None
+    root: str = ""
+    """What comes before a path of the configuration in the file: `deepspeed.` in a Plan."""
+    lines: Callable[[str], int | None] = no_line
+    config: Mapping[str, Any] = field(init=False)
+    """The configuration that reaches DeepSpeed: where the reader fills "auto", without these keys."""
+    flat: dict[str, Any] = field(init=False)
+    """Dotted path -> value of `config`, sections included."""
+    _fits: dict[str, Fit] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.config = self.raw if self.integration == "deepspeed" else without_auto(self.raw)
+        self.flat = dict(flatten(self.config))
+
+    # -- what is written
+
+    def written(self, path: str) -> Any:
+        """The value as it reaches DeepSpeed, MISSING where there is none."""
+        return self.flat.get(path, MISSING)
+
+    def has(self, path: str) -> bool:
+        """Whether the key is there, also as null."""
+        return path in self.flat
+
+    def section(self, path: str) -> Mapping[str, Any]:
+        """A section's content; empty where it is missing or no mapping."""
+        value = self.flat.get(path)
+        return value if isinstance(value, Mapping) else {}
+
+    # -- what DeepSpeed makes of it
+
+    def fit(self, path: str) -> Fit:
+        """How the written value fits its key: what DeepSpeed's own conversion makes of it, or why it refuses."""
+        found = self._fits.get(path)
+        if found is None:
+            found = self._fits[path] = self._fit(path)
+        return found
+
+    def _fit(self, path: str) -> Fit:
+        key = self.key(path)
+        value = self.flat.get(path, MISSING)
+        if value is MISSING and key and key.python_name:
+            value = self.flat.get(f"{path.rpartition('.')[0]}.{key.python_name}", MISSING)
+        if value is MISSING or (value == AUTO and key is not None and self.drops_auto(path)):
+            return Fit(True, key.default if key else None)
+        return fit(value, key, old=self.old) if key else Fit(True, value)
+
+    def value(self, path: str) -> Any:
+        """What the key is worth to DeepSpeed: the written value converted, else the default (also where it would be refused)."""
+        found = self.fit(path)
+        key = self.key(path)
+        return found.value if found.ok else key.default if key else None
+
+    def on(self, path: str) -> bool:
+        """Whether a switch is on."""
+        return bool(self.value(path))
+
+    def number(self, path: str) -> float | None:
+        """A number, None where the value is none (True and False are not)."""
+        value = self.value(path)
+        return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+    def text(self, path: str) -> str:
+        """A word; empty where the value is none."""
+        value = self.value(path)
+        return value if isinstance(value, str) else ""
+
+    def key(self, path: str) -> Key | None:
+        """The key as the judged release knows it."""
+        return self.release.key(path)
+
+    def drops_auto(self, path: str) -> bool:
+        """Whether DeepSpeed drops a value "auto" here without a word: inside sections with a model, and nowhere else."""
+        parent = path.rpartition(".")[0]
+        holder = self.release.key(parent) if parent else None
+        return holder is not None and holder.strict
+
+    @property
+    def old(self) -> bool:
+        """Whether the release converts values as pydantic 1 does."""
+        return self.release.version < "0.15"
+
+    @property
+    def stage(self) -> int:
+        """The ZeRO stage that is trained at."""
+        zero = self.flat.get("zero_optimization")
+        if isinstance(zero, bool):
+            return int(zero)
+        stage = self.value("zero_optimization.stage")
+        return int(stage) if isinstance(stage, (int, float)) else 0
+
+    def offload(self, what: str) -> str:
+        """Where `optimizer` or `param` is kept: none, cpu or nvme."""
+        old = {"optimizer": "cpu_offload", "param": "cpu_offload_param"}[what]
+        if self.on(f"zero_optimization.{old}"):
+            return "cpu"
+        return self.text(f"zero_optimization.offload_{what}.device") or "none"
+
+    @property
+    def optimizer(self) -> str:
+        """The type of the optimizer as DeepSpeed reads it: its own in lower case, torch's as written; empty where there is none."""
+        kind = self.text("optimizer.type")
+        return kind.lower() if kind.lower() in self.release.optimizer_types else kind
+
+    @property
+    def cpu_only(self) -> bool:
+        """Whether the machine is known to have no GPU (one that nobody has looked at yet is not)."""
+        machine = self.machine
+        return machine is not None and machine.accelerator == "cpu" and machine.source != UNPROBED
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The machine's usable GPUs, as far as they are known."""
+        return tuple(gpu for gpu in self.machine.gpus if gpu.problem is None) if self.machine else ()
+
+    # -- what a rule answers
+
+    def problem(self, path: str, message: str, **more: Any) -> Problem:
+        """One problem, at the key it is about."""
+        return Problem(path, message, **more)
+
+    def put(self, path: str, value: Any, text: str) -> Fix:
+        """A fix that writes a key, with the sections it needs."""
+        return Fix(text, (self._add(path, value),))
+
+    def drop(self, path: str, text: str) -> Fix:
+        """A fix that removes a key."""
+        return Fix(text, ({"op": "remove", "path": self.pointer(path)},))
+
+    def move(self, path: str, to: str, text: str, value: Any = MISSING) -> Fix:
+        """A fix that removes a key and writes its value (or another) elsewhere."""
+        new = self.written(path) if value is MISSING else value
+        return Fix(text, ({"op": "remove", "path": self.pointer(path)}, self._add(to, new)))
+
+    def steps(self, text: str, *fixes: Fix) -> Fix:
+        """Several fixes as one; they must not need each other's sections."""
+        return Fix(text, tuple(operation for one in fixes for operation in one.patch or ()))
+
+    def pointer(self, path: str) -> str:
+        """A dotted path as a JSON Pointer into the file."""
+        return pointer(self.root + path)
+
+    def _add(self, path: str, value: Any) -> Operation:
+        parts, at = path.split("."), self.raw
+        for depth, part in enumerate(parts[:-1]):
+            inner = at.get(part)
+            if not isinstance(inner, Mapping):
+                for name in reversed(parts[depth + 1 :]):
+                    value = {name: value}
+                return {"op": "replace" if part in at else "add", "path": self.pointer(".".join(parts[: depth + 1])), "value": value}
+            at = inner
+        return {"op": "replace" if parts[-1] in at else "add", "path": self.pointer(path), "value": value}
+
+
+def pointer(path: str) -> str:
+    """`a.b` -> `/a/b`."""
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in path.split("."))
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted path and value of every key, sections before what is in them."""
+    for name, value in config.items():
+        path = f"{prefix}{name}"
+        yield path, value
+        if isinstance(value, Mapping):
+            yield from flatten(value, path + ".")
+
+
+def without_auto(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration without every key whose value is "auto"."""
+    return {
+        name: without_auto(value) if isinstance(value, Mapping) else value
+        for name, value in config.items()
+        if not (isinstance(value, str) and value == AUTO)
+    }

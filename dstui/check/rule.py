@@ -1,0 +1,82 @@
+"""What a rule is: a small function that yields problems, registered with a stable code and what would happen.
+
+@rule("DS051", "error", when="parse", says="bfloat16 and fp16 modes cannot be simultaneously enabled", source="runtime/config.py:511")
+def both_16_bit_types(c: Context) -> Problems:
+    "fp16 and bf16 are both on."
+    if c.on("fp16.enabled") and c.on("bf16.enabled"):
+        yield c.problem("bf16.enabled", "fp16 and bf16 are both enabled: one of them", fix=c.put("fp16.enabled", False, "turn fp16 off"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dstui.check.context import Context, Problem
+from dstui.plan.catalogue import NEWEST, RELEASES, version_tuple
+from dstui.plan.finding import Finding, Severity, When
+
+Problems = Iterator[Problem]
+Judge = Callable[[Context], Problems]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing that can be wrong with a configuration."""
+
+    code: str
+    severity: Severity
+    title: str
+    judge: Judge
+    when: When | None = None
+    says: str = ""
+    """DeepSpeed's own message, or the unchanging part of it; empty where it says nothing."""
+    source: str = ""
+    """Where DeepSpeed (or whoever reads the file) decides it: file and line."""
+    since: str = RELEASES[0]
+    until: str = NEWEST
+    readers: tuple[str, ...] = ()
+    """The integrations that the rule is about; empty for all."""
+
+    def applies(self, c: Context) -> bool:
+        """Whether the rule is about this reader and this release."""
+        return (not self.readers or c.integration in self.readers) and (
+            (self.since == RELEASES[0] and self.until == NEWEST)
+            or version_tuple(self.since) <= version_tuple(c.release.version) <= version_tuple(self.until)
+        )
+
+    def findings(self, c: Context) -> Iterator[Finding]:
+        """What the rule finds in a configuration."""
+        for p in self.judge(c):
+            severity = p.severity or self.severity
+            why = p.why or (f"DeepSpeed: {p.says or self.says}" if p.says or self.says else "")
+            when = (p.when or self.when) if severity == "error" else None
+            path = p.path[1:] if p.path.startswith("^") else (c.root + p.path).rstrip(".")
+            yield Finding(self.code, severity, path, p.message, why, when, p.line or c.lines(path), fix=p.fix)
+
+
+RULES: dict[str, Rule] = {}
+"""Every rule by its code, in the order in which the modules of `dstui.check.rules` register them."""
+
+
+def rule(  # noqa: PLR0913 - all but the first are named
+    code: str,
+    severity: Severity,
+    *,
+    when: When | None = None,
+    says: str = "",
+    source: str = "",
+    since: str = RELEASES[0],
+    until: str = NEWEST,
+    readers: tuple[str, ...] = (),
+) -> Callable[[Judge], Judge]:
+    """Registers a rule. The function's docstring is its title. An error must say `when` the run would die."""
+
+    def register(judge: Judge) -> Judge:
+        if code in RULES:
+            raise ValueError(f"the code {code} is taken by {RULES[code].judge.__name__}")
+        title = (judge.__doc__ or "").strip().splitlines()[0]
+        RULES[code] = Rule(code, severity, title, judge, when, says, source, since, until, readers)
+        return judge
+
+    return register

@@ -1,0 +1,144 @@
+""" "auto" where nobody fills it: plain DeepSpeed fills none, the Trainer and accelerate each a list of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dstui.check.auto import FILLED, OF_HIDDEN_SIZE
+from dstui.check.context import AUTO, Context
+from dstui.check.rule import Problems, rule
+from dstui.check.rules.batch import KEYS, MICRO
+from dstui.plan.finding import Fix
+
+INSTEAD: Mapping[str, Any] = {
+    "optimizer.params.lr": 5e-5,
+    "optimizer.params.betas": [0.9, 0.999],
+    "optimizer.params.eps": 1e-8,
+    "optimizer.params.weight_decay": 0.0,
+    "gradient_clipping": 1.0,
+    "scheduler.params.warmup_min_lr": 0,
+    "scheduler.params.warmup_max_lr": 5e-5,
+    "scheduler.params.warmup_num_steps": 100,
+    "scheduler.params.total_num_steps": 1000,
+}
+"""What to write instead: the Trainer's own defaults."""
+
+
+def autos(config: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The paths whose value is "auto"."""
+    for name, value in config.items():
+        if isinstance(value, Mapping):
+            yield from autos(value, f"{prefix}{name}.")
+        elif isinstance(value, str) and value == AUTO:
+            yield prefix + name
+
+
+def _instead(c: Context, path: str) -> Fix:
+    key = c.key(path)
+    if path in INSTEAD:
+        return c.put(path, INSTEAD[path], f"write {INSTEAD[path]}")
+    if key is not None and key.default is not None and not isinstance(key.default, (dict, list)) and key.default != AUTO:
+        return c.put(path, key.default, f"write {str(key.default).lower() if isinstance(key.default, bool) else key.default}, the default")
+    return c.drop(path, f"remove {path}")
+
+
+@rule("DS014", "warning", source="runtime/config_utils.py:54-57", readers=("deepspeed",))
+def dropped(c: Context) -> Problems:
+    """Inside a section with a model, DeepSpeed drops "auto" without a word, and takes the default."""
+    for path in autos(c.raw):
+        key = c.key(path)
+        if not c.drops_auto(path) or path in c.release.removed:
+            continue
+        default = (
+            "the default"
+            if key is None
+            else {True: "true", False: "false", None: "nothing"}.get(key.default, key.default)
+            if _word(key.default)
+            else "the default"
+        )
+        why = 'DeepSpeed drops "auto" here without a word; only the Trainer and accelerate fill it'
+        yield c.problem(path, f'{path} is "auto", which plain DeepSpeed takes as {default}', why=why, fix=_instead(c, path))
+
+
+def _word(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+@rule("DS015", "error", when="run", says="incompatible function arguments", source="ops/adam/fused_adam.py:128,191", readers=("deepspeed",))
+def of_the_optimizer(c: Context) -> Problems:
+    """An argument of the optimizer is "auto" and nobody fills it: the first step fails."""
+    for path in autos(c.raw):
+        if path.startswith("optimizer.params.") and c.optimizer:
+            own = (
+                c.optimizer in ("adam", "adamw")
+                and not c.section("optimizer.params").get("torch_adam")
+                and c.offload("optimizer") == "none"
+            )
+            says = "" if own and path != "optimizer.params.betas" else "too many values to unpack (expected 2)" if own else "not supported"
+            yield c.problem(
+                path, 'nobody fills "auto" for plain DeepSpeed', says=says, when=None if own else "initialize", fix=_instead(c, path)
+            )
+
+
+@rule(
+    "DS016",
+    "error",
+    when="initialize",
+    says="warmup_num_steps must be a positive integer",
+    source="runtime/lr_schedules.py:734",
+    readers=("deepspeed",),
+)
+def of_the_scheduler(c: Context) -> Problems:
+    """An argument of the scheduler is "auto" and nobody fills it."""
+    for path in autos(c.raw):
+        if path.startswith("scheduler.params.") and c.text("scheduler.type") and c.optimizer:
+            says = "" if path.endswith("warmup_num_steps") else "unsupported operand type(s)"
+            yield c.problem(path, 'nobody fills "auto" for plain DeepSpeed', says=says, fix=_instead(c, path))
+
+
+@rule("DS017", "error", when="run", says="'>' not supported between instances of 'str' and 'float'", source="runtime/engine.py:3506")
+def clipping_is_a_word(c: Context) -> Problems:
+    """gradient_clipping is a string: the first step fails."""
+    value = c.written("gradient_clipping")
+    if isinstance(value, str):
+        message = 'nobody fills "auto" for plain DeepSpeed' if value == AUTO else f"gradient_clipping is the word {value!r}"
+        yield c.problem("gradient_clipping", message, fix=c.put("gradient_clipping", 1.0, "write 1.0"))
+
+
+@rule(
+    "DS301", "error", when="initialize", says="not found in kwargs", source="accelerate/accelerator.py", readers=("trainer", "accelerate")
+)
+def nobody_fills(c: Context) -> Problems:
+    """ "auto" at a key that neither the Trainer nor accelerate fills."""
+    filled = FILLED[c.integration]
+    for path in autos(c.raw):
+        if path not in filled and path.replace("bfloat16", "bf16") not in filled:
+            who = "the Trainer" if c.integration == "trainer" else "accelerate"
+            says = f"`{path}` not found in kwargs. Please specify `{path}` without `auto`"
+            yield c.problem(path, f'{who} does not fill "auto" here', why=f"accelerate: {says}", fix=_instead(c, path))
+
+
+@rule(
+    "DS302",
+    "error",
+    when="initialize",
+    says="`train_batch_size` not found in kwargs",
+    source="accelerate/accelerator.py",
+    readers=("accelerate", "trainer"),
+)
+def batch_follows_from_nothing(c: Context) -> Problems:
+    """train_batch_size is "auto", but the micro-batch it follows from is not there."""
+    if c.raw.get(KEYS[0]) == AUTO and MICRO not in c.raw and c.integration == "accelerate":
+        yield c.problem(
+            KEYS[0], 'train_batch_size is "auto" without train_micro_batch_size_per_gpu', fix=c.put(MICRO, AUTO, 'add it as "auto"')
+        )
+
+
+@rule("DS306", "info", readers=("trainer", "accelerate"))
+def follows_from_the_model(c: Context) -> Problems:
+    """A key that is filled from the model's hidden size: a model without one ends the launch."""
+    for path, formula in OF_HIDDEN_SIZE.items():
+        if path in set(autos(c.raw)):
+            why = "a model whose config has neither hidden_size nor hidden_sizes ends the launch; write a number then"
+            yield c.problem(path, f'"auto" becomes {formula}', why=why)

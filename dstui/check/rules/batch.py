@@ -1,0 +1,213 @@
+"""The batch triple: train_batch_size = train_micro_batch_size_per_gpu × gradient_accumulation_steps × ranks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from dstui.check.context import AUTO, MISSING, Context
+from dstui.check.rule import Problems, rule
+from dstui.plan.finding import Fix
+
+TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
+KEYS = (TRAIN, MICRO, STEPS)
+PARTS = "sequence_parallel_size"
+CONFIG = "runtime/config.py"
+PRODUCT = "Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size"
+
+
+class Triple(NamedTuple):
+    """The three numbers."""
+
+    train: Any
+    micro: Any
+    steps: Any
+
+
+class Verdict(NamedTuple):
+    """What DeepSpeed says of a triple: which of its checks fails first, and the numbers as it has completed them."""
+
+    fails: str
+    """"" for none; missing, type, train, micro, steps (not positive) or product."""
+    triple: Triple
+
+
+def given(c: Context) -> Triple:
+    """The three values as written, None where a key is missing or null. A reader that fills "auto" brings a micro-batch of its own."""
+    values = (c.written(key) for key in KEYS)
+    train, micro, steps = (None if value is MISSING else value for value in values)
+    if c.integration != "deepspeed" and train is None and micro is None:
+        micro = 1
+    return Triple(train, micro, steps)
+
+
+def ranks(c: Context) -> Any:
+    """The ranks that see different samples, a fraction where they cannot be divided; None where the world size is not known."""
+    parts = c.written(PARTS)
+    if c.world_size is None or parts is MISSING or c.release.version < "0.18" or not isinstance(parts, (int, float)) or parts == 0:
+        return c.world_size
+    return c.world_size / parts
+
+
+def filled(written: Triple, ranks: Any) -> Triple:
+    """What DeepSpeed makes of the three, with its own arithmetic. Raises TypeError, ZeroDivisionError, …"""
+    train, micro, steps = written
+    if train is not None and micro is not None:
+        return Triple(train, micro, train // micro // ranks if steps is None else steps)
+    if train is not None:
+        return Triple(train, train // ranks, 1) if steps is None else Triple(train, train // ranks // steps, steps)
+    steps = 1 if steps is None else steps
+    return Triple(micro * steps * ranks, micro, steps)
+
+
+def verdict(written: Triple, ranks: Any) -> Verdict:
+    """Which of DeepSpeed's checks fails first."""
+    if written.train is None and written.micro is None:
+        return Verdict("missing", written)
+    triple = written
+    try:
+        triple = filled(written, ranks)
+        for name in triple._fields:
+            if not getattr(triple, name) > 0:
+                return Verdict(name, triple)
+        train, micro, steps = triple
+        return Verdict("" if train == micro * steps * ranks else "product", triple)
+    except (TypeError, ZeroDivisionError, OverflowError, ValueError):
+        return Verdict("type", triple)
+
+
+def judged(c: Context) -> Verdict:
+    """The verdict for the planned ranks; for one rank where they are not known and the product is left open."""
+    known = ranks(c)
+    found = verdict(given(c), 1 if known is None else known)
+    if known is None and (found.fails == "product" or (found.fails in ("micro", "steps") and getattr(given(c), found.fails) is None)):
+        return Verdict("", found.triple)
+    return found
+
+
+def whole(value: Any) -> bool:
+    """Whether a value is a positive whole number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 and value % 1 == 0
+
+
+def a_batch_that_fits(c: Context) -> Fix | None:
+    """Without train_batch_size any micro-batch fits; where nothing else is given, the nearest multiple of the ranks does."""
+    written, known = given(c), ranks(c)
+    if whole(written.micro) and (written.steps is None or whole(written.steps)):
+        total = written.micro * (written.steps or 1) * (known or 1)
+        return c.drop(TRAIN, "remove train_batch_size: it follows from the others" + (f" ({total:g})" if known else ""))
+    unit = (known or 1) * (written.steps if whole(written.steps) else 1)
+    if whole(unit) and isinstance(written.train, (int, float)) and whole(written.steps or 1) and written.micro is None:
+        nearest = int(max(1, round(written.train / unit)) * unit)
+        return c.put(TRAIN, nearest, f"make train_batch_size {nearest}, a multiple of {unit:g}")
+    return None
+
+
+@rule(
+    "DS001",
+    "error",
+    when="parse",
+    says="Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided",
+    source=f"{CONFIG}:649",
+)
+def no_batch_size(c: Context) -> Problems:
+    """Neither the batch size nor the micro-batch size is given."""
+    if judged(c).fails == "missing":
+        fix = c.put(MICRO, 1, "set train_micro_batch_size_per_gpu (1 fits anywhere, more is faster)")
+        yield c.problem("", "no batch size: give train_micro_batch_size_per_gpu or train_batch_size", fix=fix)
+
+
+@rule("DS002", "error", when="parse", says=PRODUCT, source=f"{CONFIG}:602")
+def product(c: Context) -> Problems:
+    """The batch size is not micro-batch × accumulation steps × ranks."""
+    found, known = judged(c), ranks(c)
+    if found.fails != "product":
+        return
+    train, micro, steps = found.triple
+    right = micro * steps * known
+    message = f"train_batch_size {train:g} is not {micro:g} (micro-batch) × {steps:g} (accumulation) × {known:g} (ranks) = {right:g}"
+    path = TRAIN if given(c).train is not None else MICRO
+    yield c.problem(path, message, says=f"{PRODUCT} {train} != {micro} * {steps} * {known}", fix=a_batch_that_fits(c))
+
+
+@rule("DS003", "error", when="parse", says=PRODUCT, source=f"{CONFIG}:602")
+def fits_no_number_of_ranks(c: Context) -> Problems:
+    """The batch size is no multiple of micro-batch × accumulation steps, whatever the number of ranks."""
+    written = given(c)
+    if ranks(c) is None and whole(written.train) and all(value is None or whole(value) for value in written):
+        unit = (written.micro or 1) * (written.steps or 1)
+        if written.train % unit:
+            message = f"train_batch_size {written.train:g} is no multiple of {unit:g}: it fits no number of ranks"
+            yield c.problem(TRAIN, message, fix=a_batch_that_fits(c))
+
+
+@rule("DS004", "error", when="parse", says="Micro batch size per gpu: 0 has to be greater than 0", source=f"{CONFIG}:598")
+def less_than_a_sample_per_rank(c: Context) -> Problems:
+    """The batch size leaves less than one sample for each rank."""
+    found = judged(c)
+    if found.fails == "micro" and given(c).micro is None:
+        says = f"Micro batch size per gpu: {found.triple.micro} has to be greater than 0"
+        message = f"train_batch_size {found.triple.train:g} leaves less than one sample for each of {ranks(c):g} ranks"
+        yield c.problem(TRAIN, message, says=says, fix=a_batch_that_fits(c))
+
+
+@rule("DS005", "error", when="parse", says="Gradient accumulation steps: 0 has to be greater than 0", source=f"{CONFIG}:600")
+def less_than_a_micro_batch_per_rank(c: Context) -> Problems:
+    """The batch size leaves less than one micro-batch for each rank."""
+    found = judged(c)
+    if found.fails == "steps" and given(c).steps is None:
+        train, micro, steps = found.triple
+        says = f"Gradient accumulation steps: {steps} has to be greater than 0"
+        message = f"train_batch_size {train:g} is less than {micro:g} (micro-batch) × {ranks(c):g} (ranks)"
+        yield c.problem(TRAIN, message, says=says, fix=a_batch_that_fits(c))
+
+
+@rule("DS006", "error", when="parse", says="has to be greater than 0", source=f"{CONFIG}:596")
+def not_positive(c: Context) -> Problems:
+    """A batch key is zero or negative."""
+    written, fails = given(c), judged(c).fails
+    bad = [(path, v) for path, v in zip(KEYS, written, strict=True) if isinstance(v, (int, float)) and not v > 0]
+    for path, value in bad if fails else []:
+        fix = c.put(path, 1, f"make {path} 1") if path != TRAIN or written.micro is None else c.drop(TRAIN, "remove train_batch_size")
+        yield c.problem(path, f"{path} is {value:g}: it has to be greater than 0", fix=fix)
+
+
+@rule("DS007", "error", when="parse", says="not supported between instances of 'str' and 'int'", source=f"{CONFIG}:596")
+def not_a_number(c: Context) -> Problems:
+    """A batch key holds no number, such as "8", or "auto" where nobody fills it."""
+    if judged(c).fails != "type":
+        return
+    for path, value in zip(KEYS, given(c), strict=True):
+        if value is None or (isinstance(value, (int, float)) and math.isfinite(value) and value != 0):
+            continue
+        digits = isinstance(value, str) and value.strip().isdecimal() and int(value) > 0
+        new = int(value) if digits else 1
+        fix = c.drop(path, f"remove {path}") if value == AUTO and path != MICRO else c.put(path, new, f"write {new}")
+        what = 'nobody fills "auto" for plain DeepSpeed' if value == AUTO else f"{path} is {value!r}: a positive whole number"
+        yield c.problem(path, what, fix=fix)
+
+
+@rule("DS008", "warning", source=f"{CONFIG}:644")
+def fraction(c: Context) -> Problems:
+    """A batch key is a fraction: DeepSpeed counts with it."""
+    for path, value in zip(KEYS, given(c), strict=True):
+        if isinstance(value, float) and value > 0 and value % 1:
+            fix = c.put(path, max(1, int(value)), f"write {max(1, int(value))}")
+            yield c.problem(
+                path, f"{path} is {value:g}: whole samples only", why="DeepSpeed takes the fraction and counts with it", fix=fix
+            )
+
+
+@rule("DS010", "error", when="parse", says="division by zero", source=f"{CONFIG}:469", since="0.18.2")
+def sequence_parallel_size(c: Context) -> Problems:
+    """The ranks cannot be divided by sequence_parallel_size."""
+    parts = c.written(PARTS)
+    if parts is MISSING:
+        return
+    if not isinstance(parts, (int, float)) or parts == 0:
+        message = f"{PARTS} is {parts!r}: a number of ranks, 1 or more"
+        yield c.problem(PARTS, message, fix=c.drop(PARTS, f"remove {PARTS}"))
+    elif c.world_size is not None and (parts < 0 or c.world_size % parts):
+        why = "DeepSpeed divides the ranks by it and counts batches with the fraction"
+        message = f"{c.world_size} ranks cannot be divided by {parts}"
+        yield c.problem(PARTS, message, why=why, severity="warning", fix=c.drop(PARTS, f"remove {PARTS}"))

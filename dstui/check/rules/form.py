@@ -1,0 +1,329 @@
+"""Form: unknown keys, values of the wrong type or out of bounds, sections that are none, second and old spellings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from dstui.check.context import AUTO, MISSING, Context
+from dstui.check.forms import fit
+from dstui.check.rule import Problems, rule
+from dstui.plan.catalogue import RELEASES, Key, Release, spans
+from dstui.plan.finding import Fix
+
+MODELS = "runtime/config_utils.py:110"
+MONITORS = ("tensorboard", "wandb", "csv_monitor", "comet")
+COMMENT = ("_", "#", "//", "comment")
+NOT_A_KEY = "strict"  # an argument of the models' constructor: taken, and no key
+
+
+@cache
+def strict_sections(known: Release) -> tuple[str, ...]:
+    """The sections that refuse what they do not know."""
+    return tuple(key.path for key in known.keys() if key.strict)  # noqa: SIM118
+
+
+@cache
+def loose_sections(known: Release) -> tuple[str, ...]:
+    """The sections that DeepSpeed reads by hand."""
+    return tuple(key.path for key in known.keys() if key.type == "section" and not key.strict)  # noqa: SIM118
+
+
+@cache
+def homes(known: Release, name: str) -> tuple[str, ...]:
+    """Where in the configuration a key of this name belongs."""
+    return tuple(path for path in known.records if path.rpartition(".")[2] == name and not path.startswith("bfloat16."))
+
+
+def read(c: Context, section: str) -> bool:
+    """Whether DeepSpeed looks into a section: bfloat16 only where there is no bf16."""
+    return not (section.startswith("bfloat16") and c.written("bf16") not in (MISSING, None))
+
+
+def unknown_in(c: Context, section: str) -> Iterator[str]:
+    """The keys of a section that the release does not know."""
+    content = c.section(section) if section else c.config
+    known = c.release.children.get(section, frozenset())
+    return (name for name in content if name not in known)
+
+
+RENAMED = {
+    "aio.num_threads": "aio.intra_op_parallelism",
+    "aio.thread_count": "aio.intra_op_parallelism",
+    "zero3_save_16bit_model": "zero_optimization.stage3_gather_16bit_weights_on_model_save",
+    "zero_stage": "zero_optimization.stage",
+    "checkpointing": "activation_checkpointing",
+}
+"""Names that are spelled like nothing here, and what they are called."""
+
+
+def path_of(section: str, name: str) -> str:
+    """The dotted path of a key in a section; "" is the top level."""
+    return f"{section}.{name}" if section else name
+
+
+def better(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
+    """What an unknown key was probably meant to be, in words, and the fix that makes it that."""
+    path = path_of(section, name)
+    if (other := spans(path)) and path not in RENAMED:
+        older = RELEASES.index(other[-1]) < RELEASES.index(c.release.version)
+        text = f"DeepSpeed {other[-1]} knows it" if older else f"known from DeepSpeed {other[0]} on"
+        return f"{text}, {c.release.version} does not", c.drop(path, f"remove {path}")
+    if found := _spelled_like(c, section, name):
+        new = path_of(section, found)
+        if c.has(new):
+            return f"did you mean {found}, which is there too?", c.drop(path, f"remove {name}")
+        return f"did you mean {found}?", c.move(path, new, f"rename it to {found}")
+    if (known_as := RENAMED.get(path)) and c.key(known_as):
+        new_name = known_as.rpartition(".")[2]
+        fix = c.drop(path, f"remove {name}") if c.has(known_as) else c.move(path, known_as, f"rename it to {new_name}")
+        return f"the key is {known_as}", fix
+    place = [home for home in homes(c.release, name) if home != path]
+    if len(place) == 1 and not c.has(place[0]) and _same_form(c, path, place[0]):
+        return f"its place is {place[0]}", c.move(path, place[0], f"move it to {place[0]}")
+    return "no key of this name is known here", c.drop(path, f"remove {path}")
+
+
+def _spelled_like(c: Context, section: str, name: str) -> str | None:
+    import difflib
+
+    known = [key for key in c.release.children.get(section, ()) if _same_form(c, path_of(section, name), path_of(section, key))]
+    folded = {key.lower().replace("-", "_"): key for key in known}
+    close = difflib.get_close_matches(name.lower().replace("-", "_").replace(" ", "_"), folded, 1, 0.8)
+    return folded[close[0]] if close else None
+
+
+def _same_form(c: Context, path: str, other: str) -> bool:
+    """Whether the value at one path could stand at the other: a section where a section belongs, a value where a value does."""
+    key = c.key(other)
+    return key is not None and (key.type in ("section", "dict") or key.type.startswith(("section |", "dict |"))) == isinstance(
+        c.written(path), Mapping
+    )
+
+
+@rule("DS011", "warning", source="runtime/config.py:482-588")
+def unknown_at_the_top(c: Context) -> Problems:
+    """A key at the top level that DeepSpeed does not know: it is ignored without a word."""
+    for name in unknown_in(c, ""):
+        if name in c.release.removed:
+            continue
+        if name.startswith(COMMENT):
+            why = "DeepSpeed ignores what it does not know at the top level"
+            yield c.problem(name, f"{name} is a comment", why=why, severity="info", fix=c.drop(name, f"remove {name}"))
+            continue
+        words, fix = better(c, "", name)
+        yield c.problem(name, f"DeepSpeed ignores the unknown key {name}: {words}", why="no message, no effect", fix=fix)
+
+
+@rule("DS012", "error", when="parse", says="Extra inputs are not permitted", source=MODELS)
+def unknown_in_a_strict_section(c: Context) -> Problems:
+    """A key that a section with a model does not know: DeepSpeed refuses it."""
+    for section in strict_sections(c.release):
+        if section not in c.flat or not read(c, section):
+            continue
+        for name in unknown_in(c, section):
+            path = path_of(section, name)
+            if c.written(path) != AUTO and name != NOT_A_KEY and path not in c.release.removed:
+                words, fix = better(c, section, name)
+                says = "extra fields not permitted" if c.old else ""
+                yield c.problem(path, f"{section} has no key {name}: {words}", says=says, fix=fix)
+
+
+OPEN = ("optimizer.params", "scheduler.params", "pipeline", "datastates_ckpt")
+
+
+@rule("DS013", "warning")
+def unknown_in_a_loose_section(c: Context) -> Problems:
+    """A key that a section read by hand does not know: it is ignored without a word."""
+    for section in loose_sections(c.release):
+        if section in c.flat and not section.startswith(OPEN) and section.partition(".")[0] not in c.release.removed:
+            for name in unknown_in(c, section):
+                if not c.release.children.get(section) or name.startswith(COMMENT):
+                    continue
+                words, fix = better(c, section, name)
+                message = f"DeepSpeed ignores the unknown key {name} in {section}: {words}"
+                yield c.problem(path_of(section, name), message, why="no message, no effect", fix=fix)
+
+
+@rule("DS019", "error", when="parse", says="Input should be", source="pydantic")
+def value_does_not_fit(c: Context) -> Problems:
+    """A value of the wrong type, out of bounds or not among the allowed ones, in a section with a model."""
+    for section in strict_sections(c.release):
+        if section not in c.flat or not read(c, section):
+            continue
+        for name, value in c.section(section).items():
+            path = path_of(section, name)
+            key = c.key(path) or _by_python_name(c, section, name)
+            if key is None or value == AUTO or accepted_besides(path, value):
+                continue
+            found = c.fit(path) if key.path == path else c.fit(key.path)
+            if not found.ok:
+                yield c.problem(path, f"{name} is {_shown(value)}: it must be {found.expected}", fix=_nearest(c, path, value, key))
+
+
+def _by_python_name(c: Context, section: str, name: str) -> Key | None:
+    keys = (c.key(path_of(section, known)) for known in c.release.children.get(section, ()))
+    return next((key for key in keys if key and key.python_name == name), None)
+
+
+def accepted_besides(path: str, value: Any) -> bool:
+    """What a section takes beyond its declared types, through code of its own."""
+    if path == "zero_optimization.leaf_module":
+        return value is None
+    return path.startswith("zero_optimization.leaf_module.") and isinstance(value, str)
+
+
+def _shown(value: Any) -> str:
+    """A value as a reader of the file knows it, cut where it is long."""
+    if isinstance(value, (list, Mapping)):
+        return "a list" if isinstance(value, list) else "a section"
+    text = repr(value) if isinstance(value, str) else {"True": "true", "False": "false", "None": "null"}.get(str(value), str(value))
+    return text if len(text) < 60 else text[:57] + "…"
+
+
+def _nearest(c: Context, path: str, value: Any, key: Key) -> Fix:
+    """The value that was probably meant: the number in a string, the nearest bound, the choice that is spelled alike; else the default."""
+    candidates: list[Any] = []
+    if isinstance(value, str):
+        candidates += [choice for choice in key.choices if str(choice).lower() == value.strip().lower()]
+        try:
+            number = float(value)
+            candidates += [int(number) if number == int(number) else number]
+        except (ValueError, OverflowError):
+            pass
+    elif isinstance(value, float) and abs(value) < 1e18:
+        candidates.append(round(value))
+    candidates += [bound for bound in (key.minimum, key.maximum) if bound is not None]
+    if isinstance(value, (int, float)) and key.choices and isinstance(key.choices[0], int):
+        candidates.append(min(key.choices, key=lambda choice: abs(choice - value)))
+    for new in candidates:
+        if fit(new, key, old=c.old).ok:
+            return c.put(path, new, f"write {new}")
+    return c.drop(path, f"remove it: the default is {_shown(key.default)}")
+
+
+def _is_null(value: Any) -> bool:
+    return value is None
+
+
+def _is_empty(value: Any) -> bool:
+    return not value
+
+
+def never(_value: Any) -> bool:
+    """The default of `ALSO_TAKEN`: only a section is a section."""
+    return False
+
+
+def _no_throughput(value: Any) -> bool:
+    return isinstance(value, (list, str)) and "throughput" not in value
+
+
+ALSO_TAKEN: dict[str, Callable[[Any], bool]] = {
+    "aio": _is_null,
+    "bf16": _is_null,
+    "autotuning.model_info": _is_null,
+    "checkpoint.writer": _is_null,
+    "expert_parallel": _is_empty,
+    "timers": _no_throughput,
+    "zero_optimization": lambda value: isinstance(value, bool),
+    **{name: lambda value: value == AUTO for name in MONITORS},
+}
+"""What DeepSpeed takes for a section although it is no section."""
+
+
+@rule("DS020", "error", when="parse", says="argument after ** must be a mapping", source="runtime/zero/config.py:78")
+def section_that_is_none(c: Context) -> Problems:
+    """Null, a list, a word or a number where a section belongs."""
+    for section in (*strict_sections(c.release), *loose_sections(c.release)):
+        value = c.flat.get(section, MISSING)
+        if value is MISSING or isinstance(value, Mapping) or section in OPEN:
+            continue
+        parent = c.key(section.rpartition(".")[0])
+        judged_by_model = parent is not None and parent.strict
+        if judged_by_model or not read(c, section) or section in c.release.removed or ALSO_TAKEN.get(section, never)(value):
+            continue
+        says = "'NoneType' object has no attribute" if value is None and section in loose_sections(c.release) else ""
+        yield c.problem(
+            section, f"{section} is {_shown(value)}: a section belongs here", says=says, fix=c.drop(section, f"remove {section}")
+        )
+
+
+@rule("DS044", "warning", says="is deprecated", source="runtime/config_utils.py:70")
+def deprecated_key(c: Context) -> Problems:
+    """A key under its old name."""
+    for key in deprecated_keys(c.release):
+        if c.has(key.path) and c.written(key.path) != AUTO:
+            new = _new_name(c, key)
+            if c.has(new) or (key.carried_over is False and key.replacement):
+                continue
+            yield c.problem(
+                key.path, f"{key.name} is deprecated: use {new}" if new else f"{key.name} is deprecated", fix=_renamed(c, key, new)
+            )
+
+
+@cache
+def deprecated_keys(known: Release) -> tuple[Key, ...]:
+    """The keys under old names."""
+    return tuple(key for key in known.keys() if key.deprecated)  # noqa: SIM118
+
+
+def _new_name(c: Context, key: Key) -> str:
+    """The path of the key that replaces a deprecated one, as a user writes it."""
+    if not key.replacement:
+        return ""
+    section = key.path.rpartition(".")[0]
+    path = path_of(section, key.replacement)
+    if c.key(path):
+        return path
+    renamed = _by_python_name(c, section, key.replacement)
+    return renamed.path if renamed else path
+
+
+def _renamed(c: Context, key: Key, new: str) -> Fix:
+    value = c.written(key.path)
+    if new.endswith(("offload_optimizer", "offload_param")):
+        if not c.on(key.path):
+            return c.drop(key.path, f"remove {key.name}")
+        value = {"device": "cpu"}
+    return c.move(key.path, new, f"write {new} instead", value) if new else c.drop(key.path, f"remove {key.name}")
+
+
+@rule("DS045", "error", when="parse", says="Cannot provide deprecated parameter", source="runtime/config_utils.py:89")
+def old_and_new_name(c: Context) -> Problems:
+    """A key and the one that replaced it, both."""
+    for key in deprecated_keys(c.release):
+        new = _new_name(c, key)
+        if not (c.has(key.path) and c.written(key.path) != AUTO and new and key.carried_over):
+            continue
+        spellings = (new, path_of(new.rpartition(".")[0], key.replacement))
+        if any(c.has(path) and c.written(path) != AUTO for path in spellings):
+            says = f"Cannot provide deprecated parameter '{key.name}' and replacing parameter '{key.replacement}' together"
+            yield c.problem(
+                key.path, f"{key.name} and {new.rpartition('.')[2]} are the same", says=says, fix=c.drop(key.path, f"remove {key.name}")
+            )
+
+
+@rule("DS046", "warning", says="is deprecated", source="runtime/zero/config.py:199-207")
+def old_name_without_effect(c: Context) -> Problems:
+    """A deprecated key whose value DeepSpeed does not carry over."""
+    for key in deprecated_keys(c.release):
+        if c.has(key.path) and not key.carried_over and key.replacement:
+            message = f"{key.name} has no effect any more: pin_memory in offload_param and offload_optimizer is its place"
+            yield c.problem(key.path, message, fix=c.drop(key.path, f"remove {key.name}"))
+
+
+@rule("DS047", "error", when="parse", says="Extra inputs are not permitted", source=MODELS)
+def two_spellings(c: Context) -> Problems:
+    """A key under its file name and its Python name, both."""
+    for key in aliased_keys(c.release):
+        other = path_of(key.path.rpartition(".")[0], key.python_name)
+        if c.has(key.path) and c.has(other) and AUTO not in (c.written(key.path), c.written(other)):
+            yield c.problem(other, f"{key.python_name} is another spelling of {key.name}", fix=c.drop(other, f"remove {key.python_name}"))
+
+
+@cache
+def aliased_keys(known: Release) -> tuple[Key, ...]:
+    """The keys with a second spelling."""
+    return tuple(key for key in known.keys() if key.python_name)  # noqa: SIM118

@@ -1,0 +1,200 @@
+"""The job and the cluster around the configuration: who reads it, which ranks run it, on what."""
+
+from __future__ import annotations
+
+from dstui.check.context import Context, Problem
+from dstui.check.rule import Problems, rule
+from dstui.plan.finding import Fix
+from dstui.plan.hostfile import HostfileError, select
+
+MPI = ("openmpi", "mpich", "impi", "mvapich")
+EQUAL = ("mpich", "impi", "mvapich", "slurm")
+ARGUMENT = {"deepspeed": "--deepspeed_config", "trainer": "--deepspeed"}
+
+
+def about_the_plan(path: str, message: str, why: str = "", fix: Fix | None = None, says: str = "") -> Problem:
+    """A problem outside the deepspeed section. Its path is dotted from the Plan's root."""
+    return Problem("^" + path, message, why=why, fix=fix, says=says)
+
+
+@rule("PL001", "warning", readers=("deepspeed", "trainer"))
+def nobody_reads_the_configuration(c: Context) -> Problems:
+    """Nothing in the arguments hands the configuration to the script."""
+    if c.plan is None or not c.plan.deepspeed:
+        return
+    job = c.plan.job
+    if any("{ds_config}" in word for word in job.args) or any("DSTUI_DS_CONFIG" in word for word in job.args):
+        return
+    option = ARGUMENT[c.integration]
+    args = [*job.args, option, "{ds_config}"]
+    operation = {"op": "replace" if c.plan.get("job.args") is not None else "add", "path": "/job/args", "value": args}
+    why = "a script finds the file only through its arguments, or through DSTUI_DS_CONFIG in its environment"
+    fix = Fix(f"add {option} {{ds_config}} to the arguments", (operation,))
+    yield about_the_plan("job.args", "no argument hands the DeepSpeed configuration to the script", why, fix)
+
+
+@rule("PL002", "error", when="launch")
+def no_script(c: Context) -> Problems:
+    """The Plan names no script."""
+    if c.plan is not None and not c.plan.job.script and not c.plan.job.module:
+        yield about_the_plan("job.script", "no script is named: give job.script or job.module")
+
+
+@rule("PL003", "error", when="launch")
+def hosts_twice(c: Context) -> Problems:
+    """hosts and hostfile are both given."""
+    cluster = c.plan.cluster if c.plan is not None else None
+    if cluster is not None and cluster.hosts is not None and cluster.hostfile:
+        fix = Fix("remove cluster.hostfile", ({"op": "remove", "path": "/cluster/hostfile"},))
+        yield about_the_plan("cluster.hostfile", "hosts and hostfile are both given: one of them", fix=fix)
+
+
+@rule("PL004", "error", when="launch", says="include_str and exclude_str are mutually exclusive.", source="launcher/runner.py:267-382")
+def include_and_exclude(c: Context) -> Problems:
+    """include and exclude are both given."""
+    if c.plan is not None and c.plan.cluster.include and c.plan.cluster.exclude:
+        fix = Fix("remove cluster.exclude", ({"op": "remove", "path": "/cluster/exclude"},))
+        yield about_the_plan("cluster.exclude", "include and exclude exclude each other", fix=fix)
+
+
+@rule("PL005", "error", when="launch", says="Cannot specify num_nodes/gpus with include/exclude", source="launcher/runner.py")
+def filters_of_two_kinds(c: Context) -> Problems:
+    """num_nodes or num_gpus beside include or exclude."""
+    if c.plan is None:
+        return
+    cluster = c.plan.cluster
+    for name in ("num_nodes", "num_gpus"):
+        if getattr(cluster, name) and (cluster.include or cluster.exclude):
+            fix = Fix(f"remove cluster.{name}", ({"op": "remove", "path": f"/cluster/{name}"},))
+            yield about_the_plan(f"cluster.{name}", f"{name} does not go with include or exclude", fix=fix)
+
+
+@rule("PL006", "error", when="launch", source="launcher/runner.py:267-382")
+def filter_names_nothing(c: Context) -> Problems:
+    """A filter that names a host or slot that is not there, or leaves none."""
+    cluster = c.plan.cluster if c.plan is not None else None
+    if cluster is None or cluster.hosts is None or (cluster.include and cluster.exclude):
+        return
+    for name in ("include", "exclude", "num_nodes"):
+        if getattr(cluster, name):
+            try:
+                select(cluster.hosts, **{name: getattr(cluster, name)})
+            except HostfileError as error:
+                fix = Fix(f"remove cluster.{name}", ({"op": "remove", "path": f"/cluster/{name}"},))
+                yield about_the_plan(f"cluster.{name}", error.message, fix=fix)
+
+
+@rule("PL009", "error", when="launch", says="backend does not support", source="launcher/multinode_runner.py")
+def launcher_without_filters(c: Context) -> Problems:
+    """A launcher that knows no filters, with a filter."""
+    if c.plan is None or c.plan.cluster.launcher not in MPI:
+        return
+    cluster = c.plan.cluster
+    if cluster.hosts is not None and len(cluster.hosts) < 2:
+        return
+    for name in ("include", "exclude", "num_nodes", "num_gpus"):
+        if getattr(cluster, name):
+            what = "worker include/exclusion" if name in ("include", "exclude") else "limiting num nodes/gpus"
+            fix = Fix(f"remove cluster.{name}", ({"op": "remove", "path": f"/cluster/{name}"},))
+            says = f"{cluster.launcher} backend does not support {what}"
+            yield about_the_plan(f"cluster.{name}", f"{cluster.launcher} takes no {name}: shorten hosts instead", fix=fix, says=says)
+
+
+@rule("PL010", "error", when="launch", says="requires same number of devices per node", source="launcher/multinode_runner.py")
+def unequal_slots(c: Context) -> Problems:
+    """A launcher that wants the same number of slots on every host."""
+    cluster = c.plan.cluster if c.plan is not None else None
+    if cluster is not None and cluster.launcher in EQUAL and cluster.hosts and len(set(cluster.hosts.values())) > 1:
+        least = min(cluster.hosts.values())
+        value = dict.fromkeys(cluster.hosts, least)
+        fix = Fix(f"use {least} slots on every host", ({"op": "replace", "path": "/cluster/hosts", "value": value},))
+        yield about_the_plan(
+            "cluster.hosts", f"{cluster.launcher} needs the same number of slots on every host", fix=fix if least else None
+        )
+
+
+@rule("PL011", "error", when="launch", says="slurm backend cannot select specific device ids", source="launcher/multinode_runner.py")
+def slurm_and_slots(c: Context) -> Problems:
+    """SLURM chooses the devices: single slots cannot be named."""
+    cluster = c.plan.cluster if c.plan is not None else None
+    if cluster is not None and cluster.launcher == "slurm":
+        for name in ("include", "exclude"):
+            if ":" in (getattr(cluster, name) or ""):
+                hosts = "@".join(part.partition(":")[0] for part in getattr(cluster, name).split("@"))
+                fix = Fix("name hosts only", ({"op": "replace", "path": f"/cluster/{name}", "value": hosts},))
+                yield about_the_plan(f"cluster.{name}", "slurm takes hosts, not single slots", fix=fix)
+
+
+@rule("PL012", "warning", source="launcher/multinode_runner.py")
+def slurm_and_module(c: Context) -> Problems:
+    """The slurm launcher ignores that the script is a module."""
+    if c.plan is not None and c.plan.cluster.launcher == "slurm" and c.plan.job.module:
+        yield about_the_plan("job.module", "the slurm launcher runs a script, not a module: give job.script")
+
+
+@rule("PL013", "error", when="run", says="CUDA error: invalid device ordinal", source="launcher/runner.py:400-404")
+def more_ranks_than_gpus(c: Context) -> Problems:
+    """More ranks on this machine than it has GPUs."""
+    if c.plan is None or not c.gpus:
+        return
+    cluster, gpus = c.plan.cluster, len(c.gpus)
+    hosts = cluster.hosts or {}
+    here = cluster.num_gpus if set(hosts) <= {"localhost"} and cluster.num_gpus else hosts.get("localhost", 0)
+    if here > gpus and set(hosts) <= {"localhost"}:
+        path = "cluster.num_gpus" if cluster.num_gpus else "cluster.hosts.localhost"
+        fix = Fix(f"use {gpus}", ({"op": "replace", "path": "/" + path.replace(".", "/"), "value": gpus},))
+        yield about_the_plan(
+            path, f"{here} ranks, but this machine has {gpus} GPUs", "the launcher starts them all; those without a GPU die", fix
+        )
+
+
+@rule("PL014", "error", when="launch", says="At least one core needs to be assigned to each rank", source="utils/numa.py:105-120")
+def more_ranks_than_cores(c: Context) -> Problems:
+    """Ranks are bound to cores, but there are more ranks than cores."""
+    if c.plan is None or c.machine is None or c.plan.cluster.cpu_binding != "deepspeed":
+        return
+    cores = c.machine.host.cores_usable
+    fix = Fix("do not bind", ({"op": "remove", "path": "/cluster/cpu_binding"},))
+    if (
+        isinstance(cores, int)
+        and c.world_size
+        and not c.plan.cluster.hostfile
+        and len(c.plan.cluster.hosts or "x") == 1
+        and c.world_size > cores
+    ):
+        yield about_the_plan("cluster.cpu_binding", f"{c.world_size} ranks cannot be bound to {cores} cores", fix=fix)
+
+
+@rule("PL015", "error", when="launch", source="utils/numa.py")
+def no_numactl(c: Context) -> Problems:
+    """Ranks are to be bound, but numactl is not installed here."""
+    software = c.machine.software if c.machine is not None else None
+    if c.plan is not None and c.plan.cluster.cpu_binding and software is not None and software.numactl is None:
+        fix = Fix("do not bind (or install numactl)", ({"op": "remove", "path": "/cluster/cpu_binding"},))
+        yield about_the_plan("cluster.cpu_binding", "binding needs numactl, which is not installed here", fix=fix)
+
+
+@rule("PL016", "error", when="launch", source="utils/numa.py:105-120")
+def binding_to_gpu_memory(c: Context) -> Problems:
+    """DeepSpeed binds ranks to NUMA nodes that are GPU memory, as on GH200."""
+    numa = c.machine.host.numa if c.machine is not None else None
+    if c.plan is not None and c.plan.cluster.cpu_binding == "deepspeed" and isinstance(numa, tuple) and any(not node.cpus for node in numa):
+        fix = Fix("bind with numactl instead", ({"op": "replace", "path": "/cluster/cpu_binding", "value": "numactl"},))
+        message = "some NUMA nodes here have no CPUs (GPU memory): --bind_cores_to_rank counts them in"
+        yield Problem("^cluster.cpu_binding", message, fix=fix, severity="warning")
+
+
+@rule("PL017", "error", when="launch", source="launcher/launch.py")
+def dead_variables(c: Context) -> Problems:
+    """KMP_AFFINITY is set, which --bind_cores_to_rank refuses."""
+    if c.plan is not None and c.plan.cluster.cpu_binding == "deepspeed" and "KMP_AFFINITY" in c.plan.cluster.env:
+        fix = Fix("remove KMP_AFFINITY", ({"op": "remove", "path": "/cluster/env/KMP_AFFINITY"},))
+        yield about_the_plan("cluster.env.KMP_AFFINITY", "KMP_AFFINITY does not go with binding by DeepSpeed", fix=fix)
+
+
+@rule("PL018", "warning", source="launcher/runner.py:585-611")
+def variables_that_break_the_file(c: Context) -> Problems:
+    """A variable for the ranks with a line break, which .deepspeed_env cannot hold."""
+    for name, value in (c.plan.cluster.env if c.plan is not None else {}).items():
+        if "\n" in value or "\r" in value:
+            yield about_the_plan(f"cluster.env.{name}", f"{name} has a line break, which .deepspeed_env cannot hold")

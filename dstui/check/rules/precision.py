@@ -1,0 +1,334 @@
+"""Precision: fp16, bf16, autocast, loss scaling, master weights, and the types of gradients and communication."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dstui.check.context import AUTO, MISSING, Context
+from dstui.check.rule import Problems, rule
+from dstui.plan.finding import Fix
+
+PRECISION = "runtime/precision_config.py"
+DTYPES = {
+    **dict.fromkeys(("fp32", "float32", "float", "torch.float32"), "fp32"),
+    **dict.fromkeys(("fp16", "float16", "half", "torch.float16"), "fp16"),
+    **dict.fromkeys(("bf16", "bfloat16", "torch.bfloat16"), "bf16"),
+    **dict.fromkeys(("int8", "torch.int8"), "int8"),
+}
+"""Every word that DeepSpeed knows for a data type."""
+
+
+def bf16_section(c: Context) -> str:
+    """The section that bf16 is read from: bfloat16 only where there is no bf16."""
+    return "bfloat16" if c.written("bf16") in (MISSING, None) and c.has("bfloat16") else "bf16"
+
+
+def model_type(c: Context) -> str:
+    """The type in which the model is trained: fp16, bf16 or fp32."""
+    if c.on("fp16.enabled"):
+        return "fp16"
+    return "bf16" if c.on(f"{bf16_section(c)}.enabled") else "fp32"
+
+
+@rule("DS051", "error", when="parse", says="bfloat16 and fp16 modes cannot be simultaneously enabled", source="runtime/config.py:511")
+def both_16_bit_types(c: Context) -> Problems:
+    """fp16 and bf16 are both on."""
+    section = bf16_section(c)
+    if c.on("fp16.enabled") and c.on(f"{section}.enabled"):
+        message = "fp16 and bf16 are both enabled: keep one (bf16 where the GPUs have it)"
+        says = "bf16 and fp16 modes cannot be simultaneously enabled" if c.release.version < "0.16" else ""
+        yield c.problem(f"{section}.enabled", message, says=says, fix=c.put("fp16.enabled", False, "turn fp16 off"))
+
+
+@rule("DS050", "warning", source=f"{PRECISION}:34-38")
+def both_spellings_of_bf16(c: Context) -> Problems:
+    """bf16 and its old spelling bfloat16 are both there: bfloat16 is ignored."""
+    if c.has("bfloat16") and c.written("bf16") not in (MISSING, None):
+        yield c.problem("bfloat16", "bfloat16 is ignored, as bf16 is there too", fix=c.drop("bfloat16", "remove bfloat16"))
+
+
+@rule("DS052", "error", when="initialize", says="Type bf16 is not supported on your device.", source="runtime/engine.py:2003-2007")
+def type_without_hardware(c: Context) -> Problems:
+    """16-bit floats that the machine's GPUs do not have."""
+    if model_type(c) != "bf16":
+        return
+    for gpu in c.gpus:
+        capability = str(gpu.compute_capability) if gpu.compute_capability else ""
+        if capability and int(capability.partition(".")[0]) < 8:
+            section = bf16_section(c)
+            fix = c.steps("train in fp16 instead", c.put(f"{section}.enabled", False, ""), c.put("fp16.enabled", True, ""))
+            message = f"the {gpu.short_name} has no bf16 (compute capability {capability}, 8.0 is needed)"
+            yield c.problem(f"{section}.enabled", message, fix=fix)
+            return
+
+
+def _judged_here(c: Context, path: str) -> bool:
+    return c.has(path) and c.written(path) != AUTO
+
+
+@rule("DS053", "error", when="parse", says="fp16.loss_scale must be", source=f"{PRECISION}:122-133", since="0.19.8")
+def loss_scale(c: Context) -> Problems:
+    """The loss scale is negative, infinite or no number."""
+    path, value = "fp16.loss_scale", c.written("fp16.loss_scale")
+    if not _judged_here(c, path):
+        return
+    number = None if isinstance(value, bool) else _number(value)
+    if number is None or not math.isfinite(number) or number < 0:
+        yield c.problem(
+            path, "loss_scale must be a number of 0 or more; 0 adapts it while training", fix=c.put(path, 0, "write 0: adapt it")
+        )
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+@rule(
+    "DS054", "error", when="parse", says="must be > 0 when dynamic loss scaling is enabled", source=f"{PRECISION}:142-196", since="0.19.8"
+)
+def dynamic_loss_scale(c: Context) -> Problems:
+    """The window or the floor of dynamic loss scaling is no positive integer."""
+    dynamic = c.on("fp16.enabled") and c.value("fp16.loss_scale") == 0
+    for name, default in (("loss_scale_window", 1000), ("min_loss_scale", 1)):
+        path = f"fp16.{name}"
+        value = c.written(path)
+        if not _judged_here(c, path):
+            continue
+        fix = c.put(path, default, f"write {default}, the default")
+        if isinstance(value, bool) or not _becomes_int(value):
+            yield c.problem(path, f"{name} must be a whole number", says=f"fp16.{name} must be", fix=fix)
+        elif dynamic and c.fit(path).ok and c.value(path) <= 0:
+            yield c.problem(path, f"{name} must be greater than 0, as the loss scale adapts itself", says=f"fp16.{name} {SCALE}", fix=fix)
+
+
+SCALE = "must be > 0 when dynamic loss scaling is enabled (loss_scale=0)"
+
+
+def _becomes_int(value: Any) -> bool:
+    try:
+        int(value)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return True
+
+
+@rule("DS058", "error", when="parse", says="is only supported with ZeRO Stage 1, 2, or 3.", source="runtime/config.py:703-709")
+def master_weights_without_zero(c: Context) -> Problems:
+    """16-bit master weights at stage 0."""
+    for path in ("fp16.fp16_master_weights_and_grads", f"{bf16_section(c)}.bf16_master_weights_and_grads"):
+        if c.key(path) and c.on(path) and c.stage == 0:
+            name = path.rpartition(".")[2]
+            says = f"{name.capitalize()} is only supported with ZeRO Stage 1, 2, or 3."
+            if c.release.version < "0.19":
+                says = "Fp16_master_weights_and_grads is only supported with ZeRO Stage 2 for now."
+            yield c.problem(path, f"{name} needs ZeRO stage 1, 2 or 3", says=says, fix=c.drop(path, f"remove {name}"))
+
+
+@rule(
+    "DS304",
+    "error",
+    when="parse",
+    says="Fp16_master_weights_and_grads is only supported with ZeRO Stage 2",
+    source="runtime/config.py",
+    until="0.18.2",
+)
+def master_weights_at_stage_2_only(c: Context) -> Problems:
+    """fp16 master weights at another stage than 2, in releases before 0.19."""
+    path = "fp16.fp16_master_weights_and_grads"
+    value = c.flat.get(path, False) if c.key(path) is None else c.value(path)
+    if value and c.stage in (1, 3):
+        yield c.problem(path, "fp16_master_weights_and_grads works at ZeRO stage 2 only", fix=c.drop(path, "remove it"))
+
+
+@rule("DS059", "error", when="parse", says="bf16_optimizer_states", source="runtime/config.py:711-714", since="0.19.8")
+def bf16_states_alone(c: Context) -> Problems:
+    """16-bit optimizer states without ZeRO, or without 16-bit master weights."""
+    section = bf16_section(c)
+    path, master = f"{section}.bf16_optimizer_states", f"{section}.bf16_master_weights_and_grads"
+    if not c.on(path):
+        return
+    if c.stage == 0:
+        says = "bf16_optimizer_states is only supported with ZeRO Stage 1, 2, or 3."
+        yield c.problem(
+            path, "bf16_optimizer_states needs ZeRO stage 1, 2 or 3", says=says, fix=c.drop(path, "remove bf16_optimizer_states")
+        )
+    elif not c.on(master):
+        says = "bf16_optimizer_states requires bf16_master_weights_and_grads to be enabled."
+        yield c.problem(
+            path, "bf16_optimizer_states needs bf16_master_weights_and_grads", says=says, fix=c.drop(path, "remove bf16_optimizer_states")
+        )
+
+
+@rule(
+    "DS060", "error", when="initialize", says="Master weights feature requires", source="runtime/base_optimizer.py:510-521", since="0.19.8"
+)
+def master_weights_without_offload(c: Context) -> Problems:
+    """16-bit master weights without the optimizer in CPU memory."""
+    section = bf16_section(c)
+    states = c.on(f"{section}.bf16_optimizer_states")
+    for path in ("fp16.fp16_master_weights_and_grads", f"{section}.bf16_master_weights_and_grads"):
+        alone = path.startswith(section) and states
+        if c.on(path) and c.stage > 0 and not alone and c.offload("optimizer") == "none":
+            name = path.rpartition(".")[2]
+            why = "DeepSpeed keeps 16-bit master weights only for an optimizer that steps on the CPU"
+            fix = c.put("zero_optimization.offload_optimizer.device", "cpu", "offload the optimizer to the CPU")
+            if not c.has("zero_optimization.offload_optimizer") or not c.section("zero_optimization.offload_optimizer"):
+                fix = c.drop(path, f"remove {name}")
+            yield c.problem(path, f"{name} needs offload_optimizer with device cpu", why=why, fix=fix)
+
+
+@rule("DS061", "error", when="initialize", says="are mutually exclusive.", source="runtime/base_optimizer.py:499", since="0.19.8")
+def both_master_weights(c: Context) -> Problems:
+    """Master weights in fp16 and in bf16, both."""
+    section = bf16_section(c)
+    fp16, bf16 = "fp16.fp16_master_weights_and_grads", f"{section}.bf16_master_weights_and_grads"
+    if c.on(fp16) and c.on(bf16) and c.stage > 0:
+        fix = c.drop(fp16, "remove fp16_master_weights_and_grads") if model_type(c) != "fp16" else c.drop(bf16, "remove the bf16 one")
+        yield c.problem(fp16, "fp16 and bf16 master weights exclude each other", fix=fix)
+
+
+@rule("DS062", "warning", says="overriding fp32_optimizer_states", source="runtime/engine.py:2390", since="0.19.8")
+def states_twice(c: Context) -> Problems:
+    """16-bit optimizer states, and 32-bit ones asked for as well."""
+    path = "optimizer.params.fp32_optimizer_states"
+    if c.on(f"{bf16_section(c)}.bf16_optimizer_states") and c.written(path) is True and c.offload("optimizer") != "none":
+        yield c.problem(path, "fp32_optimizer_states gives way to bf16_optimizer_states", fix=c.drop(path, "remove fp32_optimizer_states"))
+
+
+@rule("DS026", "error", when="initialize", says="is not a valid DtypeEnum", source="runtime/engine.py:1809")
+def unknown_type(c: Context) -> Problems:
+    """A word in data_types that is no data type."""
+    for name in ("grad_accum_dtype", "param_dtype", "buffer_dtype"):
+        path = f"data_types.{name}"
+        value = c.written(path)
+        if c.key(path) and value not in (MISSING, None) and not known_type(value):
+            yield c.problem(path, f"{name} is {value!r}: fp32, fp16 or bf16", fix=c.drop(path, f"remove {name}: it follows the model"))
+
+
+def known_type(value: Any) -> bool:
+    """Whether DeepSpeed knows the word."""
+    return isinstance(value, str) and value in DTYPES
+
+
+@rule(
+    "DS063", "error", when="initialize", says="conflicts with the enabled precision mode", source="runtime/engine.py:1827", since="0.19.8"
+)
+def parameter_type(c: Context) -> Problems:
+    """param_dtype is not the type that fp16 and bf16 say."""
+    value = c.written("data_types.param_dtype")
+    if known_type(value) and DTYPES[value] != model_type(c):
+        message = f"param_dtype is {value}, but the model is trained in {model_type(c)}"
+        yield c.problem("data_types.param_dtype", message, fix=c.drop("data_types.param_dtype", "remove param_dtype: it follows"))
+
+
+@rule("DS064", "error", when="initialize", says="unsupported mix of model_dtype", source="runtime/engine.py:2323")
+def accumulation_type_without_zero(c: Context) -> Problems:
+    """At stage 0, gradients in another type than the model."""
+    value = c.written("data_types.grad_accum_dtype")
+    if c.stage == 0 and known_type(value) and DTYPES[value] != model_type(c) and (c.optimizer or _script_builds(c)):
+        message = f"at stage 0 gradients cannot accumulate in {value} while the model is {model_type(c)}"
+        yield c.problem("data_types.grad_accum_dtype", message, fix=c.drop("data_types.grad_accum_dtype", "remove grad_accum_dtype"))
+
+
+def _script_builds(c: Context) -> bool:
+    return c.plan is not None and c.plan.job.optimizer == "script"
+
+
+@rule("DS065", "info", source="runtime/engine.py:2305-2310")
+def another_optimizer_class(c: Context) -> Problems:
+    """Stage 1 with bf16 and 32-bit gradients takes DeepSpeed's BF16_Optimizer, whose losses differ a little."""
+    path = "data_types.grad_accum_dtype"
+    value = c.written(path)
+    if c.stage == 1 and model_type(c) == "bf16" and known_type(value) and DTYPES[value] == "fp32" and c.offload("optimizer") == "none":
+        yield c.problem(path, "stage 1 with bf16 and fp32 gradients uses the BF16_Optimizer", why="losses differ a little from the others'")
+
+
+@rule("DS066", "error", when="parse", says="data_types.keep_in_fp32_modules must be", source="runtime/config.py:566", since="0.19.8")
+def keep_in_fp32(c: Context) -> Problems:
+    """keep_in_fp32_modules is neither "auto" nor a list of patterns."""
+    path = "data_types.keep_in_fp32_modules"
+    value = c.written(path)
+    if value is not MISSING and value != AUTO and not (isinstance(value, list) and all(isinstance(name, str) for name in value)):
+        fix = c.put(path, [value], "write a list") if isinstance(value, str) else c.drop(path, "remove it")
+        yield c.problem(path, 'keep_in_fp32_modules must be "auto" or a list of patterns', fix=fix)
+
+
+@rule("DS067", "error", when="parse", says="is not a valid DtypeEnum", source="runtime/config.py:190", since="0.18.2")
+def autocast_type(c: Context) -> Problems:
+    """torch_autocast.dtype is no data type."""
+    path = "torch_autocast.dtype"
+    value = c.written(path)
+    if value is not MISSING and not known_type(value):
+        yield c.problem(path, f"torch_autocast.dtype is {value!r}: bfloat16 or float16", fix=c.put(path, "bfloat16", "write bfloat16"))
+
+
+@rule("DS068", "warning", source="runtime/torch_autocast.py:132", since="0.18.2")
+def autocast_to_no_float(c: Context) -> Problems:
+    """torch_autocast.dtype is a type that autocast does not do: training goes on in 32 bit."""
+    path = "torch_autocast.dtype"
+    value = c.written(path)
+    if known_type(value) and DTYPES[value] in ("int8", "fp32") and c.on("torch_autocast.enabled"):
+        why = "torch disables autocast with a warning, and trains in 32 bit"
+        yield c.problem(path, f"autocast does not work in {value}", why=why, fix=c.put(path, "bfloat16", "write bfloat16"))
+
+
+@rule("DS069", "error", when="parse", says="Invalid module names for torch autocast", source="runtime/config.py:202", since="0.18.2")
+def autocast_modules(c: Context) -> Problems:
+    """lower_precision_safe_modules is no list of class paths."""
+    path = "torch_autocast.lower_precision_safe_modules"
+    value = c.written(path)
+    if value is MISSING:
+        return
+    if not isinstance(value, (list, str, dict)) or not all(isinstance(name, str) for name in value):
+        yield c.problem(
+            path, "lower_precision_safe_modules must be a list of class paths", fix=c.drop(path, "remove it: the default is used")
+        )
+    elif isinstance(value, str) or any("." not in name for name in value):
+        message = "lower_precision_safe_modules must hold full class paths, such as torch.nn.Linear"
+        if c.on("torch_autocast.enabled") and value:
+            yield c.problem(path, message, when="initialize", says="Failed to import", fix=c.drop(path, "remove it: the default is used"))
+
+
+@rule(
+    "DS070",
+    "error",
+    when="initialize",
+    says="Cannot enable both torch autocast and zero quantized weights",
+    source="runtime/torch_autocast.py:32",
+    since="0.18.2",
+)
+def autocast_and_quantized_weights(c: Context) -> Problems:
+    """Autocast with weights that ZeRO++ gathers quantized."""
+    path = "zero_optimization.zero_quantized_weights"
+    if c.on("torch_autocast.enabled") and c.on(path):
+        yield c.problem(path, "zero_quantized_weights does not go with torch_autocast", fix=c.drop(path, "remove zero_quantized_weights"))
+
+
+@rule("DS071", "warning", source="runtime/engine.py:669", since="0.18.2")
+def autocast_and_16_bit(c: Context) -> Problems:
+    """Autocast on a model that is 16-bit already."""
+    if c.on("torch_autocast.enabled") and model_type(c) != "fp32":
+        why = "the model is cast to 16 bit and autocast runs as well; autocast alone keeps 32-bit parameters"
+        message = f"torch_autocast and {model_type(c)} are both enabled"
+        yield c.problem("torch_autocast.enabled", message, why=why, fix=c.put("torch_autocast.enabled", False, "turn autocast off"))
+
+
+@rule("DS073", "error", when="parse", says="Invalid communication_data_type", source="runtime/config.py:216-230")
+def communication_type(c: Context) -> Problems:
+    """A type of communication that is none of fp16, bf16, fp32."""
+    for path in ("communication_data_type", "seq_parallel_communication_data_type", "seq_parallel_comm_data_type"):
+        value = c.written(path)
+        if value is MISSING or value is None or c.key(path) is None:
+            continue
+        if not isinstance(value, str):
+            yield c.problem(path, f"{path} must be fp16, bf16 or fp32", says="has no attribute 'lower'", fix=_no_type(c, path))
+        elif value.lower() not in ("fp16", "bf16", "fp32"):
+            yield c.problem(path, f"{path} is {value!r}: fp16, bf16 or fp32", fix=_no_type(c, path))
+
+
+def _no_type(c: Context, path: str) -> Fix:
+    return c.drop(path, f"remove {path}: it follows the model")

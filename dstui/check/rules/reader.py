@@ -1,0 +1,84 @@
+"""What the Trainer and accelerate ask of a ds_config.json beyond DeepSpeed itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dstui.check.context import AUTO, MISSING, Context
+from dstui.check.rule import Problems, rule
+
+BOTH = ("trainer", "accelerate")
+PLUGIN = "accelerate/utils/dataclasses.py"
+
+
+@rule(
+    "DS320",
+    "error",
+    when="initialize",
+    says="Please specify the ZeRO optimization config in the DeepSpeed config.",
+    source=PLUGIN,
+    readers=BOTH,
+)
+def zero_is_missing(c: Context) -> Problems:
+    """accelerate and the Trainer want a zero_optimization section."""
+    if "zero_optimization" not in c.raw:
+        yield c.problem(
+            "zero_optimization", "accelerate wants a zero_optimization section", fix=c.put("zero_optimization", {"stage": 0}, "add stage 0")
+        )
+
+
+@rule("DS321", "error", when="initialize", says="'bool' object has no attribute 'get'", source=PLUGIN, readers=BOTH)
+def zero_is_a_switch(c: Context) -> Problems:
+    """accelerate and the Trainer cannot read zero_optimization: true."""
+    value = c.raw.get("zero_optimization", MISSING)
+    if isinstance(value, bool):
+        fix = c.put("zero_optimization", {"stage": int(value)}, f"write stage {int(value)}")
+        yield c.problem("zero_optimization", "accelerate cannot read zero_optimization as true or false", fix=fix)
+
+
+@rule("DS322", "info", source=PLUGIN, readers=("accelerate",))
+def accumulation_is_missing(c: Context) -> Problems:
+    """Without gradient_accumulation_steps accelerate takes 1, whatever Accelerator(...) says."""
+    if "gradient_accumulation_steps" not in c.raw:
+        path = "gradient_accumulation_steps"
+        message = "gradient_accumulation_steps is left out: accelerate takes 1, and ignores Accelerator(gradient_accumulation_steps=…)"
+        yield c.problem(path, message, fix=c.put(path, AUTO, 'write "auto"'))
+
+
+@rule("DS323", "info", source=PLUGIN, readers=BOTH)
+def steps_per_print(c: Context) -> Problems:
+    """accelerate overwrites steps_per_print: DeepSpeed's progress lines never appear."""
+    if "steps_per_print" in c.raw:
+        yield c.problem("steps_per_print", "accelerate overwrites steps_per_print", fix=c.drop("steps_per_print", "remove steps_per_print"))
+
+
+@rule("DS324", "warning", source="transformers/trainer.py", readers=BOTH)
+def weights_are_not_gathered(c: Context) -> Problems:
+    """At stage 3 a saved model holds no weights unless they are gathered."""
+    path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
+    zero = c.raw.get("zero_optimization")
+    if isinstance(zero, Mapping) and c.stage == 3 and not c.on(path):
+        why = "otherwise save_pretrained and the Trainer write no model.safetensors, and zero_to_fp32.py is needed"
+        yield c.problem(
+            path, "whole weights are not gathered when the model is saved", why=why, severity="info", fix=c.put(path, True, "gather them")
+        )
+
+
+@rule("DS325", "error", when="initialize", says="cannot be set to", source=PLUGIN, readers=("accelerate",))
+def another_mixed_precision(c: Context) -> Problems:
+    """The Plan's accelerate section asks for one 16-bit type, the configuration has the other."""
+    wanted = c.plan.accelerate.get("mixed_precision") if c.plan is not None else None
+    if wanted not in ("fp16", "bf16"):
+        return
+    other = "bf16" if wanted == "fp16" else "fp16"
+    if c.section(other).get("enabled") is True:
+        says = f"`--mixed_precision` arg cannot be set to `{wanted}` when `{other}` is set in the DeepSpeed config file."
+        yield c.problem(
+            f"{other}.enabled",
+            f"mixed_precision is {wanted}, but {other} is enabled",
+            says=says,
+            fix=c.put(f"{other}.enabled", AUTO, 'write "auto"'),
+        )
+    elif c.raw.get(wanted) is not None and c.section(wanted).get("enabled") is False:
+        message = f"mixed_precision is {wanted}, but {wanted}.enabled is false: training runs in 32 bit"
+        yield c.problem(f"{wanted}.enabled", message, severity="warning", fix=c.put(f"{wanted}.enabled", AUTO, 'write "auto"'))
