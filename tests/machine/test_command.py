@@ -1,0 +1,71 @@
+"""`dstui machine` as it is typed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import fakenvml
+import pytest
+
+
+def dstui(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "dstui", "machine", *words], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def four_a100(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = tmp_path / "profile"
+    profile.write_text(fakenvml.profile("a100-pcie-bridged-pairs"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+    monkeypatch.setenv("FAKENVML_PROFILE", str(profile))
+
+
+def test_the_report_shows_gpus_links_islands_host_and_software(four_a100: None) -> None:
+    ran = dstui()
+    assert ran.returncode == 0 and ran.stderr == ""
+    assert ran.stdout.startswith("4 x A100 80GB, 2 NVLink pairs\ndriver 570.172.08, CUDA up to 12.8\n")
+    assert "GPU2  SYS   SYS   X     NV12\n" in ran.stdout
+    assert "GPU 0, 1: pair, 12 links between two, 300 GB/s\n" in ran.stdout
+    assert "RAM" in ran.stdout and "deepspeed" in ran.stdout
+
+
+def test_json_is_the_snapshot(four_a100: None) -> None:
+    ran = dstui("--json")
+    data = json.loads(ran.stdout)
+    assert ran.returncode == 0 and data["version"] == 1
+    assert data["islands"] == [[0, 1], [2, 3]]
+
+
+def test_a_saved_snapshot_works_elsewhere(four_a100: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = tmp_path / "machine.json"
+    assert dstui("--save", str(saved)).returncode == 0
+    monkeypatch.delenv("FAKENVML_PROFILE")
+    ran = dstui("--machine", str(saved))
+    assert ran.stdout.startswith("4 x A100 80GB, 2 NVLink pairs\nfrom the snapshot machine.json\n")
+
+
+def test_a_snapshot_does_not_replace_another_file_unasked(tmp_path: Path) -> None:
+    taken = tmp_path / "notes.txt"
+    taken.write_text("mine\n")
+    ran = dstui("--save", str(taken))
+    assert ran.returncode == 2 and "notes.txt" in ran.stderr and "Traceback" not in ran.stderr
+    assert taken.read_text() == "mine\n"
+    assert dstui("--save", str(taken), "--force").returncode == 0
+    assert json.loads(taken.read_text())["version"] == 1
+
+
+def test_an_unreadable_machine_file_is_a_sentence_and_two(tmp_path: Path) -> None:
+    ran = dstui("--machine", str(tmp_path / "none.txt"))
+    assert ran.returncode == 2 and ran.stdout == ""
+    assert ran.stderr.startswith("dstui: ") and "no such file" in ran.stderr
+
+
+def test_a_machine_whose_driver_does_not_start_says_why(four_a100: None, tmp_path: Path) -> None:
+    (tmp_path / "profile").write_text("! nvmlInitWithFlags - - 18\n")
+    ran = dstui()
+    assert ran.returncode == 0
+    assert ran.stdout.startswith("no GPU, ")
+    assert "NVIDIA driver: the driver's library and kernel module have different versions: reboot, or reload the driver\n" in ran.stdout
