@@ -21,7 +21,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-
 FINAL = ("succeeded", "failed", "stopped", "lost")
 """The states of a job that has ended."""
 RUNS_FOLDER = "dstui_runs"

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from pathlib import Path
 
-from dstui.run.text import decode
+from dstui.run.text import LONGEST, decode
 
 BLOCK = 64 * 1024
 SLICE = 8 << 20
@@ -127,12 +127,11 @@ class LogFile:
 
     def _text(self, start: int, end: int) -> str:
         """A line of a megabyte is not read whole: its last piece where it is a progress bar, else its first."""
-        if end - start > BLOCK:
-            last = os.pread(self._fd, BLOCK, end - BLOCK)
-            if b"\r" in last.rstrip(b"\r"):
-                return decode(last)
-            return f"{decode(os.pread(self._fd, BLOCK // 4, start)).rpartition(' … ')[0]} … (a line of {end - start:,} bytes)"
-        return decode(os.pread(self._fd, end - start, start))
+        length = end - start
+        if length <= LONGEST:
+            return decode(os.pread(self._fd, length, start))
+        last = os.pread(self._fd, LONGEST, end - LONGEST)
+        return decode(last if b"\r" in last[:-1] else os.pread(self._fd, LONGEST, start), length)
 
 
 def newlines_of(data: bytes) -> list[int]:

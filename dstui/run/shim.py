@@ -132,6 +132,7 @@ def main(argv: list[str]) -> int:
         return 128 + signal.SIGTERM  # it died before we could ask to be told
     local_rank = argv[:1] if argv and argv[0].startswith(("--local_rank", "--local-rank")) else []
     folder, tag, *words = argv[len(local_rank) :]
+    command = command_of(words, local_rank)
     rank = name_rank()
     if rank is None:
         print(f"dstui: the launcher gave this process no rank (none of {', '.join(NAMES['RANK'])} is set)", file=sys.stderr)
@@ -140,7 +141,7 @@ def main(argv: list[str]) -> int:
     log = open_log(f"{folder}/logs/rank_{rank}.log")
     child = os.fork()
     if child == 0:
-        become_rank(command_of(words, local_rank), log)
+        become_rank(command, log)
     facts: dict[str, object] = {
         "rank": rank,
         "host": os.uname().nodename,

@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dstui.run.text import decode
-
-PENDING = 64 * 1024
-"""Bytes of an unfinished line that are kept."""
+from dstui.run.text import LONGEST, decode
 
 
 class Tail:
@@ -48,10 +45,8 @@ class Tail:
         if not lines:
             self._keep(self._pending + rest)
             return []
-        lines[0] = self._pending + lines[0]
-        shown = [decode(line) for line in lines]
-        if self._dropped:
-            shown[0] += f" … (and {self._dropped:,} bytes more)"
+        first = self._pending + lines[0]
+        shown = [decode(first, len(first) + self._dropped if self._dropped else None), *map(decode, lines[1:])]
         self._pending, self._dropped = b"", 0
         self._keep(rest)
         return shown
@@ -86,7 +81,7 @@ class Tail:
         return found.st_size > self._at
 
     def _line_start(self, offset: int) -> int:
-        newline = os.pread(self._fd, PENDING, offset).find(b"\n")
+        newline = os.pread(self._fd, LONGEST, offset).find(b"\n")
         return offset + newline + 1 if newline >= 0 else offset
 
     def _keep(self, rest: bytes) -> None:
@@ -94,5 +89,5 @@ class Tail:
         last = rest.rfind(b"\r")
         if last > 0:
             rest = rest[max(rest.rfind(b"\r", 0, last), 0) :]
-        self._dropped += max(len(rest) - PENDING, 0)
-        self._pending = rest[:PENDING]
+        self._dropped += max(len(rest) - LONGEST, 0)
+        self._pending = rest[:LONGEST]

@@ -9,6 +9,8 @@ import re
 
 LINE_CAP = 4096
 """Characters of one line that are kept; the rest is counted, not shown."""
+LONGEST = 64 * 1024
+"""Bytes of one line that are looked at."""
 
 ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor movement, erasing
@@ -22,24 +24,29 @@ UNSAFE = re.compile(
 )
 
 
-def sanitise(raw: str, cap: int = LINE_CAP) -> str:
-    """One line as it may be shown: carriage returns folded to the last segment, escapes and controls gone, at most `cap` characters."""
-    text = raw.rsplit("\n", 1)[0] if raw.endswith("\n") else raw
-    if "\r" in text:
-        text = last_segment(text)
-    length = len(text)
-    if length > cap:
-        text = text[: 2 * cap]  # room for escapes that will go
+def sanitise(raw: str, length: str = "") -> str:
+    """One line as it may be shown: carriage returns folded to the last segment, escapes and controls gone, at most LINE_CAP characters.
+
+    `length`: what to say of the length of the whole line, where `raw` is only a part of it.
+    """
+    text = last_segment(raw) if "\r" in raw else raw
+    if len(text) > LINE_CAP:
+        length = length or f"{len(text):,} characters"
+        text = text[: 2 * LINE_CAP]  # room for escapes that will go
     if not text.isprintable():
         text = UNSAFE.sub("", ESCAPES.sub("", text).expandtabs(8))
-    if length <= cap:
-        return text
-    return f"{text[:cap]} … (a line of {length:,} characters)"
+    return f"{text[:LINE_CAP]} … (a line of {length})" if length else text
 
 
-def decode(raw: bytes, cap: int = LINE_CAP) -> str:
-    """Bytes of a log as a safe line; what is not UTF-8 becomes U+FFFD."""
-    return sanitise(raw.decode("utf-8", "replace"), cap)
+def decode(raw: bytes, length: int | None = None) -> str:
+    """Bytes of a log as a safe line; what is not UTF-8 becomes U+FFFD. `length`: bytes of the whole line, where `raw` is a part of it.
+
+    Of a very long line only one end is looked at: the last of a progress bar, else the first.
+    """
+    if len(raw) > LONGEST:
+        length = length or len(raw)
+        raw = raw[-LONGEST:] if b"\r" in raw[-LONGEST:-1] else raw[:LONGEST]
+    return sanitise(raw.decode("utf-8", "replace"), f"{length:,} bytes" if length else "")
 
 
 def last_segment(text: str) -> str:

@@ -1,0 +1,111 @@
+"""The front's side of the oracle: one warm child that asks the installed DeepSpeed, many questions.
+
+The child is `dstui/oracle/parse.py`, run by file path with the interpreter of the ranks; see there for its protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CHILD = Path(__file__).parent.parent / "oracle" / "parse.py"
+START = 60.0
+"""Seconds until the child must be ready: the import of DeepSpeed takes 2 on an idle machine, 20 on a busy one."""
+ANSWER = 20.0
+
+
+class OracleError(Exception):
+    """There is no verdict: a sentence that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the installed DeepSpeed says of a configuration."""
+
+    ok: bool
+    version: str
+    kind: str = ""
+    """The class of the error it raised."""
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+class Oracle:
+    """One child process. Start it early: `judge` waits for it. Safe to use from several threads."""
+
+    def __init__(self, python: str = sys.executable, *, path: str = "") -> None:
+        """`path` goes first on the child's PYTHONPATH: another release of DeepSpeed."""
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (path, os.environ.get("PYTHONPATH"))))}
+        self.version = ""
+        self._lock = threading.Lock()
+        self._rest = b""
+        self._asked = 0
+        try:
+            self._child = subprocess.Popen(
+                [python, str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
+            )
+        except OSError as error:
+            raise OracleError(f"{python} cannot be started: {error.strerror}") from None
+
+    def judge(self, config: Mapping[str, Any] | str, world_size: int | None = None) -> Verdict:
+        """DeepSpeed's verdict on a configuration (or on a file's text) for a number of ranks. Raises OracleError."""
+        with self._lock:
+            self._wait_until_ready()
+            self._asked += 1
+            what = {"text": config} if isinstance(config, str) else {"config": config}
+            line = json.dumps({"id": self._asked, "world_size": world_size or 1, **what}) + "\n"
+            try:
+                assert self._child.stdin is not None
+                self._child.stdin.write(line.encode())
+                self._child.stdin.flush()
+            except OSError:
+                raise OracleError("the oracle's process has ended") from None
+            answer = self._line(ANSWER)
+        return Verdict(answer["ok"], self.version, answer["kind"] or "", answer["message"], tuple(answer["warnings"]))
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child.poll() is None:
+            self._child.kill()
+        self._child.wait()
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> Oracle:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _wait_until_ready(self) -> None:
+        if not self.version:
+            self.version = str(self._line(START)["version"])
+
+    def _line(self, seconds: float) -> dict[str, Any]:
+        """The next answer. Raises OracleError where none comes in time; the child is then of no more use."""
+        assert self._child.stdout is not None
+        until = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._child.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._rest:
+                if not selector.select(max(0.0, until - time.monotonic())):
+                    self._child.kill()
+                    raise OracleError(f"DeepSpeed gave no answer in {seconds:.0f} s")
+                if not (read := os.read(self._child.stdout.fileno(), 65536)):
+                    raise OracleError(
+                        "this python has no DeepSpeed that can be imported" if not self.version else "the oracle's process has ended"
+                    )
+                self._rest += read
+        line, _, self._rest = self._rest.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer

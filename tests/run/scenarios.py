@@ -1,0 +1,208 @@
+"""What happens to real jobs, each by itself and side by side: start, interfere, wait for the end, collect what is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from conftest import Lab, end_of, gone, of_job, ready, shims, wait_for
+
+from dstui.run.events import Event, Exited
+from dstui.run.follow import Follower
+from dstui.run.folder import JobFolder
+from dstui.run.status import refresh
+from dstui.run.stop import stop
+
+LAUNCHER, NODE = "deepspeed.launcher.runner", "deepspeed.launcher.launch"
+
+
+def ending(folder: JobFolder, **more: Any) -> dict[str, Any]:
+    """What there is to know of a job that has ended."""
+    status = end_of(folder)
+    facts = {"folder": folder, "state": status["state"], "code": status["exit_code"], "ranks": status["ranks"], "status": status}
+    return {**facts, "left": of_job(folder), **more}
+
+
+def pid_in(path: Path) -> int:
+    """The pid that a helper's starter wrote."""
+    return int(wait_for(lambda: path.exists() and path.read_text()))
+
+
+def everything_said(lab: Lab) -> dict[str, Any]:
+    """A job that ends well, followed from its first moment; its ranks print what logs should never hold."""
+    (lab.path / "pkg").mkdir()
+    (lab.path / "pkg" / "__init__.py").touch()
+    (lab.path / "pkg" / "train.py").write_text((Path(__file__).parent / "behave.py").read_text())
+    folder = lab.start("all:facts", "all:noise", "{ds_config}", 'it\'s a \\"test\\" $HOME', job="module: pkg.train")
+    follower = Follower(folder)
+    return ending(folder, events=told(follower), follower=follower, again=told(Follower(folder)))
+
+
+def told(follower: Follower) -> list[Event]:
+    """All events of a job up to its end."""
+    events: list[Event] = []
+    while not events or not isinstance(events[-1], Exited):
+        events += follower.poll()
+        time.sleep(0.02)
+    return events
+
+
+def one_rank_exits(lab: Lab) -> dict[str, Any]:
+    return ending(lab.start("1:exit 3", "0:hang"))
+
+
+def one_rank_is_killed(lab: Lab) -> dict[str, Any]:
+    return ending(lab.start("1:kill", "0:hang"))
+
+
+def the_shim_is_killed(lab: Lab) -> dict[str, Any]:
+    folder = lab.start("all:hang")
+    ready(folder)
+    pid = folder.read_status()["ranks"]["1"]["pid"] or wait_for(lambda: folder.read_status()["ranks"]["1"]["pid"])
+    victim = next(shim for shim in shims(folder) if shim.environ()["RANK"] == "1")
+    victim.kill()
+    return ending(folder, rank_gone=wait_for(lambda: gone(pid)))
+
+
+def the_nodes_launcher_is_killed(lab: Lab) -> dict[str, Any]:
+    """launch.py, the parent of the shims; one rank does not care for SIGTERM."""
+    folder = lab.start("1:deaf", "all:hang")
+    ready(folder)
+    of_job(folder, NODE)[0].kill()
+    return ending(folder)
+
+
+def the_runner_is_killed(lab: Lab) -> dict[str, Any]:
+    """runner.py, which only waits for launch.py: the ranks train on."""
+    folder = lab.start(f"all:wait {lab.path / 'go'}")
+    ready(folder)
+    of_job(folder, LAUNCHER)[0].kill()
+    wait_for(lambda: not of_job(folder, LAUNCHER))
+    (lab.path / "go").touch()
+    return ending(folder)
+
+
+def stopped(lab: Lab) -> dict[str, Any]:
+    """Ranks that are deaf to SIGTERM, and a helper in a session of its own without any environment."""
+    helper = lab.path / "helper"
+    folder = lab.start(f"0:helper {helper}", "all:deaf", "all:say armed", "all:hang")
+    ready(folder)
+    wait_for(lambda: all(b"armed" in folder.log(rank).read_bytes() for rank in (0, 1)))
+    report = stop(folder, 130)
+    return ending(folder, report=report, helper_gone=gone(pid_in(helper)))
+
+
+def stopped_politely(lab: Lab) -> dict[str, Any]:
+    """Ranks that answer a SIGTERM: each must get exactly one."""
+    folder = lab.start("all:polite", "all:say armed", "all:hang")
+    ready(folder)
+    wait_for(lambda: all(b"armed" in folder.log(rank).read_bytes() for rank in (0, 1)))
+    began = time.monotonic()
+    stop(folder)
+    return ending(folder, seconds=time.monotonic() - began, logs=[folder.log(rank).read_text() for rank in (0, 1)])
+
+
+def stopped_at_once(lab: Lab) -> dict[str, Any]:
+    """Before any rank has started."""
+    folder = lab.start("all:hang")
+    return ending(folder, report=stop(folder))
+
+
+def the_front_is_killed(lab: Lab) -> dict[str, Any]:
+    front = subprocess.Popen(["sleep", "1000"])
+    folder = lab.start("all:hang", front_pid=front.pid)
+    ready(folder)
+    front.kill()
+    front.wait()
+    return ending(folder)
+
+
+def the_supervisor_is_killed(lab: Lab) -> dict[str, Any]:
+    """The job lives on; whoever looks next starts another supervisor, which sees it to its end."""
+    folder = lab.start(f"all:wait {lab.path / 'go'}", "1:exit 4")
+    ready(folder)
+    kill_supervisor(folder)
+    alive = len(shims(folder))
+    first = folder.read_status()["supervisor"]["pid"]
+    refresh(folder)
+    second = wait_for(lambda: (pid := folder.read_status()["supervisor"]["pid"]) != first and pid)
+    (lab.path / "go").touch()
+    return ending(folder, alive=alive, supervisors=(first, second))
+
+
+def nobody_looks(lab: Lab) -> dict[str, Any]:
+    """The supervisor is killed, and the job ends before anybody looks."""
+    folder = lab.start(f"all:wait {lab.path / 'go'}", "0:exit 5")
+    ready(folder)
+    kill_supervisor(folder)
+    (lab.path / "go").touch()
+    wait_for(lambda: not of_job(folder))
+    before = folder.read_status()["state"]
+    refresh(folder)
+    return ending(folder, before=before)
+
+
+def stopped_without_supervisor(lab: Lab) -> dict[str, Any]:
+    folder = lab.start("all:hang")
+    ready(folder)
+    kill_supervisor(folder)
+    return ending(folder, report=stop(folder))
+
+
+def everything_is_killed(lab: Lab) -> dict[str, Any]:
+    """As when the machine loses its power: nobody is left to write anything."""
+    folder = lab.start("all:hang")
+    ready(folder)
+    kill_supervisor(folder)
+    for process in (*of_job(folder, LAUNCHER), *of_job(folder, NODE), *shims(folder)):
+        process.kill()
+    wait_for(lambda: not of_job(folder))
+    refresh(folder)
+    return ending(folder)
+
+
+def no_rank_starts(lab: Lab) -> dict[str, Any]:
+    """An option that the launcher does not know."""
+    return ending(lab.start("all:exit 0", cluster="launcher_args: [--nonsense]"))
+
+
+def helpers_outlive_their_rank(lab: Lab) -> dict[str, Any]:
+    """Ranks that end well and leave a process behind."""
+    helper = lab.path / "helper"
+    folder = lab.start(f"1:helper {helper}", "all:exit 0")
+    return ending(folder, helper_gone=wait_for(lambda: gone(pid_in(helper))))
+
+
+def kill_supervisor(folder: JobFolder) -> None:
+    """SIGKILL, and wait until it is gone."""
+    supervisor = wait_for(lambda: folder.read_status()["supervisor"])
+    os.kill(supervisor["pid"], signal.SIGKILL)
+    wait_for(lambda: gone(supervisor["pid"]))
+
+
+SCENARIOS: dict[str, Callable[[Lab], dict[str, Any]]] = {
+    function.__name__: function
+    for function in (
+        stopped,
+        the_nodes_launcher_is_killed,
+        everything_said,
+        one_rank_exits,
+        one_rank_is_killed,
+        the_shim_is_killed,
+        the_runner_is_killed,
+        stopped_politely,
+        stopped_at_once,
+        the_front_is_killed,
+        the_supervisor_is_killed,
+        nobody_looks,
+        stopped_without_supervisor,
+        everything_is_killed,
+        no_rank_starts,
+        helpers_outlive_their_rank,
+    )
+}

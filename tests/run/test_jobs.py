@@ -1,0 +1,168 @@
+"""Real jobs under the real launcher: whatever happens to them, the folder tells the truth and nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from dstui.run.events import Exited, Line, Metric, RankState, Started
+
+Outcome = dict[str, Any]
+
+
+def lines_of(outcome: Outcome, rank: int | None) -> list[str]:
+    return [event.text for event in outcome["events"] if isinstance(event, Line) and event.rank == rank]
+
+
+@pytest.mark.scenario("everything_said")
+def test_a_job_whose_ranks_all_end_with_0_has_succeeded(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("succeeded", 0)
+    assert {rank["state"] for rank in outcome["ranks"].values()} == {"ended"}
+    assert outcome["left"] == []
+
+
+@pytest.mark.scenario("everything_said")
+def test_a_script_gets_its_arguments_and_its_place_in_the_job_as_from_the_bare_launcher(outcome: Outcome) -> None:
+    folder, status = outcome["folder"], outcome["status"]
+    for rank in (0, 1):
+        facts = json.loads(lines_of(outcome, rank)[1])
+        config = str(folder.path / "ds_config.json")
+        assert facts["argv"][1:] == [f"--local_rank={rank}", "all:facts", "all:noise", config, 'it\'s a "test" $HOME']
+        env = facts["env"]
+        assert (env["RANK"], env["LOCAL_RANK"], env["WORLD_SIZE"]) == (str(rank), str(rank), "2")
+        assert env["MASTER_PORT"] == status["command"][status["command"].index("--master_port") + 1]
+        assert env["DSTUI_DS_CONFIG"] == config
+        assert env["PATH"].startswith(status["command"][0].rpartition("/")[0] + ":")
+        assert (facts["cwd"], facts["stdin"]) == (str(folder.path.parent), "/dev/null")
+        assert "default_int_handler" in facts["sigint"]
+
+
+@pytest.mark.scenario("everything_said")
+def test_whatever_ranks_print_arrives_whole_in_order_and_harmless(outcome: Outcome) -> None:
+    for rank in (0, 1):
+        shown = lines_of(outcome, rank)[2:]
+        assert shown[:4] == ["red", "100%|##| 3/3", "caf\ufffd \ufffd\ufffd", "cleared"]
+        assert shown[4].startswith("xxx") and len(shown[4]) < 5000 and shown[4].endswith("(a line of 1,000,000 bytes)")
+        assert shown[5:] == ["step 7 loss 0.25", "the last line has no end"]
+
+
+@pytest.mark.scenario("everything_said")
+def test_events_come_in_the_order_in_which_they_can_be_told(outcome: Outcome) -> None:
+    events = outcome["events"]
+    assert isinstance(events[0], Started) and isinstance(events[-1], Exited)
+    for rank in (0, 1):
+        mine = [event for event in events if getattr(event, "rank", None) == rank]
+        assert isinstance(mine[0], RankState) and mine[0].state == "started"
+        assert mine[-1] == RankState(rank, mine[0].host, "ended", 0)
+        assert Metric(rank, 7, "loss", 0.25) in mine
+    view = outcome["follower"].ranks[1]
+    assert (view.state, view.exit_code, view.step, view.loss) == ("ended", 0, 7, 0.25)
+
+
+@pytest.mark.scenario("everything_said")
+def test_a_job_that_has_ended_is_told_again_in_the_same_words(outcome: Outcome) -> None:
+    again = {**outcome, "events": outcome["again"]}
+    assert [lines_of(again, rank) for rank in (0, 1, None)] == [lines_of(outcome, rank) for rank in (0, 1, None)]
+    assert outcome["again"][-1] == outcome["events"][-1]
+
+
+@pytest.mark.scenario("one_rank_exits")
+def test_the_exit_status_of_the_rank_that_failed_first_is_the_jobs(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("failed", 3)
+    assert outcome["ranks"]["0"]["exit_code"] == 143  # its launcher ended it
+    assert outcome["left"] == []
+
+
+@pytest.mark.scenario("one_rank_is_killed")
+def test_a_rank_that_is_killed_makes_the_job_end_with_137(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("failed", 137)
+    assert outcome["left"] == []
+
+
+@pytest.mark.scenario("the_shim_is_killed")
+def test_a_rank_dies_with_its_shim_and_counts_as_killed(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("failed", 137)
+    assert outcome["ranks"]["1"] == {**outcome["ranks"]["1"], "state": "lost", "exit_code": 137}
+    assert outcome["rank_gone"]
+    assert outcome["left"] == []
+
+
+@pytest.mark.scenario("the_nodes_launcher_is_killed")
+def test_ranks_die_with_their_launcher_and_have_failed(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("failed", 143)
+    assert {rank: facts["exit_code"] for rank, facts in outcome["ranks"].items()} == {"0": 143, "1": 137}  # rank 1 is deaf to SIGTERM
+    assert outcome["left"] == []
+
+
+@pytest.mark.scenario("the_runner_is_killed")
+def test_a_job_goes_on_without_the_launchers_front_half(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("succeeded", 0)
+    assert outcome["left"] == []
+
+
+@pytest.mark.scenario("stopped")
+def test_stop_ends_deaf_ranks_and_helpers_in_sessions_of_their_own(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("stopped", 130)
+    assert outcome["report"].left == []
+    assert outcome["helper_gone"]
+    assert outcome["left"] == []
+
+
+@pytest.mark.scenario("stopped_politely")
+def test_stop_asks_every_rank_exactly_once(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("stopped", 143)
+    assert [log.count("asked to end") for log in outcome["logs"]] == [1, 1]
+
+
+@pytest.mark.scenario("stopped_at_once")
+def test_a_job_can_be_stopped_before_any_rank_has_started(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("stopped", 143)
+    assert outcome["report"].left == [] == outcome["left"]
+
+
+@pytest.mark.scenario("the_front_is_killed")
+def test_a_job_is_stopped_when_the_command_that_it_belongs_to_is_gone(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("stopped", 143)
+    assert outcome["left"] == []
+
+
+@pytest.mark.scenario("the_supervisor_is_killed")
+def test_a_job_outlives_its_supervisor_and_gets_a_new_one(outcome: Outcome) -> None:
+    assert outcome["alive"] == 2
+    assert outcome["supervisors"][0] != outcome["supervisors"][1]
+    assert (outcome["state"], outcome["code"]) == ("failed", 4)
+    assert outcome["left"] == []
+
+
+@pytest.mark.scenario("nobody_looks")
+def test_a_status_that_nobody_could_write_is_repaired_by_whoever_looks(outcome: Outcome) -> None:
+    assert outcome["before"] == "running"
+    assert (outcome["state"], outcome["code"]) == ("failed", 5)
+
+
+@pytest.mark.scenario("stopped_without_supervisor")
+def test_a_job_without_supervisor_can_be_stopped(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("stopped", 143)
+    assert outcome["report"].left == [] == outcome["left"]
+
+
+@pytest.mark.scenario("everything_is_killed")
+def test_a_job_that_was_killed_with_all_its_witnesses_is_lost(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("lost", 137)
+    assert {rank["state"] for rank in outcome["ranks"].values()} == {"lost"}
+
+
+@pytest.mark.scenario("no_rank_starts")
+def test_a_job_of_which_no_rank_ever_started_ends_with_1(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("failed", 1)
+    assert {rank["state"] for rank in outcome["ranks"].values()} == {"waiting"}
+    assert b"--nonsense" in outcome["folder"].launcher_log.read_bytes()
+
+
+@pytest.mark.scenario("helpers_outlive_their_rank")
+def test_what_ranks_leave_behind_ends_with_the_job(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("succeeded", 0)
+    assert outcome["helper_gone"]
+    assert outcome["left"] == []
