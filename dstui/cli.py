@@ -1,15 +1,19 @@
-"""The command line: arguments and dispatch. Nothing heavier than argparse is imported before it is known what is asked for."""
+"""The command line: arguments and dispatch.
+
+Nothing heavier than argparse is imported before it is known what is asked for, and not even that for `--version`.
+"""
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
 from dstui import __version__
+
+TYPE_CHECKING = False  # typing's own would cost as much as all the rest
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
 
 COMMANDS = {
     "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
@@ -27,6 +31,9 @@ COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run dstui; the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
+    if words == ["--version"]:
+        print(f"dstui {__version__}")
+        return 0
     try:
         if words and words[0] in COMMANDS:
             return _command(words[0], words[1:])
@@ -40,7 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(name: str, words: list[str]) -> int:
-    module = importlib.import_module(f"dstui.commands.{name}")
+    import argparse
+    from importlib import import_module
+
+    module = import_module(f"dstui.commands.{name}")
     parser = argparse.ArgumentParser(prog=f"dstui {name}", description=COMMANDS[name].capitalize() + ".")
     module.add_arguments(parser)
     code: int = module.run(parser.parse_args(words))
@@ -52,15 +62,17 @@ def _session(words: list[str]) -> int:
     args = _parser().parse_args(words[:cut])
     args.script = words[cut + 1 :]
     if args.headless:
-        headless = importlib.import_module("dstui.headless")
-        code: int = headless.run(args)
-        return code
+        from dstui import headless
+
+        return headless.run(args)
     if used := [name for name in ("dry_run", "json", "detach", "run_dir", "set") if getattr(args, name)]:
         return _refuse(f"--{used[0].replace('_', '-')} goes with --headless")
     return _interactive(args)
 
 
 def _parser() -> argparse.ArgumentParser:
+    import argparse
+
     parser = argparse.ArgumentParser(
         prog="dstui",
         description='From "I have GPUs and a training script" to "DeepSpeed is training, and I can see every rank".',
@@ -89,12 +101,14 @@ def _interactive(args: argparse.Namespace) -> int:
         return _refuse("no terminal here: use dstui --headless PLAN, or run dstui in a terminal")
     if os.environ.get("TERM", "dumb") == "dumb":
         return _refuse("this terminal (TERM=dumb) cannot draw screens: use dstui --headless PLAN")
+    from pathlib import Path
+
     from dstui.files import FileProblem, find_plan, read_plan
     from dstui.plan import PlanError
 
     try:
-        path = find_plan(args.file) if args.file else None
-        plan = read_plan(path) if path else None
+        plan = read_plan(Path(args.file)) if args.file else None
+        path = Path(args.file) if args.file and find_plan(args.file) == Path(args.file) else None  # a shipped Plan is saved elsewhere
         machine = None
         if args.machine:
             from dstui.machine.recorded import read_machine
