@@ -1,0 +1,86 @@
+"""The installed DeepSpeed's own parser as a service: one configuration per line in, one verdict per line out.
+
+Run by file path with the interpreter of the ranks; imports nothing else of dstui. After its import (about 2 s) it prints
+`{"ready": true, "version": "0.19.8"}`, then answers each line of standard input
+
+    {"id": 1, "config": {…}, "world_size": 2}        (or "text": a file's content, read as DeepSpeed reads it)
+
+with `{"id": 1, "ok": false, "kind": "AssertionError", "message": "…", "warnings": ["…"]}`. Ends when standard input ends.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import os
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+os.environ.setdefault("DS_ACCELERATOR", "cpu")  # the parser needs no GPU, and probing for one takes seconds
+
+
+class Warnings(logging.Handler):
+    """What DeepSpeed's logger warns of while it parses."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def as_read(text: str) -> Any:
+    """A file's content as DeepSpeed reads it: hjson, duplicate keys refused."""
+    import hjson
+    from deepspeed.runtime.config_utils import dict_raise_error_on_duplicate_keys
+
+    return hjson.loads(text, object_pairs_hook=dict_raise_error_on_duplicate_keys)
+
+
+def judge(request: dict[str, Any], said: Warnings) -> dict[str, Any]:
+    """DeepSpeed's verdict on one configuration, for the planned number of ranks."""
+    import deepspeed.runtime.config as module
+
+    ranks = request.get("world_size") or 1
+    said.said.clear()
+    saved = module.dist
+    module.dist = types.SimpleNamespace(get_rank=lambda *_a, **_k: 0, get_world_size=lambda *_a, **_k: ranks)
+    answer: dict[str, Any] = {"id": request.get("id"), "ok": True, "kind": None, "message": ""}
+    try:
+        config = as_read(request["text"]) if "text" in request else request["config"]
+        module.DeepSpeedConfig(copy.deepcopy(config))
+    except Exception as error:  # any refusal is a verdict
+        answer |= {"ok": False, "kind": type(error).__name__, "message": str(error)[:4000]}
+    finally:
+        module.dist = saved
+    return answer | {"warnings": list(said.said)}
+
+
+def requests() -> Iterator[dict[str, Any]]:
+    """The lines of standard input."""
+    for line in sys.stdin:
+        if line.strip():
+            yield json.loads(line)
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # what DeepSpeed prints is no part of the answers
+    import deepspeed
+    import deepspeed.runtime.config
+    from deepspeed.utils import logger
+
+    said = Warnings()
+    logger.handlers[:] = [said]
+    output.write(json.dumps({"ready": True, "version": deepspeed.__version__.partition("+")[0]}) + "\n")
+    for request in requests():
+        output.write(json.dumps(judge(request, said)) + "\n")
+
+
+if __name__ == "__main__":
+    main()
