@@ -10,6 +10,7 @@ from typing import Literal
 
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.finding import Finding
+from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 MAX_BYTES = 4 * 1024 * 1024
 """No configuration is larger; what is was given by mistake (a checkpoint, a log)."""
@@ -113,6 +114,17 @@ def find_plan(name: str) -> Path:
         places = (package / "configs" / SHIPPED[name], package.parent / "configs" / SHIPPED[name])  # installed; a checkout
         return next((place for place in places if place.exists()), path)
     return path
+
+
+def read_pool(plan: Plan) -> dict[str, int] | None:
+    """Host -> slots of the hostfile that a Plan names; None where it names none. Raises FileProblem."""
+    if plan.cluster.hostfile is None:
+        return None
+    path = Path(plan.base) / Path(plan.cluster.hostfile).expanduser()
+    try:
+        return parse_hostfile(read_text(path))
+    except HostfileError as error:
+        raise FileProblem(f"{path}: {error}") from None
 
 
 def read_plan(path: Path, sets: Iterable[str] = ()) -> Plan:

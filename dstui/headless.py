@@ -12,18 +12,18 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
 from dstui.check import check
-from dstui.files import FileProblem, read_plan
+from dstui.files import FileProblem, read_plan, read_pool
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
 from dstui.render.artifacts import artifacts
-from dstui.render.launch import RenderError
+from dstui.render.launch import RenderError, world_size
 from dstui.run.events import Event, Exited, Line, Notice, RankState
 from dstui.run.folder import JobFolder
 from dstui.run.follow import Follower
@@ -31,6 +31,8 @@ from dstui.run.start import LaunchError, start
 from dstui.run.stop import stop
 from dstui.run.summary import summary
 
+Pool = Mapping[str, int] | None
+"""Host -> slots of the Plan's hostfile, where it names one."""
 POLL = 0.1
 """Seconds between two looks at the logs."""
 PALETTE = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
@@ -45,18 +47,21 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(
             "a script after -- goes with an accelerate YAML or a ds_config.json, which this version cannot import yet: write a Plan"
         )
+    if args.machine and not args.dry_run:
+        return _refuse("--machine with --headless goes with --dry-run: a job runs on the machine that is here, not on a recorded one")
     try:
         plan = read_plan(Path(args.file), args.set)
+        pool = read_pool(plan)
         machine = _machine(args.machine)
     except (FileProblem, PlanError) as error:
         return _refuse(str(error))
-    findings = check(plan, machine)
+    findings = check(plan, machine, world_size=world_size(plan, machine, pool))
     _say_findings(plan, findings)
     if any(finding.severity == "error" for finding in findings):
         return _refuse("nothing was started: mend what is marked with an error above")
     if args.dry_run:
-        return _show(plan, machine)
-    return _launch(plan, machine, args)
+        return _show(plan, machine, pool)
+    return _launch(plan, machine, pool, args)
 
 
 def _refuse(sentence: str) -> int:
@@ -82,9 +87,9 @@ def _say_findings(plan: Plan, findings: list[Finding]) -> None:
             print(f"{where}: {finding.severity} {finding.code} {finding.path}: {finding.message}{fix}", file=sys.stderr)
 
 
-def _show(plan: Plan, machine: Machine) -> int:
+def _show(plan: Plan, machine: Machine, pool: Pool) -> int:
     try:
-        files = artifacts(plan, machine)
+        files = artifacts(plan, machine, pool)
     except RenderError as error:
         return _refuse(str(error))
     for artifact in files:
@@ -93,12 +98,11 @@ def _show(plan: Plan, machine: Machine) -> int:
     return 0
 
 
-def _launch(plan: Plan, machine: Machine, args: argparse.Namespace) -> int:
+def _launch(plan: Plan, machine: Machine, pool: Pool, args: argparse.Namespace) -> int:
+    run_dir = Path(args.run_dir) if args.run_dir else None
     with _signals() as asked:
         try:
-            folder = start(
-                plan, machine, run_dir=Path(args.run_dir) if args.run_dir else None, front_pid=None if args.detach else os.getpid()
-            )
+            folder = start(plan, machine, pool=pool, run_dir=run_dir, front_pid=None if args.detach else os.getpid())
         except LaunchError as error:
             print(f"dstui: {error}", file=sys.stderr)
             return 1

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from dstui.files import FileProblem, read_plan, write_atomic
+from dstui.files import FileProblem, read_plan, read_pool, write_atomic
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.plan import PlanError
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         plan = read_plan(args.plan, args.set)
         machine = read_machine(args.machine) if args.machine else probe()
         config = str((args.output / "ds_config.json").absolute()) if args.output else "./ds_config.json"
-        files = [a for a in artifacts(plan, machine, ds_config_path=config) if args.only in (None, _key(a))]
+        files = [a for a in artifacts(plan, machine, read_pool(plan), config) if args.only in (None, _key(a))]
         if args.output:
             _write(files, args.output, args.force)
         elif args.only and not files:

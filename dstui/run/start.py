@@ -39,14 +39,17 @@ class LaunchError(Exception):
     """The job cannot be started: a sentence that says why and what to do. Nothing was started, nothing half-written is left."""
 
 
-def start(plan: Plan, machine: Machine, *, run_dir: Path | None = None, front_pid: int | None = None) -> JobFolder:
+def start(
+    plan: Plan, machine: Machine, *, pool: Mapping[str, int] | None = None, run_dir: Path | None = None, front_pid: int | None = None
+) -> JobFolder:
     """Start a job and return at once: it lives in its folder, by its supervisor. Raises LaunchError.
 
+    `pool` is what the Plan's hostfile holds, where it names one.
     `run_dir` is the job folder itself (it must be empty or not be there). With `front_pid` the job lives and dies with that process.
     """
     try:
-        spec = launch_spec(plan, machine)
-        files = {artifact.name: artifact.text for artifact in artifacts(plan, machine)}
+        spec = launch_spec(plan, machine, pool)
+        files = {artifact.name: artifact.text for artifact in artifacts(plan, machine, pool)}
     except RenderError as error:
         raise LaunchError(str(error)) from None
     check(spec)
