@@ -10,10 +10,11 @@ from typing import Any
 from dstui.plan import load as loading
 from dstui.plan.document import Document, DocumentError
 from dstui.plan.document import Path as NodePath
-from dstui.plan.edit import EditError, patched, put, removed
+from dstui.plan.edit import patched, put, removed
 from dstui.plan.finding import Finding, Operation
 from dstui.plan.load import PlanError
 from dstui.plan.model import Cluster, Job, Model, Run
+from dstui.plan.splice import EditError
 
 
 @dataclass(frozen=True)

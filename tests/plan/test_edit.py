@@ -95,6 +95,12 @@ def test_a_json_patch_is_applied_whole_or_not_at_all() -> None:
     assert plan.text == COMMENTED
 
 
+def test_a_place_that_a_list_does_not_have_is_refused() -> None:
+    for place in ("9", "first", "-1"):
+        with pytest.raises(PlanError, match=rf"job\.args has 3 items: there is no place {place}"):
+            load(COMMENTED).patch([{"op": "add", "path": f"/job/args/{place}", "value": "x"}])
+
+
 def test_a_value_of_the_wrong_form_is_refused_and_the_plan_stays() -> None:
     plan = load(COMMENTED)
     with pytest.raises(PlanError, match="cpu_ranks: a whole number belongs here"):
