@@ -1,0 +1,91 @@
+"""What a signature is: the words by which one cause is known, what role it plays, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from dstui.plan.finding import Operation
+
+if TYPE_CHECKING:
+    from dstui.plan.plan import Plan
+
+Role = Literal["root", "symptom", "quiet", "hint", "cascade", "benign", "stop", "success", "performance"]
+"""How a sign counts:
+
+root         it can be the cause of the end
+symptom      a rank says that it waits for others: the cause only where nothing better is known
+quiet        the run went on, but is not the run that was asked for: named where nothing failed
+hint         worth a note beside another cause, never a cause
+cascade      another rank, or the launcher, died first: never a cause
+benign       frightening and harmless
+stop         ended on purpose
+success      ended well
+performance  slower than need be
+"""
+
+PatchMaker = Callable[["Plan"], "list[Operation] | None"]
+"""The fix as a JSON Patch for this Plan; None where the Plan leaves nothing to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sign:
+    """Words in one line. `text` must be in it literally (that is what makes the search fast), `regex` too where there is one."""
+
+    text: str
+    regex: re.Pattern[str] | None = None
+
+    def matches(self, line: str) -> bool:
+        """Whether the line has it."""
+        return self.text in line and (self.regex is None or self.regex.search(line) is not None)
+
+
+def rx(text: str, regex: str) -> Sign:
+    """A sign that needs a regular expression: `text` is a literal part of whatever matches it."""
+    return Sign(text, re.compile(regex))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way out: in words, and where the Plan can be changed so that it is gone, how."""
+
+    text: str
+    patch: PatchMaker | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """One thing that can be read from logs."""
+
+    id: str
+    role: Role
+    title: str
+    """What happened, a sentence for whoever started the run."""
+    cause: str = ""
+    """What brings it about."""
+    signs: tuple[str | Sign, ...] = ()
+    """A line with any of them shows it; a plain string stands for a line that contains it."""
+    ways: tuple[str | Way, ...] = ()
+    confirm: str = ""
+    """The fact that makes it certain."""
+    explains: tuple[str, ...] = ()
+    """Signatures that only follow from this one where both are found: they are never named beside it."""
+    launcher: bool = False
+    """Said before any rank has started: no rank failed."""
+    sure: bool = True
+    """Whether the words allow no other reading."""
+    alone: bool = False
+    """Whether the line says by itself that something ended: a kernel's or a scheduler's word needs no traceback around it."""
+    in_code: bool = False
+    """Whether the words are a line of source code in a traceback."""
+
+    def all_signs(self) -> tuple[Sign, ...]:
+        """The signs, each with its literal text."""
+        return tuple(Sign(sign) if isinstance(sign, str) else sign for sign in self.signs)
+
+    def all_ways(self) -> tuple[Way, ...]:
+        """The ways out."""
+        return tuple(Way(way) if isinstance(way, str) else way for way in self.ways)
+
