@@ -3,6 +3,24 @@
 from __future__ import annotations
 
 from dstui.check.rule import RULES
-from dstui.check.rules import auto, batch, form, job, offload, precision, reader, removed, zero
+from dstui.check.rules import (
+    auto,
+    batch,
+    checkpoint,
+    compiling,
+    extras,
+    form,
+    job,
+    offload,
+    optimizer,
+    parallel,
+    precision,
+    reader,
+    removed,
+    scheduler,
+    zenflow,
+    zero,
+)
 
-__all__ = ["RULES", "auto", "batch", "form", "job", "offload", "precision", "reader", "removed", "zero"]
+__all__ = ["RULES", "auto", "batch", "checkpoint", "compiling", "extras", "form", "job", "offload", "optimizer", "parallel", "precision"]
+__all__ += ["reader", "removed", "scheduler", "zenflow", "zero"]

@@ -238,7 +238,7 @@ def section_that_is_none(c: Context) -> Problems:
     """Null, a list, a word or a number where a section belongs."""
     for section in (*strict_sections(c.release), *loose_sections(c.release)):
         value = c.flat.get(section, MISSING)
-        if value is MISSING or isinstance(value, Mapping) or section in OPEN:
+        if value is MISSING or isinstance(value, Mapping) or section.endswith(".params"):
             continue
         parent = c.key(section.rpartition(".")[0])
         judged_by_model = parent is not None and parent.strict

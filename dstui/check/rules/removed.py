@@ -26,7 +26,6 @@ def removed_feature(c: Context) -> Problems:
             yield c.problem(path, f"{path} has been removed{last}", says=says, fix=c.drop(path, f"remove {path}{instead}"))
 
 
-ONE_BIT = ("onebitadam", "zerooneadam", "onebitlamb")
 REPLACED = {"onebitadam": "AdamW", "zerooneadam": "AdamW", "onebitlamb": "Lamb"}
 
 
@@ -34,7 +33,7 @@ REPLACED = {"onebitadam": "AdamW", "zerooneadam": "AdamW", "onebitlamb": "Lamb"}
 def one_bit_optimizer(c: Context) -> Problems:
     """The 1-bit and 0/1 optimizers have been removed."""
     kind = c.text("optimizer.type")
-    if kind.lower() in ONE_BIT:
+    if kind.lower() in REPLACED:
         new = REPLACED[kind.lower()]
         says = f"{kind} is not a supported DeepSpeed Optimizer"
         fix = c.put("optimizer", {"type": new, "params": _common(c)}, f"use {new}")
