@@ -37,5 +37,3 @@ def run(args: argparse.Namespace) -> int:
     if args.save:
         print(f"saved to {args.save}: dstui COMMAND --machine {args.save} works from it", file=sys.stderr)
     return 0
-
-

@@ -180,14 +180,18 @@ def cpu() -> dict[str, Any]:
     text = read("/proc/cpuinfo") or ""
     model = re.search(r"^(?:model name|Model|cpu)\s*:\s*(.+)$", text, re.M)
     flags = set((re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.M) or ["", ""])[1].split())
+    siblings_of = "/sys/devices/system/cpu/{}/topology/thread_siblings_list"
+    numbered = [name for name in entries("/sys/devices/system/cpu") if re.fullmatch(r"cpu\d+", name)]
+    cores = {read(siblings_of.format(name)) for name in numbered} - {None}
     groups: dict[str, list[int]] = {}
     for item in sorted(os.sched_getaffinity(0)):
-        siblings = read(f"/sys/devices/system/cpu/cpu{item}/topology/thread_siblings_list") or str(item)
+        siblings = read(siblings_of.format(f"cpu{item}")) or str(item)
         groups.setdefault(siblings, []).append(item)
     return {
         "cpu": or_unknown(model and model[1], "/proc/cpuinfo does not say"),
         "cpu_flags": [flag for flag in CPU_FLAGS if flag in flags],
         "virtual_machine": "hypervisor" in flags,
+        "cores": or_unknown(len(cores) or None, "the kernel does not show its cores"),
         "cores_usable": len(groups),
         "core_groups": [ranges(group) for group in groups.values()],
     }

@@ -246,8 +246,10 @@ class Host:
     cpus_usable: Maybe[int] = NOT_ASKED
     """Those that this process may run on."""
     cpu_set: Maybe[str] = NOT_ASKED
+    cores: Maybe[int] = NOT_ASKED
+    """Physical cores of the machine."""
     cores_usable: Maybe[int] = NOT_ASKED
-    """Physical cores among them."""
+    """Physical cores among the CPUs that may be used."""
     core_groups: Maybe[tuple[str, ...]] = NOT_ASKED
     """The hardware threads of each usable core: ("0,32", "1,33")."""
     cpu_quota: Maybe[float | None] = NOT_ASKED

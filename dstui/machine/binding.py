@@ -1,0 +1,138 @@
+"""CPU and NUMA binding of ranks: what DeepSpeed's --bind_cores_to_rank would do here, and what is right.
+
+DeepSpeed gives rank i of n the i-th n-th of the physical cores, counted from 0, whichever node its GPU hangs on
+(deepspeed/utils/numa.py, get_numactl_cmd; release 0.19.8). Where the GPUs' nodes do not ascend with their numbers, that is the far node.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dstui.machine.codec import Unknown, known
+from dstui.machine.snapshot import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The CPUs of one local rank, and the NUMA node of the GPU that it works with (None where nobody knows)."""
+
+    rank: int
+    gpu: int
+    cpus: tuple[int, ...]
+    node: int | None
+
+    @property
+    def cpu_list(self) -> str:
+        """As numactl and the kernel write it: 0-3,8."""
+        return ranges(self.cpus)
+
+
+def expand(cpus: str) -> tuple[int, ...]:
+    """The numbers in a list like 0-3,8; empty where it is not one."""
+    if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", cpus):
+        return ()
+    parts = [part.split("-") for part in cpus.split(",")]
+    return tuple(cpu for part in parts for cpu in range(int(part[0]), int(part[-1]) + 1))
+
+
+def ranges(cpus: Sequence[int]) -> str:
+    """The list for some numbers in ascending order."""
+    starts = [cpu for place, cpu in enumerate(cpus) if place == 0 or cpus[place - 1] != cpu - 1]
+    ends = [cpu for place, cpu in enumerate(cpus) if place == len(cpus) - 1 or cpus[place + 1] != cpu + 1]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+
+
+def physical_cores(machine: Machine) -> int | None:
+    """The physical cores that DeepSpeed would count; None where nothing tells.
+
+    Without the host's own word the GPUs' CPU lists tell: two runs of equal length per socket (0-55,112-167) are hyper-threads, which
+    Linux numbers after all cores, so that the highest number in the first runs is the last core.
+    """
+    if isinstance(machine.host.cores, int):
+        return machine.host.cores
+    lists = {gpu.cpus for gpu in machine.gpus if isinstance(gpu.cpus, str)}
+    if len(lists) < 2:
+        return None
+    cores = [cpu for text in lists for cpu in expand(text.split(",")[0] if _halves(text) else text)]
+    return max(cores, default=-1) + 1
+
+
+def _halves(cpus: str) -> bool:
+    runs = [expand(run) for run in cpus.split(",")]
+    return len(runs) == 2 and len(runs[0]) == len(runs[1])
+
+
+def deepspeed_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
+    """What --bind_cores_to_rank does with ranks on these GPUs; empty where the number of cores is not known."""
+    cores, count = physical_cores(machine), len(gpus)
+    if not cores or not count or cores < count:
+        return ()
+    each = cores // count
+    return tuple(_of_gpu(machine, rank, gpu, tuple(range(each * rank, each * (rank + 1)))) for rank, gpu in enumerate(sorted(gpus)))
+
+
+def _of_gpu(machine: Machine, rank: int, gpu: int, cpus: tuple[int, ...]) -> Binding:
+    return Binding(rank, gpu, cpus, known(machine.gpus[gpu].numa_node, None))
+
+
+def far_ranks(machine: Machine, bindings: Sequence[Binding]) -> tuple[Binding, ...]:
+    """The bindings of which a CPU is not beside the rank's GPU; those of GPUs whose CPUs nobody knows are not judged."""
+    near = {gpu.index: set(expand(known(gpu.cpus, ""))) for gpu in machine.gpus}
+    return tuple(binding for binding in bindings if near[binding.gpu] and not set(binding.cpus) <= near[binding.gpu])
+
+
+def near_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
+    """Each rank on CPUs beside its GPU, those of a node shared evenly among its ranks; empty where some GPU's CPUs are not known."""
+    wanted = sorted(gpus)
+    near = {gpu: known(machine.gpus[gpu].cpus, "") for gpu in wanted}
+    if not wanted or not all(expand(cpus) for cpus in near.values()):
+        return ()
+    found = []
+    for rank, gpu in enumerate(wanted):
+        sharing = [other for other in wanted if near[other] == near[gpu]]
+        groups = _core_groups(machine, near[gpu])
+        each = len(groups) // len(sharing)
+        if not each:
+            return ()
+        place = sharing.index(gpu)
+        cpus = tuple(sorted(cpu for group in groups[place * each : (place + 1) * each] for cpu in group))
+        found.append(_of_gpu(machine, rank, gpu, cpus))
+    return tuple(found)
+
+
+def _core_groups(machine: Machine, cpus: str) -> list[tuple[int, ...]]:
+    """The physical cores of a CPU list, each as its hardware threads; only what this process may use where that is known."""
+    inside = set(expand(cpus))
+    told = machine.host.core_groups
+    if not isinstance(told, Unknown):
+        groups = [tuple(cpu for cpu in expand(group) if cpu in inside) for group in told]
+        return [group for group in groups if group]
+    if _halves(cpus):
+        first, second = (expand(run) for run in cpus.split(","))
+        return list(zip(first, second, strict=True))
+    return [(cpu,) for cpu in sorted(inside)]
+
+
+def numactl_wrapper(bindings: Sequence[Binding]) -> str:
+    """A script that starts a rank on its own CPUs: `sh bind.sh python -u train.py …`, told by LOCAL_RANK which rank it is.
+
+    Memory is bound to the GPU's node where that is known; a node without CPUs is never named. KMP_AFFINITY would undo the binding.
+    """
+    cases = "".join(f'  {b.rank}) set -- {_numactl(b)} "$@"; OMP_NUM_THREADS={len(b.cpus)} ;;\n' for b in bindings)
+    return (
+        "#!/bin/sh\n"
+        "# Starts a rank on the CPUs beside its GPU. Written by dstui.\n"
+        "unset KMP_AFFINITY\n"
+        'case "$LOCAL_RANK" in\n'
+        f"{cases}"
+        "esac\n"
+        "export OMP_NUM_THREADS\n"
+        'exec "$@"\n'
+    )
+
+
+def _numactl(binding: Binding) -> str:
+    memory = f" --membind={binding.node}" if binding.node is not None else ""
+    return f"numactl --physcpubind={binding.cpu_list}{memory}"

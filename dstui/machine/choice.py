@@ -1,0 +1,90 @@
+"""Which GPUs to take for k ranks: those that are free and best joined, then those that share a NUMA node.
+
+DeepSpeed's launcher sorts the slots of a host (launcher/runner.py, parse_resource_filter), so only the set can be chosen, not the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+from dstui.machine.snapshot import Gpu, Machine, Unknown
+from dstui.machine.topology import width
+
+MOST_SETS = 200
+"""More sets than this are not compared one by one (1 ms for 100): the best island is filled from its front instead."""
+IDLE_BYTES = 2 << 30
+IDLE_SHARE = 0.05
+"""A GPU with less memory in use is idle: driver, display and a forgotten notebook take about as much."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A set of GPUs and how well it is joined; fewer `flaws` are better, in the order of the tuple."""
+
+    gpus: tuple[int, ...]
+    flaws: tuple[float, ...]
+
+    @property
+    def include(self) -> str:
+        """As --include takes it."""
+        return f"localhost:{','.join(map(str, self.gpus))}"
+
+
+def busy(gpu: Gpu) -> bool:
+    """Whether somebody works on the GPU. Memory tells: in a container the list of processes is empty."""
+    if isinstance(gpu.memory_used, Unknown) or isinstance(gpu.memory_total, Unknown):
+        return bool(gpu.processes)
+    return gpu.memory_used > max(IDLE_BYTES, IDLE_SHARE * gpu.memory_total)
+
+
+def usable(machine: Machine) -> tuple[int, ...]:
+    """The GPUs that a rank could run on."""
+    return tuple(gpu.index for gpu in machine.gpus if gpu.problem is None)
+
+
+class _Rating:
+    """Rates sets of GPUs of one machine; what does not depend on the set is looked up once."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.widths = [[width(cell) for cell in row] for row in machine.links]
+        self.far = [[cell in ("SYS", "NODE") for cell in row] for row in machine.links]
+        self.island = {gpu: place for place, island in enumerate(machine.islands) for gpu in island.gpus}
+        self.busy = [busy(gpu) for gpu in machine.gpus]
+        self.node = [gpu.numa_node if isinstance(gpu.numa_node, int) else None for gpu in machine.gpus]
+
+    def of(self, gpus: Sequence[int]) -> Choice:
+        """How well a set of GPUs, in ascending order, serves a job that talks all to all."""
+        pairs = list(combinations(gpus, 2)) if self.widths else []
+        widths = [min(self.widths[i][j], self.widths[j][i]) for i, j in pairs]
+        joined = any(widths)
+        flaws = (
+            sum(self.busy[gpu] for gpu in gpus),
+            len({self.island.get(gpu, gpu) for gpu in gpus}),
+            widths.count(0),
+            -min(widths, default=0),
+            -sum(widths),
+            0 if joined else sum(self.far[i][j] for i, j in pairs),
+            len({self.node[gpu] for gpu in gpus} - {None}),
+        )
+        return Choice(tuple(gpus), flaws)
+
+
+def rate(machine: Machine, gpus: Sequence[int]) -> Choice:
+    """How well a set of GPUs serves a job that talks all to all."""
+    return _Rating(machine).of(sorted(gpus))
+
+
+def choose(machine: Machine, count: int) -> Choice | None:
+    """The best `count` GPUs; None where there are not so many that work."""
+    there = usable(machine)
+    if not 0 < count <= len(there):
+        return None
+    rating = _Rating(machine)
+    if comb(len(there), count) <= MOST_SETS:
+        return min(map(rating.of, combinations(there, count)), key=lambda choice: (choice.flaws, choice.gpus))
+    islands = sorted((island.gpus for island in machine.islands), key=lambda gpus: (len(gpus) < count, len(gpus), gpus))
+    ordered = [gpu for gpus in islands for gpu in sorted(gpus, key=lambda gpu: (rating.busy[gpu], gpu)) if gpu in there]
+    return rating.of(sorted(ordered[:count]))
