@@ -12,6 +12,7 @@ from dstui.run.folder import JobFolder
 from dstui.run.processes import TAG
 
 if TYPE_CHECKING:  # the supervisor has no use for the rendering
+    from dstui.plan.model import Run
     from dstui.render.launch import LaunchSpec
 
 SHIM = Path(__file__).with_name("shim.py")
@@ -20,8 +21,8 @@ PORTS = range(20000, 32768)
 """Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
 
 
-def launch_plan(spec: LaunchSpec, folder: JobFolder) -> dict[str, Any]:
-    """launch.json: what the supervisor starts, at every attempt."""
+def launch_plan(spec: LaunchSpec, run: Run, folder: JobFolder) -> dict[str, Any]:
+    """launch.json: what the supervisor starts, at every attempt, and how the run is watched."""
     config = str(folder.ds_config)
     argv = spec.argv(config)
     return {
@@ -31,6 +32,8 @@ def launch_plan(spec: LaunchSpec, folder: JobFolder) -> dict[str, Any]:
         "args": argv[len(argv) - len(spec.script_args) :],
         "env": spec.environment(config),
         "workdir": spec.workdir,
+        "silence": run.silence,
+        "on_end": run.on_end,
     }
 
 

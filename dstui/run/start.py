@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from dstui.files import FileProblem, reason, write_atomic
 from dstui.machine.snapshot import Machine
@@ -61,7 +62,7 @@ def start(
     except FileProblem as error:
         raise LaunchError(str(error)) from None
     try:
-        _fill(folder, spec, {"plan.yaml": plan.text, **files})
+        _fill(folder, launch_plan(spec, plan.run, folder), {"plan.yaml": plan.text, **files})
         _hand_over(folder, spec, name, front_pid)
     except BaseException as error:
         _undo(folder, keep=had_folder)
@@ -109,10 +110,10 @@ def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> No
         raise LaunchError(f"job.python: {python} does not run as a Python (exit status {answer.returncode}): {said}")
 
 
-def _fill(folder: JobFolder, spec: LaunchSpec, files: Mapping[str, str]) -> None:
+def _fill(folder: JobFolder, launch: Mapping[str, Any], files: Mapping[str, str]) -> None:
     for name, text in files.items():
         write_atomic(folder.path / name, text)
-    folder.launch_file.write_text(json.dumps(launch_plan(spec, folder), indent=1) + "\n", encoding="utf-8")
+    folder.launch_file.write_text(json.dumps(launch, indent=1) + "\n", encoding="utf-8")
     folder.prepare(1)
 
 
