@@ -59,6 +59,8 @@ class Context:
     """The configuration that reaches DeepSpeed: where the reader fills "auto", without these keys."""
     flat: dict[str, Any] = field(init=False)
     """Dotted path -> value of `config`, sections included."""
+    memo: dict[str, Any] = field(default_factory=dict)
+    """What several rules need and one works out."""
     _fits: dict[str, Fit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,7 +98,9 @@ class Context:
             value = self.flat.get(f"{path.rpartition('.')[0]}.{key.python_name}", MISSING)
         if value is MISSING or (value == AUTO and key is not None and self.drops_auto(path)):
             return Fit(True, key.default if key else None)
-        return fit(value, key, old=self.old) if key else Fit(True, value)
+        if key is None or not self.modelled(path):
+            return Fit(True, value)  # read by hand, as it is
+        return fit(value, key, old=self.old)
 
     def value(self, path: str) -> Any:
         """What the key is worth to DeepSpeed: the written value converted, else the default (also where it would be refused)."""
@@ -124,6 +128,10 @@ class Context:
 
     def drops_auto(self, path: str) -> bool:
         """Whether DeepSpeed drops a value "auto" here without a word: inside sections with a model, and nowhere else."""
+        return self.modelled(path) and not (self.old and path.startswith("comms_logger"))
+
+    def modelled(self, path: str) -> bool:
+        """Whether the section around a key has a model, which converts and judges its values."""
         parent = path.rpartition(".")[0]
         holder = self.release.key(parent) if parent else None
         return holder is not None and holder.strict

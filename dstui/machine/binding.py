@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dstui.machine.codec import Unknown, known
 from dstui.machine.snapshot import Machine
@@ -29,6 +30,7 @@ class Binding:
         return ranges(self.cpus)
 
 
+@lru_cache(maxsize=64)
 def expand(cpus: str) -> tuple[int, ...]:
     """The numbers in a list like 0-3,8; empty where it is not one."""
     if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", cpus):

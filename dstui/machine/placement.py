@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dstui.machine.advice import Advice, Wish, gpus_in_words, piece
-from dstui.machine.binding import deepspeed_binding, far_ranks, near_binding
+from dstui.machine.binding import deepspeed_binding, far_ranks
 from dstui.machine.choice import busy, choose, rate
 from dstui.machine.codec import Unknown, known
 from dstui.machine.snapshot import Disk, Gpu, Island, Machine
+from dstui.machine.topology import width
 
 Pieces = Iterator[Advice]
 GIB = 1 << 30
@@ -37,7 +38,11 @@ def better_gpus(machine: Machine, wish: Wish) -> Pieces:
     chosen = wish.slots(machine)
     if wish.nodes > 1 or not 0 < len(chosen) < len(machine.gpus):
         return
-    now, best = rate(machine, chosen), choose(machine, len(chosen))
+    now = rate(machine, chosen)
+    widest = max((width(cell) for row in machine.links for cell in row), default=0)
+    if now.flaws[:4] == (0, 1, 0, -widest):
+        return  # none can be better, and looking for one takes half a millisecond
+    best = choose(machine, len(chosen))
     if best is None or best.flaws[:4] >= now.flaws[:4]:
         return
     if best.flaws[0] < now.flaws[0]:
@@ -212,7 +217,7 @@ def binding_to_the_far_socket(machine: Machine, wish: Wish) -> Pieces:
 def unbound_offload(machine: Machine, wish: Wish) -> Pieces:
     """Ranks that work on the CPU too are not bound to the CPUs beside their GPU."""
     nodes = {gpu.numa_node for gpu in wish.chosen(machine) if isinstance(gpu.numa_node, int)}
-    if wish.offload == "none" or wish.cpu_binding or len(nodes) < 2 or not near_binding(machine, wish.slots(machine)):
+    if wish.offload == "none" or wish.cpu_binding or len(nodes) < 2 or any(not gpu.cpus for gpu in wish.chosen(machine)):
         return
     right = deepspeed_binding(machine, wish.slots(machine))
     kind = "deepspeed" if right and not far_ranks(machine, right) else "numactl"

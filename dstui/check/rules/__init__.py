@@ -11,6 +11,8 @@ from dstui.check.rules import (
     extras,
     form,
     job,
+    legacy,
+    machine,
     offload,
     optimizer,
     parallel,
@@ -22,5 +24,19 @@ from dstui.check.rules import (
     zero,
 )
 
-__all__ = ["RULES", "auto", "batch", "checkpoint", "compiling", "extras", "form", "job", "offload", "optimizer", "parallel", "precision"]
-__all__ += ["reader", "removed", "scheduler", "zenflow", "zero"]
+__all__ = [
+    "RULES",
+    "auto",
+    "batch",
+    "checkpoint",
+    "compiling",
+    "extras",
+    "form",
+    "job",
+    "legacy",
+    "machine",
+    "offload",
+    "optimizer",
+    "parallel",
+]
+__all__ += ["precision", "reader", "removed", "scheduler", "zenflow", "zero"]

@@ -1,0 +1,65 @@
+"""The machine's advice as diagnostics of a Plan, with fixes that apply."""
+
+from __future__ import annotations
+
+from dstui.check import check
+from dstui.machine.snapshot import GIB, Gpu, Host, Machine, NvLink
+from dstui.machine.topology import islands
+from dstui.plan import Plan, load
+from dstui.plan.finding import Finding
+
+PLAN = """\
+version: 1
+job: {script: train.py, args: [--deepspeed_config, "{ds_config}"]}
+cluster:
+  include: localhost:0,2   # the two that were free
+deepspeed:
+  train_micro_batch_size_per_gpu: 1
+  zero_optimization: {stage: 2}
+"""
+
+
+def two_pairs(**changes: object) -> Machine:
+    """Four GPUs, of which 0 and 1 are joined by NVLink, and 2 and 3."""
+    links = (("X", "NV4", "SYS", "SYS"), ("NV4", "X", "SYS", "SYS"), ("SYS", "SYS", "X", "NV4"), ("SYS", "SYS", "NV4", "X"))
+    gpus = tuple(Gpu(index=i, name="NVIDIA A100", memory_total=80 * GIB, memory_used=0, nvlink=NvLink(count=4)) for i in range(4))
+    machine = Machine(source="this machine", gpus=gpus, links=links, host=Host(shm_total=64 * GIB), islands=islands(links, {}, gpus))
+    return Machine(**{**{name: getattr(machine, name) for name in ("source", "gpus", "links", "host", "islands")}, **changes})  # type: ignore[arg-type]
+
+
+def about_the_machine(plan: Plan, machine: Machine) -> list[Finding]:
+    return [finding for finding in check(plan, machine) if finding.code.startswith("MC")]
+
+
+def test_a_worse_choice_of_gpus_is_a_finding_with_its_line_and_a_fix_that_applies() -> None:
+    plan = load(PLAN)
+    finding = next(finding for finding in about_the_machine(plan, two_pairs()) if finding.code == "MC201")
+    assert (finding.path, finding.line, finding.severity) == ("cluster.include", 4, "warning")
+    assert finding.fix and finding.fix.patch
+    better = plan.patch(list(finding.fix.patch))
+    assert better.cluster.include == "localhost:0,1"
+    assert "# the two that were free" in better.text
+    assert "MC201" not in {found.code for found in about_the_machine(better, two_pairs())}
+
+
+def test_every_fix_makes_its_own_finding_go_away() -> None:
+    plan = load(PLAN.replace("cluster:\n  include: localhost:0,2   # the two that were free\n", ""))
+    for _ in range(9):
+        fixes = [f.fix for f in about_the_machine(plan, two_pairs()) if f.fix and f.fix.patch]
+        if not fixes:
+            break
+        plan = plan.patch(list(fixes[0].patch or ()))
+    assert plan.cluster.include == "localhost:0,1"
+    assert plan.get("deepspeed.zero_optimization.overlap_comm") is True
+
+
+def test_a_variable_of_the_plan_is_judged_by_the_machine() -> None:
+    plan = load(PLAN + "  # end\n").set("cluster.env", {"NCCL_P2P_DISABLE": "1"}).set("cluster.include", "localhost:0,1")
+    finding = next(finding for finding in about_the_machine(plan, two_pairs()) if finding.code == "MC101")
+    assert finding.path == "cluster.env.NCCL_P2P_DISABLE"
+    assert "4 NVLinks between two GPUs stay unused" in finding.why
+
+
+def test_a_machine_that_nobody_has_looked_at_gives_no_findings() -> None:
+    assert about_the_machine(load(PLAN), Machine.unprobed()) == []
+    assert [f for f in check(load(PLAN)) if f.code.startswith("MC")] == []
