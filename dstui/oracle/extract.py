@@ -35,6 +35,7 @@ SEEDS: dict[str, dict[str, Any]] = {  # what a section must hold before DeepSpee
     "expert_parallel": {"enabled": False},
     "elasticity": {"enabled": True},
     "torch_autocast": {"enabled": True},
+    "fp16": {"enabled": True, "initial_scale_power": 16},
     "data_efficiency.data_sampling.dynamic_batching": {"enabled": True},
 }
 HERE = Path(__file__).name

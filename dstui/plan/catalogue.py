@@ -88,7 +88,8 @@ class Release:
         """The key at a dotted path, None where this release has none."""
         found = self._keys.get(path)
         if found is None and path in self.records:
-            found = self._keys[path] = _key(self.version, path, self.records[path])
+            parent = self.records.get(path.rpartition(".")[0], {})
+            found = self._keys[path] = _key(self.version, path, self.records[path], bool(parent.get("strict")))
         return found
 
     def keys(self) -> Iterator[Key]:
@@ -166,19 +167,19 @@ def _in_release(path: str, extra: Mapping[str, Any], version: str, records: Mapp
     return in_time and (not parent or parent in records)
 
 
-def _key(version: str, path: str, record: Mapping[str, Any]) -> Key:
+def _key(version: str, path: str, record: Mapping[str, Any], modelled: bool) -> Key:
     curated = _curated().get("bf16" + path.removeprefix("bfloat16") if path.startswith("bfloat16.") else path, {})
-    by_hand = "strict" not in record and record["type"] in ("any", "str", "bool", "int", "float", "dict")
-    kind = curated.get("type", record["type"]) if by_hand and not record.get("strict") else record["type"]
+    said = {} if modelled else curated  # a model says itself what it takes
+    kind = record["type"] if "strict" in record else said.get("type", record["type"])
     file, _, line = record.get("source", "").rpartition(":")
     whole = kind.startswith("int")
     return Key(
         path=path,
         type=kind,
-        default=curated.get("default", record.get("default")),
-        choices=tuple(record.get("choices", curated.get("choices", ()))),
-        minimum=record.get("ge", record["gt"] + 1 if whole and "gt" in record else curated.get("minimum")),
-        maximum=record.get("le", record["lt"] - 1 if whole and "lt" in record else curated.get("maximum")),
+        default=said.get("default", record.get("default")),
+        choices=tuple(record.get("choices", said.get("choices", ()))),
+        minimum=record.get("ge", record["gt"] + 1 if whole and "gt" in record else said.get("minimum")),
+        maximum=record.get("le", record["lt"] - 1 if whole and "lt" in record else said.get("maximum")),
         above=record.get("gt"),
         below=record.get("lt"),
         help=curated.get("help") or _help_of_parent(path),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from dstui.check.context import AUTO, MISSING, Context
 from dstui.check.rule import Problems, rule
+from dstui.check.rules.legacy import elastic
 from dstui.plan.finding import Fix
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
@@ -44,8 +45,10 @@ def given(c: Context) -> Triple:
 def ranks(c: Context) -> Any:
     """The ranks that see different samples, a fraction where they cannot be divided; None where the world size is not known."""
     parts = c.written(PARTS)
-    if c.world_size is None or parts is MISSING or c.release.version < "0.18" or not isinstance(parts, (int, float)) or parts == 0:
+    if c.world_size is None or parts is MISSING or c.release.version < "0.18":
         return c.world_size
+    if not isinstance(parts, (int, float)) or parts == 0:  # 0.19 stops; 0.18 goes on as if there were one rank
+        return c.world_size if c.release.version >= "0.19" else 1
     return c.world_size / parts
 
 
@@ -78,6 +81,8 @@ def verdict(written: Triple, ranks: Any) -> Verdict:
 
 def judged(c: Context) -> Verdict:
     """The verdict for the planned ranks; for one rank where they are not known and the product is left open."""
+    if elastic(c):
+        return Verdict("", given(c))
     known = ranks(c)
     found = verdict(given(c), 1 if known is None else known)
     if known is None and (found.fails == "product" or (found.fails in ("micro", "steps") and getattr(given(c), found.fails) is None)):
@@ -198,7 +203,7 @@ def fraction(c: Context) -> Problems:
             )
 
 
-@rule("DS010", "error", when="parse", says="division by zero", source=f"{CONFIG}:469", since="0.18.2")
+@rule("DS010", "error", when="parse", says="division by zero", source=f"{CONFIG}:469", since="0.19.8")
 def sequence_parallel_size(c: Context) -> Problems:
     """The ranks cannot be divided by sequence_parallel_size."""
     parts = c.written(PARTS)

@@ -8,7 +8,6 @@ from typing import Any
 from dstui.check.context import AUTO, MISSING, Context
 from dstui.check.forms import fit
 from dstui.check.rule import Problems, rule
-from dstui.check.rules.batch import KEYS
 from dstui.plan.catalogue import Key
 
 PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "comet": "comet_ml"}
@@ -204,16 +203,11 @@ def autotuning_deletes(c: Context) -> Problems:
 
 
 SAID_ELSEWHERE = (
-    *KEYS,
-    "gradient_clipping",
-    "steps_per_print",
-    "log_level",
-    "communication_data_type",
-    "vocabulary_size",
-    "datastates_ckpt",
+    *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "sequence_parallel_size"),
+    *("gradient_clipping", "gradient_allreduce_op", "communication_data_type"),
+    *("seq_parallel_communication_data_type", "seq_parallel_comm_data_type", "steps_per_print", "log_level", "wall_clock_breakdown"),
+    *("flops_profiler.enabled", "vocabulary_size", "datastates_ckpt", "optimizer.type", "optimizer.params", "scheduler.params"),
 )
-SAID_ELSEWHERE += ("seq_parallel_communication_data_type", "seq_parallel_comm_data_type", "gradient_allreduce_op", "wall_clock_breakdown")
-SAID_ELSEWHERE += ("sequence_parallel_size", "optimizer.type", "optimizer.params", "scheduler.params", "flops_profiler.enabled")
 TOPICS = (
     "aio.",
     "torch_autocast.",

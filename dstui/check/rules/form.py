@@ -9,6 +9,7 @@ from typing import Any
 from dstui.check.context import AUTO, MISSING, Context
 from dstui.check.forms import fit
 from dstui.check.rule import Problems, rule
+from dstui.check.rules.precision import not_there
 from dstui.plan.catalogue import RELEASES, Key, Release, spans
 from dstui.plan.finding import Fix
 
@@ -16,6 +17,7 @@ MODELS = "runtime/config_utils.py:110"
 MONITORS = ("tensorboard", "wandb", "csv_monitor", "comet")
 COMMENT = ("_", "#", "//", "comment")
 NOT_A_KEY = "strict"  # an argument of the models' constructor: taken, and no key
+NEWER = {"bf16": "0.18"}  # what `ALSO_TAKEN` says of these holds from this release on
 
 
 @cache
@@ -38,7 +40,7 @@ def homes(known: Release, name: str) -> tuple[str, ...]:
 
 def read(c: Context, section: str) -> bool:
     """Whether DeepSpeed looks into a section: bfloat16 only where there is no bf16."""
-    return not (section.startswith("bfloat16") and c.written("bf16") not in (MISSING, None))
+    return not section.startswith("bfloat16") or not_there(c)
 
 
 def unknown_in(c: Context, section: str) -> Iterator[str]:
@@ -124,7 +126,7 @@ def unknown_in_a_strict_section(c: Context) -> Problems:
             continue
         for name in unknown_in(c, section):
             path = path_of(section, name)
-            if c.written(path) != AUTO and name != NOT_A_KEY and path not in c.release.removed:
+            if not (c.drops_auto(path) and (c.written(path) == AUTO or name == NOT_A_KEY)) and path not in c.release.removed:
                 words, fix = better(c, section, name)
                 says = "extra fields not permitted" if c.old else ""
                 yield c.problem(path, f"{section} has no key {name}: {words}", says=says, fix=fix)
@@ -155,7 +157,7 @@ def value_does_not_fit(c: Context) -> Problems:
         for name, value in c.section(section).items():
             path = path_of(section, name)
             key = c.key(path) or _by_python_name(c, section, name)
-            if key is None or value == AUTO or accepted_besides(path, value):
+            if key is None or (value == AUTO and c.drops_auto(path)) or accepted_besides(path, value):
                 continue
             found = c.fit(path) if key.path == path else c.fit(key.path)
             if not found.ok:
@@ -242,7 +244,12 @@ def section_that_is_none(c: Context) -> Problems:
             continue
         parent = c.key(section.rpartition(".")[0])
         judged_by_model = parent is not None and parent.strict
-        if judged_by_model or not read(c, section) or section in c.release.removed or ALSO_TAKEN.get(section, never)(value):
+        if (
+            judged_by_model
+            or not read(c, section)
+            or section in c.release.removed
+            or (ALSO_TAKEN.get(section, never)(value) and c.release.version >= NEWER.get(section, ""))
+        ):
             continue
         says = "'NoneType' object has no attribute" if value is None and section in loose_sections(c.release) else ""
         yield c.problem(

@@ -45,7 +45,14 @@ def offload_without_zero(c: Context) -> Problems:
             yield c.problem(path, "offload_optimizer needs ZeRO stage 1 or more", fix=fix)
 
 
-@rule("DS116", "error", when="parse", says="Partial offloading only supported for ZeRO Stage 3.", source="runtime/zero/config.py:399")
+@rule(
+    "DS116",
+    "error",
+    when="parse",
+    says="Partial offloading only supported for ZeRO Stage 3.",
+    source="runtime/zero/config.py:399",
+    since="0.16.9",
+)
 def partial_offload(c: Context) -> Problems:
     """A part of the optimizer is offloaded below stage 3."""
     path = f"{OPTIMIZER}.ratio"

@@ -21,7 +21,13 @@ DTYPES = {
 
 def bf16_section(c: Context) -> str:
     """The section that bf16 is read from: bfloat16 only where there is no bf16."""
-    return "bfloat16" if c.written("bf16") in (MISSING, None) and c.has("bfloat16") else "bf16"
+    return "bfloat16" if not_there(c) and c.has("bfloat16") else "bf16"
+
+
+def not_there(c: Context) -> bool:
+    """Whether DeepSpeed looks for bfloat16, as there is no bf16 (from 0.18 on null is as good as none)."""
+    value = c.written("bf16")
+    return value is MISSING or (value is None and c.release.version >= "0.18")
 
 
 def model_type(c: Context) -> str:
@@ -44,7 +50,7 @@ def both_16_bit_types(c: Context) -> Problems:
 @rule("DS050", "warning", source=f"{PRECISION}:34-38")
 def both_spellings_of_bf16(c: Context) -> Problems:
     """bf16 and its old spelling bfloat16 are both there: bfloat16 is ignored."""
-    if c.has("bfloat16") and c.written("bf16") not in (MISSING, None):
+    if c.has("bfloat16") and not not_there(c):
         yield c.problem("bfloat16", "bfloat16 is ignored, as bf16 is there too", fix=c.drop("bfloat16", "remove bfloat16"))
 
 
@@ -116,32 +122,17 @@ def _becomes_int(value: Any) -> bool:
     return True
 
 
-@rule("DS058", "error", when="parse", says="is only supported with ZeRO Stage 1, 2, or 3.", source="runtime/config.py:703-709")
-def master_weights_without_zero(c: Context) -> Problems:
-    """16-bit master weights at stage 0."""
+@rule("DS058", "error", when="parse", says="is only supported with ZeRO Stage", source="runtime/config.py:703-709")
+def master_weights_and_stage(c: Context) -> Problems:
+    """16-bit master weights at a stage that does not have them: 0, and before 0.19 any but 2."""
+    old = c.release.version < "0.19"
     for path in ("fp16.fp16_master_weights_and_grads", f"{bf16_section(c)}.bf16_master_weights_and_grads"):
-        if c.key(path) and c.on(path) and c.stage == 0:
+        read = c.release.version >= "0.18" or c.on("fp16.enabled")
+        if c.key(path) and read and c.on(path) and (c.stage == 0 or (old and c.stage != 2)):
             name = path.rpartition(".")[2]
-            says = f"{name.capitalize()} is only supported with ZeRO Stage 1, 2, or 3."
-            if c.release.version < "0.19":
-                says = "Fp16_master_weights_and_grads is only supported with ZeRO Stage 2 for now."
-            yield c.problem(path, f"{name} needs ZeRO stage 1, 2 or 3", says=says, fix=c.drop(path, f"remove {name}"))
-
-
-@rule(
-    "DS304",
-    "error",
-    when="parse",
-    says="Fp16_master_weights_and_grads is only supported with ZeRO Stage 2",
-    source="runtime/config.py",
-    until="0.18.2",
-)
-def master_weights_at_stage_2_only(c: Context) -> Problems:
-    """fp16 master weights at another stage than 2, in releases before 0.19."""
-    path = "fp16.fp16_master_weights_and_grads"
-    value = c.flat.get(path, False) if c.key(path) is None else c.value(path)
-    if value and c.stage in (1, 3):
-        yield c.problem(path, "fp16_master_weights_and_grads works at ZeRO stage 2 only", fix=c.drop(path, "remove it"))
+            says = f"{name.capitalize()} is only supported with ZeRO Stage " + ("2 for now." if old else "1, 2, or 3.")
+            message = f"{name} needs ZeRO stage {'2' if old else '1, 2 or 3'}"
+            yield c.problem(path, message, says=says, fix=c.drop(path, f"remove {name}"))
 
 
 @rule("DS059", "error", when="parse", says="bf16_optimizer_states", source="runtime/config.py:711-714", since="0.19.8")
