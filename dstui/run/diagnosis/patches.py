@@ -53,6 +53,12 @@ def without(*paths: str) -> PatchMaker:
     return patch
 
 
+def append(plan: Plan, path: str, word: str) -> Patch:
+    """The patch that adds a word to a list; None where it is in it."""
+    words = plan.get(path) or []
+    return None if word in words else put(plan, path, [*words, word])
+
+
 def next_stage(plan: Plan) -> Patch:
     """One ZeRO stage further: 2 partitions the gradients, 3 the parameters."""
     stage = plan.get("deepspeed.zero_optimization.stage", 0)
@@ -85,7 +91,7 @@ def batch_from_micro(plan: Plan) -> Patch:
 
 
 def no_auto(plan: Plan) -> Patch:
-    """"auto" is only for programs that fill it in: what DeepSpeed has a default for goes, the micro-batch becomes 1."""
+    """ "auto" is only for programs that fill it in: what DeepSpeed has a default for goes, the micro-batch becomes 1."""
     found: list[Operation] = []
     for path in _autos(plan.get("deepspeed") or {}, "deepspeed"):
         found += (put(plan, path, 1) if path == "deepspeed.train_micro_batch_size_per_gpu" else drop(plan, path)) or ()

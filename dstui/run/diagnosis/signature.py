@@ -80,6 +80,8 @@ class Signature:
     """Whether the line says by itself that something ended: a kernel's or a scheduler's word needs no traceback around it."""
     in_code: bool = False
     """Whether the words are a line of source code in a traceback."""
+    answer: str = ""
+    """The id under which it is reported, where that is another signature's: the same cause seen in another way."""
 
     def all_signs(self) -> tuple[Sign, ...]:
         """The signs, each with its literal text."""
@@ -88,4 +90,3 @@ class Signature:
     def all_ways(self) -> tuple[Way, ...]:
         """The ways out."""
         return tuple(Way(way) if isinstance(way, str) else way for way in self.ways)
-

@@ -1,0 +1,78 @@
+"""Who said a line: the labels that launchers, schedulers and PyTorch put before it, taken off and understood."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePath
+
+RANK = re.compile(r"\[rank(\d+)\]:?[ ]?", re.IGNORECASE)
+"""PyTorch's own label before tracebacks and C++ messages: the global rank."""
+LABELS = (
+    # srun --label: the task's number, which is a rank or, under torchrun, a node.
+    (re.compile(r"(\d{1,5}): ?"), "task"),
+    # torchrun --tee: role and local rank.
+    (re.compile(r"\[(?:default|trainer|worker|\w*role\w*)(\d+)\]:"), "local"),
+    # dstui --headless and dstui logs; hydra of MPICH and Intel MPI; mpirun --tag-output.
+    (re.compile(r"\[ *(\d{1,5})\] "), "rank"),
+    (re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:? ?"), "rank"),
+    # pdsh: the host's name.
+    (re.compile(r"([A-Za-z][\w.-]{0,62}): (?=\[|Traceback|  |\w+Error|[WEI]\d{4} )"), "host"),
+)
+SAID = re.compile(r"\[[Rr]ank:? ?(\d{1,5})[\]:, ]|\bRank (\d{1,5})\]")
+"""A rank that the program, or NCCL's watchdog, names itself by."""
+FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+NOT_HOSTS = frozenset({"srun", "slurmstepd", "error", "warning", "info", "note", "fatal", "debug", "step", "loss", "epoch", "main"})
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What stands before a line. `stream` tells interleaved outputs of one file from each other."""
+
+    text: str
+    """The line without it."""
+    stream: str = ""
+    rank: int | None = None
+    host: str | None = None
+    task: int | None = None
+    """The number of srun's label: a rank only where each task is one."""
+
+
+def read_label(line: str) -> Label:
+    """Take the labels off a line."""
+    stream, rank, host, task, text = "", None, None, None, line
+    for _ in range(2):
+        for pattern, kind in LABELS:
+            found = pattern.match(text)
+            if found is None or (kind == "host" and (host or found[1].lower() in NOT_HOSTS or found[1].endswith("Error"))):
+                continue
+            stream += found[0].strip()
+            text = text[found.end() :]
+            if kind == "task":
+                task = int(found[1])
+            elif kind == "rank":
+                rank = int(found[1])
+            elif kind == "host":
+                host = found[1]
+            break
+        else:
+            break
+    if found := RANK.match(text):
+        rank, stream, text = int(found[1]), f"rank{found[1]}", text[found.end() :]
+    return Label(text, stream, rank, host, task)
+
+
+def rank_said(text: str) -> int | None:
+    """The rank that a line names as its own: `[Rank 2] Watchdog caught …`."""
+    found = SAID.search(text[:200])
+    return int(found[1] or found[2]) if found else None
+
+
+def rank_of_file(path: str) -> int | None:
+    """The rank that a file's name tells: rank_3.log, 2026-01-01_rank3.log, or torchrun's attempt_0/3/stderr.log."""
+    pure = PurePath(path)
+    if found := FILE_RANK.search(pure.name):
+        return int(found[1])
+    if pure.name in ("stdout.log", "stderr.log") and pure.parent.name.isdigit():
+        return int(pure.parent.name)
+    return None

@@ -1,0 +1,127 @@
+"""Memory: of the GPU, of the host, and what is shared."""
+
+from __future__ import annotations
+
+from dstui.run.diagnosis import patches
+from dstui.run.diagnosis.signature import Signature, Way, rx
+
+SIGNATURES = (
+    Signature(
+        "OOM-GPU",
+        "root",
+        "A GPU ran out of memory",
+        "Parameters, gradients, optimizer states and activations of one rank need more than its GPU has free.",
+        (
+            "CUDA out of memory",
+            rx("OutOfMemoryError", r"(?:cuda|torch|^|\W)\.?OutOfMemoryError"),
+            "hipErrorOutOfMemory",
+            "CUDA error: out of memory",
+            "HIP out of memory",
+            "CUBLAS_STATUS_ALLOC_FAILED",
+        ),
+        (
+            Way("Halve the micro-batch and double the accumulation: the same batch, half the activations", patches.halve_micro_batch),
+            Way("One ZeRO stage further: what is partitioned shrinks with the number of ranks", patches.next_stage),
+            Way("Keep the optimizer's states in host memory", patches.offload_optimizer),
+            "Recompute activations (gradient_checkpointing_enable() in the script), or shorten the sequences",
+            "Where much is reserved and little allocated: PYTORCH_ALLOC_CONF=expandable_segments:True",
+        ),
+        "dstui forecast PLAN says what a rank needs; nvidia-smi, who else is on the GPU.",
+        explains=("NCCL-CUDA", "NCCL-REMOTE", "OP-BUILD"),
+    ),
+    Signature(
+        "GPU-BUSY",
+        "root",
+        "The GPU belongs to somebody else",
+        "Another process holds the GPU's memory, or the GPU is in exclusive mode and taken: often a rank that an earlier run left behind.",
+        ("all CUDA-capable devices are busy or unavailable", "CUDA error: all CUDA-capable devices are busy"),
+        ("End the processes that hold the GPU (nvidia-smi lists them), or choose other GPUs with cluster.include",),
+        "nvidia-smi shows the pid and its memory.",
+        explains=("OOM-GPU",),
+    ),
+    Signature(
+        "OOM-HOST",
+        "root",
+        "The host ran out of memory, and the kernel killed a process",
+        "Each rank loads the whole checkpoint, optimizer states are offloaded, or pinned copies and data-loader workers add up to more "
+        "than the host, the container or the SLURM job may use.",
+        (
+            rx("oom", r"[Dd]etected \d+ oom[_-]kill event"),
+            rx("oom", r"oom-kill:|oom_kill (?:event|[1-9])|oom_reaper"),
+            rx("Out Of Memory", r": Out Of Memory$"),
+            rx("Killed process", r"(?:Out of memory|Memory cgroup out of memory).*Killed process \d+|Killed process \d+ \("),
+            rx("DefaultCPUAllocator", r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"),
+            rx("Cannot allocate memory", r"Cannot allocate memory"),
+            rx("MemoryError", r"^(?:[\w.]*\.)?_?(?:Array)?MemoryError\b"),
+            "OOMKilled",
+            "OUT_OF_MEMORY",
+        ),
+        (
+            Way("Offload to ordinary instead of pinned memory", patches.unpin),
+            "Load the model once, not once per rank: low_cpu_mem_usage, HfDeepSpeedConfig before from_pretrained, fewer ranks per host",
+            "Give the job the memory of the host: #SBATCH --mem=0, a higher container limit",
+        ),
+        "The counter oom_kill in the cgroup's memory.events, dmesg, or SLURM's oom_kill line.",
+        explains=("KILLED-UNKNOWN", "DL-WORKER", "SIGABRT"),
+        alone=True,
+    ),
+    Signature(
+        "SIGBUS-SHM",
+        "root",
+        "A process died of a bus error: shared memory (/dev/shm) was full",
+        "NCCL and data-loader workers put their buffers into /dev/shm, and a container gets 64 MB of it unless told otherwise; "
+        "a mapped file on a full or broken disk does the same.",
+        (
+            rx("us error", r"(?:^|\W)[Bb]us error"),
+            "insufficient shared memory (shm)",
+            "out of shared memory",
+            rx("shared memory", r"unable to (?:open|write to|allocate) .*shared memory"),
+            rx("unable to mmap", r"unable to mmap \d+ bytes from file </torch_"),
+        ),
+        (
+            "docker run --shm-size=16g or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm",
+            "Fewer data-loader workers (num_workers)",
+            "Look for what fills it: ls -l /dev/shm, and the disk of mapped checkpoints",
+        ),
+        "df /dev/shm on the host, while a run is on.",
+        explains=("DL-WORKER", "CKPT-DISK", "NCCL-SYSTEM", "KILLED-UNKNOWN", "SIGABRT"),
+    ),
+    Signature(
+        "PINNED-MEM",
+        "root",
+        "Pinned host memory could not be had",
+        "The limit on locked memory, WSL or the container leaves no room for pinned offload buffers.",
+        ("cudaHostAlloc", "failed to pin", rx("pin_memory", r"CUDA error: (?:out of memory|invalid argument).*pin_memory")),
+        (Way("Offload to ordinary memory", patches.unpin), "ulimit -l unlimited for the ranks"),
+        "ulimit -l, in the environment of the ranks.",
+        explains=("OOM-GPU",),
+    ),
+    Signature(
+        "DL-WORKER",
+        "root",
+        "A data-loader worker was killed",
+        "Workers are processes of their own: they die of full shared memory or of too little host memory.",
+        (rx("DataLoader worker", r"DataLoader worker \(pid[^)]*\) (?:is killed by signal|exited unexpectedly)"),),
+        ("Fewer workers (num_workers), smaller prefetch; num_workers=0 shows the error itself",),
+        "dmesg (memory) and df /dev/shm (shared memory).",
+        explains=("SIGABRT",),
+        sure=False,
+    ),
+    Signature(
+        "TOO-MANY-FILES",
+        "root",
+        "Too many open files",
+        "Each tensor that a worker sends costs a file descriptor, and the limit is low.",
+        ("Too many open files", "received 0 items of ancdata"),
+        ("ulimit -n 65536, or torch.multiprocessing.set_sharing_strategy('file_system')",),
+        "ulimit -n, in the environment of the ranks.",
+    ),
+    Signature(
+        "SHM-LEAK",
+        "hint",
+        "DeepSpeed's buffers of earlier runs are still in /dev/shm",
+        "Its all-reduce on CPUs leaves deepspeed_allreduce_buffer_* behind, which take memory until they are removed.",
+        (rx("deepspeed_allreduce_buffer_", r"deepspeed_allreduce_buffer_\d+_\S+_\d+_\d+"),),
+        ("Remove those that no process maps: rm /dev/shm/deepspeed_allreduce_buffer_*",),
+    ),
+)
