@@ -139,6 +139,11 @@ class Supervisor:
             self.note(f"process {process.describe()} could not be ended")
         self.builds.remove_locks()
         self.status = finish(self.folder, self.status, self.ranks, self.asked if not by_itself else None)
+        if self.plan.get("on_end"):
+            from dstui.run.notify import announce  # urllib would cost every job 20 ms
+
+            if problem := announce(self.plan, self.folder, self.status, self.ranks):
+                self.note(problem)
 
     def members(self) -> set[Process]:
         """Every process of the job: by its tag, and by descent where one has thrown its environment away."""
