@@ -1,0 +1,110 @@
+"""The GPUs' state by the second: one child process that keeps NVML open and prints a line per interval.
+
+A probe each second would start an interpreter each second; this costs about 1 % of a core with eight GPUs. The child ends with us:
+it watches its standard input, which closes when we are gone, however we went.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from types import TracebackType
+
+from dstui.machine.child import HERE
+from dstui.machine.codec import Maybe, Unknown, decode
+from dstui.machine.snapshot import NOT_ASKED, Machine
+
+PATIENCE = 5
+"""After so many intervals without a line the driver is taken to hang."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuState:
+    """What changes by the second, as in the snapshot's Gpu."""
+
+    index: int
+    memory_total: Maybe[int] = NOT_ASKED
+    memory_used: Maybe[int] = NOT_ASKED
+    memory_reserved: Maybe[int] = NOT_ASKED
+    utilization: Maybe[int] = NOT_ASKED
+    memory_utilization: Maybe[int] = NOT_ASKED
+    temperature: Maybe[int] = NOT_ASKED
+    power: Maybe[float] = NOT_ASKED
+
+
+def refreshed(machine: Machine, states: Mapping[int, GpuState]) -> Machine:
+    """The machine with these states in place of its GPUs' own."""
+    names = [field.name for field in fields(GpuState)]
+    gpus = tuple(
+        replace(gpu, **{name: getattr(states[gpu.index], name) for name in names}) if gpu.index in states else gpu for gpu in machine.gpus
+    )
+    return replace(machine, gpus=gpus)
+
+
+class Live:
+    """The stream of states. `poll` never blocks; `close`, or the end of the `with`, ends the child."""
+
+    def __init__(self, interval: float = 1.0, env: Mapping[str, str] | None = None) -> None:
+        """Starts the child, which needs about 50 ms before its first line."""
+        self.interval = interval
+        self._heard = time.monotonic()
+        self._rest = b""
+        command = [sys.executable, str(HERE / "nvml.py"), "--watch", str(interval)]
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, start_new_session=True
+        )
+        assert self._child.stdout
+        os.set_blocking(self._child.stdout.fileno(), False)
+
+    @property
+    def pid(self) -> int:
+        """The child's."""
+        return self._child.pid
+
+    def poll(self) -> dict[int, GpuState]:
+        """The newest state of every GPU by its index; empty where nothing new was said."""
+        newest: dict[int, GpuState] = {}
+        for line in self._lines():
+            kind, value = json.loads(line)
+            if kind == "sample":
+                newest = {state["index"]: decode(GpuState, state) for state in value}
+        return newest
+
+    @property
+    def problem(self) -> Unknown | None:
+        """Why no state comes any more; None while all is well."""
+        if self._child.poll() is not None:
+            return Unknown("NVML is not there")
+        silent = time.monotonic() - self._heard
+        return Unknown(f"the driver has not answered for {silent:.0f} s") if silent > PATIENCE * self.interval else None
+
+    def _lines(self) -> list[bytes]:
+        assert self._child.stdout
+        with contextlib.suppress(BlockingIOError, ValueError):
+            while chunk := os.read(self._child.stdout.fileno(), 1 << 16):
+                self._rest += chunk
+        *lines, self._rest = self._rest.split(b"\n")
+        if lines:
+            self._heard = time.monotonic()
+        return lines
+
+    def close(self) -> None:
+        """End the child; one that hangs in the driver is left to the kernel."""
+        assert self._child.stdin and self._child.stdout
+        self._child.stdin.close()
+        self._child.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._child.wait(0.2)
+        self._child.stdout.close()
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

@@ -1,0 +1,81 @@
+"""The stream of GPU states over the stand-in for the driver's library."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import fakenvml
+import psutil
+import pytest
+from fakenvml import Look
+
+from dstui.machine.live import GpuState, Live, refreshed
+from dstui.machine.snapshot import Unknown
+
+MIB = 1 << 20
+
+
+def wait_for(happens: Callable[[], object], seconds: float = 10.0) -> object:
+    """What `happens` returns once it is something."""
+    deadline = time.monotonic() + seconds
+    while not (value := happens()) and not isinstance(value, Unknown):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+    return value
+
+
+@pytest.fixture
+def environment(library: Path, tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "live").write_text(fakenvml.profile("rtx3090-pair"))
+    return {**os.environ, "LD_LIBRARY_PATH": str(library), "FAKENVML_PROFILE": str(tmp_path / "live")}
+
+
+@pytest.fixture
+def live(environment: dict[str, str]) -> Iterator[Live]:
+    with Live(0.05, environment) as stream:
+        yield stream
+
+
+def test_states_come_by_themselves_and_refresh_the_machine(live: Live, look: Look) -> None:
+    machine = look("rtx3090-pair", "= nvmlDeviceGetTemperature - - 99")
+    states = wait_for(live.poll)
+    assert isinstance(states, dict) and sorted(states) == [0, 1]
+    assert isinstance(states[1], GpuState) and states[1].memory_used == 601 * MIB and states[1].power == 87.5
+    again = refreshed(machine, states)
+    assert (machine.gpus[0].temperature, again.gpus[0].temperature) == (99, 35)
+    assert again.gpus[0].name == machine.gpus[0].name and again.links == machine.links
+    assert wait_for(live.poll), "there is no end to them"
+    assert live.problem is None
+
+
+def test_a_driver_that_does_not_start_is_said(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "live").write_text("! nvmlInitWithFlags - - 9\n")
+    with Live(0.05, environment) as stream:
+        assert wait_for(lambda: stream.problem) == Unknown("NVML is not there")
+        assert stream.poll() == {}
+
+
+def test_a_driver_that_hangs_is_noticed(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "live").write_text("~ nvmlDeviceGetPowerUsage 1 - 600000\n" + fakenvml.profile("rtx3090-pair"))
+    with Live(0.05, environment) as stream:
+        problem = wait_for(lambda: stream.problem)
+        assert isinstance(problem, Unknown) and "has not answered" in problem.reason
+        began = time.monotonic()
+    assert time.monotonic() - began < 1, "closing does not wait for the driver"
+
+
+def test_the_child_ends_with_whoever_started_it(environment: dict[str, str]) -> None:
+    code = "import time\nfrom dstui.machine.live import Live\nlive = Live(0.05)\nprint(live.pid, flush=True)\ntime.sleep(600)"
+    owner = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout
+    child = psutil.Process(int(owner.stdout.readline()))
+    owner.send_signal(signal.SIGKILL)
+    owner.wait()
+    wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    owner.stdout.close()
