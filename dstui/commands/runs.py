@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dstui.run.folder import from_iso
-from dstui.run.index import runs
+from dstui.files import FileProblem
+from dstui.plan import PlanError
+from dstui.run.changes import Change, changes, history, plan_of
+from dstui.run.folder import JobFolder, from_iso
+from dstui.run.index import find, runs
 from dstui.run.summary import duration_text
+from dstui.run.text import sanitise
 
 GLYPHS = {"starting": "·", "running": "●", "succeeded": "✔", "failed": "✖", "stopped": "■", "lost": "?"}
 
@@ -18,19 +23,53 @@ GLYPHS = {"starting": "·", "running": "●", "succeeded": "✔", "failed": "✖
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("--json", action="store_true", help="every run's status, with its folder")
+    parser.add_argument("--changes", action="store_true", help="under each run, what its Plan changed since the run of that name before it")
+    parser.add_argument("--diff", nargs=2, metavar="RUN", help="instead, what changed from the Plan of one run to that of another")
 
 
 def run(args: argparse.Namespace) -> int:
-    """List them, the latest last; always 0."""
+    """List them, the latest last: 0. With --diff also 1 where there is no such run, 2 where a Plan is unreadable."""
+    if args.diff:
+        return _diff(args.diff, args.json)
     known = runs()
+    since = list(history(JobFolder(status["folder"]) for status in known)) if args.changes else [None] * len(known)
     if args.json:
-        print(json.dumps({"version": 1, "runs": known}, indent=1))
+        told = [{"changes": _json(changed)} if args.changes else {} for changed in since]
+        print(json.dumps({"version": 1, "runs": [{**status, **more} for status, more in zip(known, told, strict=True)]}, indent=1))
         return 0
     if not known:
         print("There is no run yet: dstui --headless PLAN starts one.")
-    for status in known:
+    for status, changed in zip(known, since, strict=True):
         print(_line(status))
+        if changed is not None:
+            _say(changed, "        ")
     return 0
+
+
+def _diff(names: list[str], as_json: bool) -> int:
+    try:
+        before, after = (plan_of(find(name)) for name in names)
+    except LookupError as error:
+        print(f"dstui: {error}", file=sys.stderr)
+        return 1
+    except (FileProblem, PlanError) as error:
+        print(f"dstui: {error}", file=sys.stderr)
+        return 2
+    found = changes(before, after)
+    if as_json:
+        print(json.dumps({"version": 1, "changes": _json(found)}, indent=1))
+    else:
+        _say(found, "")
+    return 0
+
+
+def _say(changed: tuple[Change, ...], indent: str) -> None:
+    for change in changed or ("the same Plan",):
+        print(f"{indent}{sanitise(str(change))}")
+
+
+def _json(changed: tuple[Change, ...] | None) -> list[dict[str, Any]] | None:
+    return None if changed is None else [change.as_json() for change in changed]
 
 
 def _line(status: dict[str, Any]) -> str:

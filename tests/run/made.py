@@ -1,0 +1,44 @@
+"""Job folders made by hand, as they lie on a disk: for what is read from them long after."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from dstui.run.folder import JobFolder
+
+PLAN = """\
+version: 1
+name: tiny
+job: {script: train.py, args: [--deepspeed_config, "{ds_config}"]}
+cluster: {hosts: {localhost: 2}, env: {OMP_NUM_THREADS: 1}}
+deepspeed:
+  train_micro_batch_size_per_gpu: 4   # as much as fits
+  bf16: {enabled: true}
+  zero_optimization: {stage: 2, reduce_bucket_size: 5e8}
+"""
+
+
+def made(path: Path, plan: str = PLAN, logs: dict[int, str] | None = None, **facts: Any) -> JobFolder:
+    """A job that has ended; `facts` go into its status.json."""
+    folder = JobFolder(path)
+    folder.prepare(1)
+    (path / "plan.yaml").write_text(plan)
+    logs = logs if logs is not None else {0: "step 1 loss 2.0\n", 1: "step 1 loss 2.5\n"}
+    for rank, text in logs.items():
+        folder.log(rank).write_text(text)
+        folder.record(rank).write_text(json.dumps({"rank": rank, "host": "h1", "pid": 1}))
+    ranks = {str(rank): {"host": "h1", "pid": 1, "state": "ended", "exit_code": 0} for rank in logs}
+    began = {"started": "2026-01-02T03:04:05.000+00:00", "ended": "2026-01-02T03:05:05.000+00:00"}
+    folder.write_status({"version": 1, "state": "succeeded", "attempt": 1, "exit_code": 0, **began, "ranks": ranks, **facts})
+    return folder
+
+
+def dstui(*words: object, cwd: Path) -> tuple[int, str, str]:
+    """The command as a user types it: exit status, standard output, standard error."""
+    done = subprocess.run([sys.executable, "-m", "dstui", *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr
