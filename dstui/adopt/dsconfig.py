@@ -1,0 +1,179 @@
+"""A bare ds_config.json, as its readers read it. Pure: text in, the configuration and what is wrong with its form out.
+
+DeepSpeed reads hjson: comments, trailing commas, a byte-order mark and words without quotes pass. transformers and accelerate
+read strict JSON, where each of these is the end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dstui.adopt.positions import Place, Positions, positions
+from dstui.plan.finding import Finding, Fix
+
+MAX_DEPTH = 60
+MEANT = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
+"""What hjson takes for a string, and what was meant."""
+
+
+class ConfigError(Exception):
+    """The text is no configuration at all: a sentence, and where."""
+
+    def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
+        super().__init__(message)
+        self.message, self.line, self.column = message, line, column
+
+
+@dataclass(frozen=True)
+class DsConfig:
+    """A configuration that was read."""
+
+    config: dict[str, Any]
+    integration: str
+    findings: list[Finding] = field(default_factory=list)
+    """What is wrong with the form of the file."""
+    places: Positions = field(default_factory=Positions)
+
+    def line_of(self, path: str) -> int | None:
+        """The line of a dotted path."""
+        return self.places.line_of(path)
+
+
+def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = False) -> DsConfig:
+    """Read a file's text. `mark`: it began with a byte-order mark. Raises ConfigError where nobody could read it.
+
+    Without an integration it is the Trainer where some value is "auto", else plain DeepSpeed.
+    """
+    places = positions(text)
+    if places.depth > MAX_DEPTH:
+        raise ConfigError(f"nested deeper than {MAX_DEPTH} levels")
+    strict, problem = _strict(text)
+    config = _hjson(text, problem) if problem else strict
+    if not isinstance(config, dict):
+        raise ConfigError(f"{_named(config)} where an object {{…}} belongs: a DeepSpeed configuration is one", 1, 1)
+    reader = integration or ("trainer" if holds_auto(config) else "deepspeed")
+    found = DsConfig(config, reader, [], places)
+    if problem or mark:
+        found.findings.append(_not_strict(found, text, problem, mark))
+    found.findings.extend(_bare_words(found) if problem else [])
+    found.findings.extend(_twice(found))
+    return found
+
+
+def holds_auto(value: Any) -> bool:
+    """Whether any value is "auto"."""
+    if isinstance(value, Mapping):
+        return any(map(holds_auto, value.values()))
+    return isinstance(value, str) and value == "auto"
+
+
+def _named(value: Any) -> str:
+    names = {list: "a list", str: "a word", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _strict(text: str) -> tuple[Any, json.JSONDecodeError | None]:
+    """The text as strict JSON (as Python reads it), or why it is none."""
+    try:
+        return json.loads(text), None
+    except json.JSONDecodeError as error:
+        return None, error
+    except RecursionError:
+        raise ConfigError(f"nested deeper than {MAX_DEPTH} levels") from None
+    except ValueError:
+        raise ConfigError("a number with thousands of digits") from None
+
+
+def _hjson(text: str, problem: json.JSONDecodeError) -> Any:
+    """The text as DeepSpeed reads it. Raises ConfigError."""
+    import hjson
+
+    try:
+        return _plain(hjson.loads(text))
+    except hjson.HjsonDecodeError as error:
+        line, column = (problem.lineno, problem.colno) if problem.lineno else (error.lineno, error.colno)
+        hint = _hint(text, line)
+        raise ConfigError(f"not JSON, and not what DeepSpeed reads either: {hint or problem.msg.lower()}", line, column) from None
+    except OverflowError:
+        raise ConfigError("a number too large to be one") from None
+    except (RecursionError, ValueError):
+        raise ConfigError("not JSON, and not what DeepSpeed reads either", problem.lineno, problem.colno) from None
+
+
+def _hint(text: str, line: int) -> str:
+    here = text.splitlines()[line - 1] if 0 < line <= len(text.splitlines()) else ""
+    if any(f": {word}" in here for word in ("True", "False", "None", "NaN")):
+        return "JSON writes true, false and null, and has no NaN"
+    if "<<" in here or "${" in here or "{{" in here:
+        return "a placeholder that nobody has filled in"
+    return ""
+
+
+def _plain(value: Any) -> Any:
+    """hjson's ordered dictionaries as plain ones."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _not_strict(found: DsConfig, text: str, problem: json.JSONDecodeError | None, mark: bool) -> Finding:
+    """JSON with additions that only DeepSpeed takes."""
+    rewrite = json.dumps(_as_meant(found.config), indent=2) + "\n"
+    what = "begins with a byte-order mark" if mark and not problem else "is not strict JSON: " + _addition(text)
+    place = Place(problem.lineno, problem.colno) if problem else Place(1, 1)
+    fix = Fix("write it as clean JSON", rewrite=rewrite)
+    if found.integration == "deepspeed":
+        why = "DeepSpeed reads hjson and takes it; transformers, accelerate and most tools do not"
+        return Finding("DS024", "info", "", f"the file {what}", why, line=place.line, column=place.column, fix=fix)
+    who = "the Trainer" if found.integration == "trainer" else "accelerate"
+    why = f"json.decoder.JSONDecodeError: {problem.msg}" if problem else "JSONDecodeError: Unexpected UTF-8 BOM"
+    return Finding("DS024", "error", "", f"the file {what}, and {who} reads strict JSON", why, "parse", place.line, place.column, fix)
+
+
+def _addition(text: str) -> str:
+    for sign, words in (("//", "a comment"), ("#", "a comment"), ("/*", "a comment")):
+        if any(sign in line.partition('"')[0] or line.strip().startswith(sign) for line in text.splitlines()):
+            return words
+    return "a trailing comma, a word without quotes or the like"
+
+
+def _as_meant(value: Any) -> Any:
+    """The configuration with the words that hjson made strings turned into what was meant."""
+    if isinstance(value, Mapping):
+        return {name: _as_meant(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_as_meant(item) for item in value]
+    bare = value.rstrip(" ,") if isinstance(value, str) else value
+    return MEANT[bare] if isinstance(bare, str) and bare in MEANT else value
+
+
+def _bare_words(found: DsConfig) -> list[Finding]:
+    """Words without quotes, which hjson takes for strings that go to the end of their line."""
+    findings = []
+    for path, place, word in found.places.words:
+        shown = word.strip()[:40]
+        message = f"{path} becomes the string {shown!r}, to the end of its line"
+        why = "without quotes hjson takes a word for a string, and says nothing"
+        fix = Fix("write it as clean JSON", rewrite=json.dumps(_as_meant(found.config), indent=2) + "\n")
+        findings.append(Finding("DS025", "warning", path, message, why, line=place.line, column=place.column, fix=fix))
+    return findings
+
+
+def _twice(found: DsConfig) -> list[Finding]:
+    """Keys that stand twice: DeepSpeed refuses them, Python's json takes the last."""
+    findings = []
+    for path, place in found.places.again:
+        first = found.places.keys[path].line
+        fix = Fix("write it with the last one only", rewrite=json.dumps(_as_meant(found.config), indent=2) + "\n")
+        message = f"{path} stands here a second time (first on line {first})"
+        name = path.rpartition(".")[2]
+        if found.integration == "deepspeed":
+            why = f"DeepSpeed: Duplicate keys in DeepSpeed config: ['{name}']"
+            findings.append(Finding("DS023", "error", path, message, why, "parse", place.line, place.column, fix))
+        else:
+            why = "Python's json takes the last one, and says nothing"
+            findings.append(Finding("DS023", "warning", path, message, why, None, place.line, place.column, fix))
+    return findings
