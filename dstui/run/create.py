@@ -24,8 +24,6 @@ def create(name: str, now: datetime, run_dir: Path | None = None) -> JobFolder:
         try:
             path.mkdir(parents=True)
         except FileExistsError:
-            if not base.is_dir():
-                raise FileProblem(f"{base} is not a folder; move it away, or give another place with --run-dir") from None
             continue
         except OSError as error:
             raise FileProblem(f"Cannot make the job folder {path}: {reason(error)} (--run-dir names another place)") from None

@@ -103,7 +103,7 @@ def refresh(folder: JobFolder) -> Status:
     the status is completed if none does. On another host than the job's it is returned as it is.
     """
     status = folder.read_status()
-    if not status or status.get("state") in FINAL or not here(status):
+    if not status.get("tag") or status.get("state") in FINAL or not here(status):
         return status
     lock = folder.lock()
     if lock is None:
@@ -112,7 +112,7 @@ def refresh(folder: JobFolder) -> Status:
         status = folder.read_status()  # it may have ended while we came here
         if status.get("state") in FINAL:
             return status
-        if tagged(str(status.get("tag"))):
+        if tagged(status["tag"]):
             from dstui.run.spawn import spawn_supervisor
 
             spawn_supervisor(folder, lock)

@@ -1,7 +1,6 @@
-"""A rank that behaves as its arguments say, without torch: `all:WORD` or `RANK:WORD`, in their order.
+"""A rank that behaves as its arguments say, without torch: `all:WORD REST` or `RANK:WORD REST`, in their order.
 
-exit N - kill (itself) - wait FILE (until it exists) - hang - deaf (to SIGTERM) - helper FILE (leaves a process in a session of its own,
-with an empty environment, its pid in the file) - say TEXT - noise - polite (on SIGTERM: says so, and ends with 0) - facts
+Each word is a function below. A lock is what the build of an op holds, a buffer what DeepSpeed leaves in /dev/shm.
 """
 
 import json
@@ -21,40 +20,71 @@ NOISE = (
     b"step 7 loss 0.25\n",
     b"the last line has no end",
 )
+FACTS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT", "DSTUI_DS_CONFIG", "PYTHONUNBUFFERED", "PATH", "DSTUI_JOB")
+LOCKS: list[int] = []
 
 
-def behave(word: str, rest: str) -> None:
-    """Do one thing."""
-    if word == "exit":
-        sys.exit(int(rest))
-    elif word == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif word == "wait":
-        while not Path(rest).exists():
-            time.sleep(0.02)
-    elif word == "hang":
-        time.sleep(1000)
-    elif word == "deaf":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    elif word == "polite":
-        signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), sys.exit(0)))
-    elif word == "helper":
-        child = subprocess.Popen(["/bin/sleep", "1000"], env={}, start_new_session=True)
-        Path(rest).write_text(str(child.pid))
-    elif word == "say":
-        print(rest, flush=True)
-    elif word == "noise":
-        for line in NOISE:
-            os.write(1, line)
-    elif word == "facts":
-        names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT", "DSTUI_DS_CONFIG", "PYTHONUNBUFFERED", "PATH", "DSTUI_JOB")
-        facts = {"argv": sys.argv, "env": {name: os.environ.get(name) for name in names}, "cwd": os.getcwd()}
-        print(json.dumps({**facts, "stdin": os.readlink("/proc/self/fd/0"), "sigint": str(signal.getsignal(signal.SIGINT))}))
+def wait(path: str) -> None:
+    """Until a file exists."""
+    while not Path(path).exists():
+        time.sleep(0.02)
 
+
+def polite(_: str) -> None:
+    """Answer a SIGTERM, and end with 0."""
+    signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), sys.exit(0)))
+
+
+def helper(path: str) -> None:
+    """Leave a process behind, in a session of its own and without any environment; its pid in the file."""
+    child = subprocess.Popen(["/bin/sleep", "1000"], env={}, start_new_session=True)
+    Path(path).write_text(str(child.pid))
+
+
+def lock(path: str) -> None:
+    """Begin to build an op."""
+    Path(path).parent.mkdir(parents=True)
+    LOCKS.append(os.open(path, os.O_CREAT | os.O_EXCL))
+
+
+def release(path: str) -> None:
+    """Have built it."""
+    Path(path).with_name("op.so").touch()
+    os.close(LOCKS.pop())
+    Path(path).unlink()
+
+
+def buffer(_: str) -> None:
+    """What DeepSpeed's collectives on CPUs leave, only smaller."""
+    address = "_".join(os.environ[name] for name in ("MASTER_ADDR", "MASTER_PORT", "RANK"))
+    Path(f"/dev/shm/deepspeed_allreduce_buffer_{os.getuid()}_{address}").write_bytes(b"66 MiB")
+
+
+def noise(_: str) -> None:
+    """What no terminal should ever see."""
+    for line in NOISE:
+        os.write(1, line)
+
+
+def facts(_: str) -> None:
+    """How the rank finds itself."""
+    found = {"argv": sys.argv, "env": {name: os.environ.get(name) for name in FACTS}, "cwd": str(Path.cwd())}
+    print(json.dumps({**found, "stdin": str(Path("/proc/self/fd/0").readlink()), "sigint": str(signal.getsignal(signal.SIGINT))}))
+
+
+WORDS = {
+    "exit": lambda code: sys.exit(int(code)),
+    "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+    "hang": lambda _: time.sleep(1000),
+    "deaf": lambda _: signal.signal(signal.SIGTERM, signal.SIG_IGN),
+    "say": lambda text: print(text, flush=True),
+    **{function.__name__: function for function in (wait, polite, helper, lock, release, buffer, noise, facts)},
+}
 
 if __name__ == "__main__":
     print("ready", flush=True)
     for argument in sys.argv[1:]:
         who, colon, what = argument.partition(":")
         if colon and who in ("all", os.environ["RANK"]):
-            behave(*what.partition(" ")[::2])
+            word, _, rest = what.partition(" ")
+            WORDS[word](rest)

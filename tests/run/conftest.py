@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+from lab import PATIENCE, Lab
 
-from dstui.machine.snapshot import Machine
-from dstui.plan import load
-from dstui.run.folder import FINAL, JobFolder
-from dstui.run.start import start
-
-HERE = Path(__file__).parent
 SIDE_BY_SIDE = 5
-PATIENCE = 120.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,74 +31,3 @@ def outcome(request: pytest.FixtureRequest, _scenarios: dict[str, Future[Any]]) 
     """What the test's own scenario has returned."""
     mark = request.node.get_closest_marker("scenario")
     return _scenarios[mark.args[0]].result(timeout=2 * PATIENCE)
-
-
-class Lab:
-    """A folder with a job in it: two ranks of `behave.py` under the real launcher."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def start(self, *behaviour: str, cluster: str = "", front_pid: int | None = None, job: str = "") -> JobFolder:
-        """Start a job whose ranks behave as said (see behave.py)."""
-        script = job or f"script: {HERE / 'behave.py'}"
-        words = ", ".join(f'"{word}"' for word in behaviour)
-        text = f'version: 1\nname: lab\njob: {{{script}, args: [{words}], workdir: "{self.path}"}}\n'
-        text += f"cluster: {{hosts: {{localhost: 2}}{', ' + cluster if cluster else ''}}}\ndeepspeed: {{train_batch_size: 2}}\n"
-        plan = load(text, "lab.yaml", str(self.path))
-        return start(plan, Machine.unprobed(), run_dir=self.path / "job", front_pid=front_pid)
-
-
-def wait_for(what: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """Poll until something is true, and return it."""
-    deadline = time.monotonic() + patience
-    while not (found := what()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-    return found
-
-
-def end_of(folder: JobFolder) -> dict[str, Any]:
-    """The final status, without bringing it up to date."""
-
-    def final() -> dict[str, Any] | None:
-        status = folder.read_status()
-        return status if status.get("state") in FINAL else None
-
-    found: dict[str, Any] = wait_for(final)
-    return found
-
-
-def ready(folder: JobFolder) -> None:
-    """Wait until both ranks have said that they are there."""
-    wait_for(lambda: all(b"ready" in read(folder.log(rank)) for rank in (0, 1)))
-
-
-def read(path: Path) -> bytes:
-    """A file's bytes; nothing where it is not there yet."""
-    return path.read_bytes() if path.exists() else b""
-
-
-def of_job(folder: JobFolder, *words: str) -> list[psutil.Process]:
-    """The processes that carry the job's tag, and these words on their command line."""
-    tag, found = folder.read_status()["tag"], []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("DSTUI_JOB") == tag and all(word in process.cmdline() for word in words):
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
-def shims(folder: JobFolder) -> list[psutil.Process]:
-    """The shims of a job's ranks."""
-    return [process for process in of_job(folder, str(folder.path)) if any(word.endswith("shim.py") for word in process.cmdline()[:3])]
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended (a zombie has)."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True

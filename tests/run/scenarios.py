@@ -6,15 +6,15 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from conftest import Lab, end_of, gone, of_job, ready, shims, wait_for
+from lab import Lab, end_of, gone, of_job, read, ready, shims, wait_for
 
-from dstui.run.events import Event, Exited
-from dstui.run.follow import Follower
+from dstui.run.events import Event, Exited, Notice
 from dstui.run.folder import JobFolder
+from dstui.run.follow import Follower
 from dstui.run.status import refresh
 from dstui.run.stop import stop
 
@@ -178,6 +178,31 @@ def helpers_outlive_their_rank(lab: Lab) -> dict[str, Any]:
     return ending(folder, helper_gone=wait_for(lambda: gone(pid_in(helper))))
 
 
+def leftovers(lab: Lab) -> dict[str, Any]:
+    """One op is compiled, the build of another dies with the job; DeepSpeed's buffers stay in /dev/shm."""
+    built, broken, go = lab.path / "ext" / "built" / "lock", lab.path / "ext" / "py" / "broken" / "lock", lab.path / "go"
+    folder = lab.start(
+        *("all:buffer", f"0:lock {built}", f"0:wait {go}", f"0:release {built}", f"0:lock {broken}", "all:say armed", "all:hang"),
+        cluster=f'env: {{TORCH_EXTENSIONS_DIR: "{lab.path / "ext"}"}}',
+    )
+    wait_for(lambda: b"is compiling built" in read(folder.events_file))
+    go.touch()
+    wait_for(lambda: b"is compiling broken" in read(folder.events_file))
+    other = Path(f"/dev/shm/deepspeed_allreduce_buffer_{os.getuid()}_127.0.0.1_1_0")
+    other.touch()
+    before = len(list(buffers(folder)))
+    stop(folder)
+    facts = ending(folder, before=before, after=list(buffers(folder)), others=other.exists(), locks=[built.exists(), broken.exists()])
+    other.unlink()
+    return {**facts, "notices": [event.text for event in told(Follower(folder)) if isinstance(event, Notice)]}
+
+
+def buffers(folder: JobFolder) -> Iterator[Path]:
+    """The job's buffers in /dev/shm."""
+    command = folder.read_status()["command"]
+    return Path("/dev/shm").glob(f"deepspeed_allreduce_buffer_*_{command[command.index('--master_port') + 1]}_*")
+
+
 def kill_supervisor(folder: JobFolder) -> None:
     """SIGKILL, and wait until it is gone."""
     supervisor = wait_for(lambda: folder.read_status()["supervisor"])
@@ -204,5 +229,6 @@ SCENARIOS: dict[str, Callable[[Lab], dict[str, Any]]] = {
         everything_is_killed,
         no_rank_starts,
         helpers_outlive_their_rank,
+        leftovers,
     )
 }

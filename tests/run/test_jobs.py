@@ -166,3 +166,12 @@ def test_what_ranks_leave_behind_ends_with_the_job(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("succeeded", 0)
     assert outcome["helper_gone"]
     assert outcome["left"] == []
+
+
+@pytest.mark.scenario("leftovers")
+def test_a_compile_is_told_and_what_deepspeed_leaves_behind_is_removed_but_nothing_of_others(outcome: Outcome) -> None:
+    notices = outcome["notices"]
+    assert [sum(word in notice for notice in notices) for word in ("rank 0 is compiling built", "built was compiled in")] == [1, 1]
+    assert (outcome["before"], outcome["after"], outcome["others"]) == (2, [], True)
+    assert outcome["locks"] == [False, False]
+    assert sum("removed /dev/shm/deepspeed_allreduce_buffer" in notice for notice in notices) == 2
