@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 def run_tui(plan: Plan | None, path: Path | None, machine: Machine | None) -> int:
     """Edit `plan` (None: ask what to start from), saved to `path`, for `machine` (None: look at this one); the exit status."""
+    import gc
+
+    gc.disable()  # until the first frame is painted: collecting what is only being built costs a tenth of it
     from dstui.tui.app import DstuiApp
 
     app = DstuiApp(plan, path, machine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -16,12 +17,13 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
+from dstui.tui.arrange import MINIMUM, PARTS, WIDE, shown
 from dstui.tui.fields import Field, Option
 from dstui.tui.form_rows import OptionKey
 from dstui.tui.jobs import Jobs
 from dstui.tui.keys import KEYS, bindings, valid
 from dstui.tui.steps import STEPS, Step, field_of
-from dstui.tui.store import PlanChanged, Store
+from dstui.tui.store import Store
 from dstui.tui.themes import DARK, LIGHT
 from dstui.tui.widgets.checks import Checks, FindingKey
 from dstui.tui.widgets.footer import Footer
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
 
-MINIMUM = (60, 16)
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
 PANES = ("steps", "form-rows", "preview", "checks")
 
@@ -46,11 +47,9 @@ class DstuiApp(Jobs):
     """dstui's screen. `Documents` does what concerns files, `Jobs` what concerns runs."""
 
     TITLE = "dstui"
-    CSS_PATH = "styles/app.tcss"
+    CSS_PATH = Path(__file__).parent / "styles" / "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
     AUTO_FOCUS = "#form-rows"
-    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (MINIMUM[0], "-narrow"), (100, "-wide")]  # noqa: RUF012
-    VERTICAL_BREAKPOINTS = [(0, "-flat"), (MINIMUM[1], "-tall")]  # noqa: RUF012
 
     def __init__(self, plan: Plan | None, path: Path | None, machine: Machine | None) -> None:
         super().__init__()
@@ -58,7 +57,7 @@ class DstuiApp(Jobs):
         self.register_theme(LIGHT)
         self.theme = "dstui"
         self.fresh = plan is None
-        self.store = Store(plan or self.starting_plan(), path, machine, self.post_message)
+        self.store = Store(plan or self.starting_plan(), path, machine, self.redraw_all)
         self.step: Step = STEPS[0]
         self.tab = "form"
         self.done: list[str] = []
@@ -89,9 +88,11 @@ class DstuiApp(Jobs):
 
     async def _second_frame(self) -> None:
         """What nobody misses in the first frame: consequences, probing, the question what to start from."""
+        gc.enable()
         await self.query_one("#side").mount(Preview(), Checks())
+        self.arrange()
         self.store.follow()
-        if not self.store.state.probed:
+        if self.store.state.machine is None:
             self.run_worker(self._probe, thread=True, exit_on_error=False, group="probe")
         if self.fresh:
             self.ask_what_to_open()
@@ -102,7 +103,6 @@ class DstuiApp(Jobs):
         machine = probe()
         self.call_later(self.store.see, machine)
 
-    @on(PlanChanged)
     def redraw_all(self) -> None:
         """Everything visible, from the state."""
         state = self.store.state
@@ -144,21 +144,36 @@ class DstuiApp(Jobs):
     def show_step(self, step: Step, path: str = "") -> None:
         """Go to a step, and to the field at `path` in it."""
         self.step = step
-        for pane in ("form", "review", "run"):
-            self.screen.set_class(pane == step.pane, f"-{pane}")
         if step.pane == "form":
             self.query_one(Form).show_step(step, self.store.state, path)
             self.query_one("#middle").border_title = f"{STEPS.index(step) + 1} · {step.title}"
             self.show_tab("form")
         else:
             self.open_pane(step)
+            self.arrange()
         self.redraw_all()
+
+    def arrange(self) -> None:
+        """Show the parts that belong on a screen of this size, and hide the others."""
+        seen = shown(*self.size, self.step.pane, self.tab)
+        for part in self.screen.query(", ".join(f"#{name}" for name in PARTS)):
+            part.display = part.id in seen
+        side = self.query_one("#side")
+        side.styles.width = 42 if self.size.width >= WIDE else "1fr"
+
+    @property
+    def narrow(self) -> bool:
+        """Whether form, preview and checks are tabs."""
+        return self.size.width < WIDE
+
+    def on_resize(self) -> None:
+        """Another size: other parts may be seen."""
+        self.arrange()
 
     def show_tab(self, tab: str) -> None:
         """On a narrow screen, which of the three is seen; everywhere, which has the focus."""
         self.tab = tab
-        for name in TABS:
-            self.screen.set_class(name == tab, f"-tab-{name}")
+        self.arrange()
         self.query_one(f"#{'form-rows' if tab == 'form' else tab}").focus()
         self.query_one(TabLine).show(self.store.state, tab)
 
@@ -280,7 +295,7 @@ class DstuiApp(Jobs):
     def _turn_pane(self, by: int) -> None:
         if self.step.pane != "form":
             self.screen.focus_next() if by > 0 else self.screen.focus_previous()
-        elif self.screen.has_class("-narrow"):
+        elif self.narrow:
             self.show_tab(TABS[(TABS.index(self.tab) + by) % len(TABS)])
         else:
             at = next((n for n, p in enumerate(PANES) if self.focused is not None and self.focused.id == p), 1)

@@ -135,7 +135,7 @@ class Documents(App[int]):
         from dstui.render.artifacts import artifacts
 
         place = Path(folder).expanduser()
-        files = {place / a.name: a.text for a in artifacts(self.store.state.plan, self.store.state.machine)}
+        files = {place / a.name: a.text for a in artifacts(self.store.state.plan, self.store.state.known_machine)}
         changed = [path.name for path, text in files.items() if state_on_disk(path, text) == "changed"]
         if changed:
             answers = [Answer("r", "replace", files), Answer("n", "no, leave everything", None)]

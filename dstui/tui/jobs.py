@@ -38,6 +38,7 @@ class Jobs(Documents):
 
                 self.review = Review()
                 self.query_one("#body").mount(self.review)
+                self.arrange()
             self.call_after_refresh(self._enter_review)
         else:
             if self.run_pane is None:
@@ -45,6 +46,7 @@ class Jobs(Documents):
 
                 self.run_pane = Run()
                 self.query_one("#body").mount(self.run_pane)
+                self.arrange()
             self.call_after_refresh(self._enter_run)
 
     def _enter_review(self) -> None:
@@ -107,7 +109,7 @@ class Jobs(Documents):
         from dstui.run.start import LaunchError, start
 
         try:
-            folder = start(self.store.state.plan, self.store.state.machine)
+            folder = start(self.store.state.plan, self.store.state.known_machine)
         except LaunchError as error:
             self.call_from_thread(self.say, f"Not launched: {error}", "error")
         else:
@@ -221,6 +223,10 @@ class Jobs(Documents):
         """The end of the log."""
         if self.run_pane is not None:
             self.run_pane.follow()
+
+    def arrange(self) -> None:
+        """Show the parts that belong on the screen; the app knows which."""
+        raise NotImplementedError
 
     def redraw_all(self) -> None:
         """Draw everything again; the app knows how."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dstui.machine.snapshot import Machine
+    from dstui.machine.snapshot import Gpu, Machine
     from dstui.plan import Plan
     from dstui.plan.finding import Finding
     from dstui.render.jsontext import JsonLine
@@ -17,8 +17,8 @@ class State:
     """One moment of the session. `changed` are the numbers of the preview's lines that the last edit changed."""
 
     plan: Plan
-    machine: Machine
-    probed: bool = False
+    machine: Machine | None = None
+    """None until it was looked at. Its module alone costs a tenth of the first frame, which does without."""
     findings: tuple[Finding, ...] = ()
     checked: bool = False
     lines: tuple[JsonLine, ...] = ()
@@ -29,6 +29,18 @@ class State:
     """The state of the job in a word: running, succeeded, failed…"""
     refusal: tuple[str, str] = ("", "")
     """The path of an edit that the Plan refused, and its sentence; gone with the next edit."""
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs as far as they are known."""
+        return self.machine.gpus if self.machine is not None else ()
+
+    @property
+    def known_machine(self) -> Machine:
+        """The machine, or one of which nothing is known."""
+        from dstui.machine.snapshot import Machine
+
+        return self.machine or Machine.unprobed()
 
     def worst(self) -> str:
         """The gravest severity of all findings: error, warning or ok."""

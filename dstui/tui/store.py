@@ -1,7 +1,7 @@
 """The one mutable holder of the session: the Plan with its history, the Machine, and what the checks say.
 
-Every edit goes through here, whoever makes it (a form, a fix, the preview, undo); each posts one `PlanChanged` with a new
-immutable `State`, and everything visible is drawn from that.
+Every edit goes through here, whoever makes it (a form, a fix, the preview, undo); each makes a new immutable `State`, from which
+everything visible is drawn at once: a message would arrive one frame later. Only the app's own thread may call the store.
 """
 
 from __future__ import annotations
@@ -13,26 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from textual.message import Message
 
-from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.history import History
 from dstui.tui.fields import UNSET, Edit
 from dstui.tui.state import State
 
 if TYPE_CHECKING:
+    from dstui.machine.snapshot import Machine
     from dstui.plan.finding import Fix
-
-
-class PlanChanged(Message):
-    """The state is another one; several in a row need only the last."""
-
-    def __init__(self, state: State) -> None:
-        super().__init__()
-        self.state = state
-
-    def can_replace(self, message: Message) -> bool:
-        """Only the newest state is worth drawing."""
-        return isinstance(message, PlanChanged)
 
 
 class JobState(Message):
@@ -44,15 +32,15 @@ class JobState(Message):
 
 
 class Store:
-    """Plan, history, machine and findings. `post` takes the messages (the app's `post_message`)."""
+    """Plan, history, machine and findings. `changed` is called after every change of the state."""
 
-    def __init__(self, plan: Plan, path: Path | None, machine: Machine | None, post: Callable[[Message], Any]) -> None:
+    def __init__(self, plan: Plan, path: Path | None, machine: Machine | None, changed: Callable[[], Any]) -> None:
         self.path = path
-        self._post = post
+        self._changed = changed
         self._history = History(plan)
         self._on_disk = plan.text
         self._typing = False
-        self.state = State(plan, machine or Machine.unprobed(), probed=machine is not None)
+        self.state = State(plan, machine)
 
     # Edits
 
@@ -94,7 +82,7 @@ class Store:
             self._history.push(self.state.plan)
         if self.state.refusal[0]:
             self.state = replace(self.state, refusal=("", ""))
-            self._post(PlanChanged(self.state))
+            self._changed()
 
     def undo(self) -> bool:
         """One step back. False where there is none."""
@@ -131,14 +119,14 @@ class Store:
 
     def _refuse(self, path: str, error: PlanError) -> bool:
         self.state = replace(self.state, refusal=(path or error.findings[0].path, error.findings[0].message))
-        self._post(PlanChanged(self.state))
+        self._changed()
         return False
 
     # What follows from the Plan and the Machine
 
     def see(self, machine: Machine) -> None:
         """The machine was looked at."""
-        self.state = replace(self.state, machine=machine, probed=True)
+        self.state = replace(self.state, machine=machine)
         self._show(self.state.plan)
 
     def follow(self) -> None:
@@ -149,7 +137,7 @@ class Store:
         """The job's state changed: running, succeeded, failed…"""
         if word != self.state.run:
             self.state = replace(self.state, run=word)
-            self._post(PlanChanged(self.state))
+            self._changed()
 
     def _show(self, plan: Plan) -> None:
         from dstui.check import check
@@ -158,12 +146,12 @@ class Store:
 
         before = self.state
         lines = tuple(json_lines(plan.deepspeed))
-        ranks = world_size(plan, before.machine)
+        machine = before.known_machine
+        ranks = world_size(plan, machine)
         self.state = State(
             plan,
             before.machine,
-            probed=before.probed,
-            findings=tuple(check(plan, before.machine, world_size=ranks)),
+            findings=tuple(check(plan, machine, world_size=ranks)),
             checked=True,
             lines=lines,
             changed=changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed,
@@ -171,7 +159,7 @@ class Store:
             ranks=ranks,
             run=before.run,
         )
-        self._post(PlanChanged(self.state))
+        self._changed()
 
     # The file
 
@@ -190,7 +178,7 @@ class Store:
         write_atomic(path, self.state.plan.text, replace=replace_other)
         self.path, self._on_disk = path, self.state.plan.text
         self.state = replace(self.state, saved=True)
-        self._post(PlanChanged(self.state))
+        self._changed()
 
 
 def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:

@@ -20,7 +20,7 @@ def precision_of(plan: Plan) -> str:
 
 
 def _bf16_barred(state: State) -> str:
-    old = [g for g in state.machine.gpus if isinstance(g.compute_capability, str) and float(g.compute_capability) < 8]
+    old = [g for g in state.gpus if isinstance(g.compute_capability, str) and float(g.compute_capability) < 8]
     return f"{old[0].short_name} has no bf16 (compute capability {old[0].compute_capability})" if old else ""
 
 

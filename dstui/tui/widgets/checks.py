@@ -21,13 +21,12 @@ class Checks(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="checks")
-        self.border_title = "Checks"
         self.findings: tuple[Finding, ...] = ()
 
     def show(self, state: State) -> None:
         """Draw the findings."""
         self.findings = state.findings
-        self.border_subtitle = _counts(state)
+        self.label("Checks", _counts(state))
         self.show_rows(check_rows(state, (self.size.width or 38) - 1))
 
     @property

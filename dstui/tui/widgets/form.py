@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.geometry import Region
 from textual.message import Message
 from textual.widgets import Input
 
@@ -18,6 +20,9 @@ from dstui.tui.state import State
 from dstui.tui.steps import STEPS, Step
 from dstui.tui.store import Store
 from dstui.tui.widgets.rows import Rows
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class FormRows(Rows):
@@ -61,6 +66,19 @@ class Editor(Input):
     class Closed(Message):
         """Typing is over; what was typed stays."""
 
+    def __init__(self, value: str, typed: Callable[[Editor, str], None]) -> None:
+        self._typed = typed  # before the value, which is watched
+        super().__init__(value, compact=True, select_on_focus=False, id="editor")
+        self.cursor_blink = False
+
+    def watch_value(self, value: str) -> None:
+        """Tell the form at once: Input's own message arrives after the frame in which the key is echoed."""
+        self._typed(self, value)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:  # noqa: ARG002
+        """Never lay the screen out anew, as Input does at every key (10 ms here): the size does not depend on the value."""
+        return super().refresh(*regions, repaint=repaint, recompose=recompose)
+
     def action_close(self) -> None:
         """Close without losing what was typed."""
         self.post_message(self.Closed())
@@ -75,6 +93,7 @@ class Form(Container):
         self.step: Step = STEPS[0]
         self.opened = ""
         """The path of the choice that is spread out, or of the field being typed in."""
+        self._placed = (0, 0, 0)
 
     def compose(self) -> ComposeResult:
         """The rows; the Input is mounted when the first row is opened."""
@@ -105,7 +124,6 @@ class Form(Container):
         """Another step, with the cursor on `path` where it is given."""
         self.close()
         self.step = step
-        self.border_title = f"{STEPS.index(step) + 1} · {step.title}"
         self.rows.scroll_to(y=0, animate=False)
         self.rows.cursor = None
         self.show(state)
@@ -205,9 +223,9 @@ class Form(Container):
 
     def _type_into(self, field: Field) -> None:
         self.opened = field.path
-        editor = Editor(typed(field.value(self.store.state)), compact=True, select_on_focus=False, id="editor")
-        editor.cursor_blink = False
+        editor = Editor(typed(field.value(self.store.state)), self._typed)
         self.show(self.store.state)
+        self._placed = (0, 0, 0)
         self._place(editor)
         self.mount(editor)
         editor.focus()
@@ -216,21 +234,21 @@ class Form(Container):
         field, y = self.field_at(self.opened), self.rows.index_of(FieldKey(self.opened))
         if field is not None and y is not None:
             left, down, width = typing_place(field, self.rows.size.width - self.rows.MARGIN)
-            editor.styles.offset = (left + self.rows.MARGIN, y + down - self.rows.scroll_offset.y)
-            editor.styles.width = max(width, 8)
+            place = (left + self.rows.MARGIN, y + down - self.rows.scroll_offset.y, max(width, 8))
+            if place != self._placed:  # setting a style lays the screen out anew
+                self._placed = place
+                editor.styles.offset, editor.styles.width = place[:2], place[2]
 
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        event.stop()
+    def _typed(self, editor: Editor, text: str) -> None:
         field = self.field_at(self.opened)
-        if field is None or event.value == typed(field.value(self.store.state)):
+        if field is None or text == typed(field.value(self.store.state)):
             return
         try:
-            value = parsed(field, event.value)
+            value = parsed(field, text)
         except NotThat:
-            event.input.add_class("-wrong")
+            editor.add_class("-wrong")
             return
-        event.input.set_class(not self.store.edit(*field.edits(self.store.state, value), live=True), "-wrong")
+        editor.set_class(not self.store.edit(*field.edits(self.store.state, value), live=True), "-wrong")
 
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:

@@ -143,10 +143,10 @@ class LogView(Rows):
         scroll_x, scroll_y = self.scroll_offset
         number, width = self.lines.first + scroll_y + y, self.size.width
         if number >= self.lines.end:
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self.style_named(""))
         strip = Strip(self._line_segments(self.lines.line(number)))
         self._width = max(self._width, strip.cell_length)
-        strip = strip.crop_extend(scroll_x, scroll_x + width, self.rich_style)
+        strip = strip.crop_extend(scroll_x, scroll_x + width, self.style_named(""))
         if number == self.at:
             strip = strip.apply_style(Style(bgcolor=self.style_named("cursor").bgcolor))
         return self._selected(strip, number - self.lines.first).apply_offsets(scroll_x, number - self.lines.first)

@@ -17,12 +17,11 @@ class Preview(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="preview")
-        self.border_title = "ds_config.json"
 
     def show(self, state: State) -> None:
         """Draw the lines, and bring a changed one into view."""
         self.show_rows([_line(line.text, line.path, number, number in state.changed) for number, line in enumerate(state.lines)])
-        self.border_subtitle = f"{len(state.changed)} changed" if state.changed else ""
+        self.label("ds_config.json", f"{len(state.changed)} changed" if state.changed else "")
         if state.changed and not self.has_focus:
             self._reveal_changed(state)
 

@@ -52,9 +52,9 @@ class RankStrip(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="ranks", classes="pane")
-        self.border_title = "Ranks"
         self._cells: list[list[int]] = []
         self._cell_width = WIDE
+        self._lines = 0
 
     def show(self, cells: list[Cell], chosen: int | None) -> None:
         """Draw the cells, as many on a line as fit."""
@@ -67,9 +67,11 @@ class RankStrip(Rows):
             self._cells.append([c.rank for c in part])
             rows.append(Row(tuple(span for c in part for span in _cell(c, self._cell_width, c.rank == chosen))))
         self.show_rows(rows)
-        self.styles.height = min(len(rows), 8) + 2
+        if len(rows) != self._lines:
+            self._lines = len(rows)
+            self.styles.height = min(len(rows), 8) + 2
         hosts = {c.host for c in cells}
-        self.border_subtitle = next(iter(hosts)) if len(hosts) == 1 else f"{len(hosts)} hosts" if hosts else ""
+        self.label("Ranks", next(iter(hosts)) if len(hosts) == 1 else f"{len(hosts)} hosts" if hosts else "")
 
     def on_click(self, event: events.Click) -> None:
         """Show the log of the rank that was clicked."""

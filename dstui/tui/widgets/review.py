@@ -34,10 +34,10 @@ class Review(Horizontal):
         """List and verdict, and the content."""
         with Vertical(id="review-left"):
             names = Rows(id="review-names", classes="pane")
-            names.border_title = "What will be written and run"
+            names.label("What will be written and run", "")
             yield names
             verdict = Rows(id="review-verdict", classes="pane")
-            verdict.border_title = "Before the launch"
+            verdict.label("Before the launch", "")
             yield verdict
         content = Rows(id="review-content", classes="pane")
         yield content
@@ -48,7 +48,7 @@ class Review(Horizontal):
         from dstui.render.launch import RenderError
 
         try:
-            made, problem = artifacts(state.plan, state.machine), ""
+            made, problem = artifacts(state.plan, state.known_machine), ""
         except RenderError as error:
             made, problem = (), str(error)
         self.texts = {a.name: a.text for a in made} | {PLAN: state.plan.text, HEADLESS: headless_line(path)}
@@ -75,7 +75,7 @@ class Review(Horizontal):
     def _show_content(self) -> None:
         name, text = self.chosen
         content = self.query_one("#review-content", Rows)
-        content.border_title = name
+        content.label(name, "")
         lines = text.removesuffix("\n").split("\n")
         content.show_rows([Row(tokens(line) if name.endswith(".json") else (Span(line),)) for line in lines])
 

@@ -14,24 +14,22 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
+from textual.messages import Update
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 
+from dstui.tui.palette import palette
 from dstui.tui.row import Row
 
 
 class Rows(ScrollView, can_focus=True):
     """Rows of text with a cursor over those that stand for something."""
 
-    STYLES: ClassVar[tuple[str, ...]] = (
-        *("dim", "faint", "ok", "warning", "error", "title", "accent", "value", "set"),
-        *("name", "string", "number", "mark", "cursor", "pointer", "found"),
-    )
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"rows--{name}" for name in STYLES}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
         Binding("down,j", "move(1)", "down", show=False),
@@ -78,15 +76,18 @@ class Rows(ScrollView, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.rows: tuple[Row, ...] = ()
         self._styles_by_name: dict[str, Style] = {}
+        self._labels = ("", "")
 
     # What is shown
 
     def show_rows(self, rows: Sequence[Row]) -> None:
         """Replace the rows; the cursor stays on its key, and only lines that differ are painted again."""
         old, self.rows = self.rows, tuple(rows)
-        for y in range(max(len(old), len(self.rows))):
-            if (old[y] if y < len(old) else None) != (self.rows[y] if y < len(self.rows) else None):
-                self.refresh_line(y)
+        differ = [y for y in range(max(len(old), len(self.rows))) if old[y : y + 1] != self.rows[y : y + 1]]
+        for y in differ:
+            self.refresh_line(y)
+        if differ and self.is_attached:
+            self.screen.post_message(Update(self))  # into the frame that is due now: by itself it would come a frame or two later
         width = max((self._width_of(r) for r in self.rows), default=0) if self.styles.overflow_x != "hidden" else self.size.width
         size = Size(width, len(self.rows))
         if size != self.virtual_size:
@@ -96,6 +97,12 @@ class Rows(ScrollView, can_focus=True):
             before = next((n for n, r in enumerate(old) if r.key == self.cursor and r.key is not None), 0)
             near = [r.key for r in self.rows[: before + 1] if r.key is not None] or keys
             self.cursor = near[-1] if near and self.cursor is not None else (keys[0] if keys else None)
+
+    def label(self, title: str, subtitle: str) -> None:
+        """What the frame says, at its top and bottom. Setting it paints the whole widget, so only what differs is set."""
+        if self._labels != (title, subtitle):
+            self._labels = title, subtitle
+            self.border_title, self.border_subtitle = Content(title), Content(subtitle)
 
     @property
     def keys(self) -> list[Hashable]:
@@ -176,27 +183,29 @@ class Rows(ScrollView, can_focus=True):
     # Painting
 
     def style_named(self, name: str) -> Style:
-        """The style of a name, blended with the widget's own colours."""
-        if name not in self._styles_by_name:
-            self._styles_by_name[name] = self.get_component_rich_style(f"rows--{name}") if name else self.rich_style
+        """The style of a name, on this widget's own background."""
+        if not self._styles_by_name:
+            base, app = self.rich_style, self.app
+            looks = palette(app.theme_variables, app.current_theme.ansi)
+            self._styles_by_name = {each: base + look for each, look in looks.items()}
         return self._styles_by_name[name]
 
     def notify_style_update(self) -> None:
         """Another theme or focus: colours are looked up again."""
         super().notify_style_update()
-        self._styles_by_name.clear()
+        self._styles_by_name = {}
 
     def render_line(self, y: int) -> Strip:
         """One line of what is in view."""
         scroll_x, scroll_y = self.scroll_offset
         number, width = y + scroll_y, self.size.width
         if number >= len(self.rows):
-            return Strip.blank(width, self.rich_style)
+            return Strip.blank(width, self.style_named(""))
         shown = self.rows[number]
         here = shown.key is not None and shown.key == self.cursor
         back = Style(bgcolor=self.style_named("cursor").bgcolor) if here and self.has_focus else Style()
         strip = Strip(self._segments(shown, here, back, max(width, self.virtual_size.width if scroll_x else width)))
-        strip = strip.crop_extend(scroll_x, scroll_x + width, self.rich_style + back)
+        strip = strip.crop_extend(scroll_x, scroll_x + width, self.style_named("") + back)
         return self._selected(strip, number).apply_offsets(scroll_x, number)
 
     def _segments(self, shown: Row, here: bool, back: Style, width: int) -> list[Segment]:
@@ -206,8 +215,8 @@ class Rows(ScrollView, can_focus=True):
         if shown.right:
             right = [Segment(s.text, self.style_named(s.style) + back) for s in shown.right]
             room = width - self.MARGIN - Segment.get_line_length(right) - 1
-            left = list(Strip(left).crop_extend(0, max(room, 0), self.rich_style + back))
-            left += [*right, Segment(" ", self.rich_style + back)]
+            left = list(Strip(left).crop_extend(0, max(room, 0), self.style_named("") + back))
+            left += [*right, Segment(" ", self.style_named("") + back)]
         return [first, *left] if self.MARGIN else left
 
     def _selected(self, strip: Strip, y: int) -> Strip:

@@ -50,13 +50,14 @@ class Run(Vertical):
     def compose(self) -> ComposeResult:
         """The list of jobs; and the four parts of a job."""
         jobs = Rows(id="jobs", classes="pane")
-        jobs.border_title = "Jobs"
+        jobs.label("Jobs", "")
         yield jobs
         head = Rows(id="run-head")
         head.can_focus = False
-        yield head
-        yield RankStrip()
-        yield LogView()
+        parts = (head, RankStrip(), LogView())
+        for part in parts:
+            part.display = False
+        yield from parts
 
     # Which job
 
@@ -66,10 +67,15 @@ class Run(Vertical):
 
         found = sorted(runs(), key=lambda r: str(r.get("started", "")), reverse=True)
         rows = [job_row(r) for r in found] or [row(("No job yet. Launch one from step 8.", "dim"))]
-        self.set_class(False, "-job")
+        self._show_job(False)
         jobs = self.query_one("#jobs", Rows)
         jobs.show_rows([row(("Enter looks at a job; its terminal need not be this one.", "dim")), BLANK, *rows] if found else rows)
         jobs.focus()
+
+    def _show_job(self, job: bool) -> None:
+        self.query_one("#jobs").display = not job
+        for part in ("#run-head", "#ranks", "#log"):
+            self.query_one(part).display = job
 
     def attach(self, folder: JobFolder, silence: float = 300.0) -> None:
         """Look at a job, from the beginning of its logs."""
@@ -78,7 +84,7 @@ class Run(Vertical):
         self.detach()
         self.folder, self.follower, self.silence = folder, Follower(folder, BACKLOG), silence
         self.merged, self.rank, self.notice, self.losses, self.stopping = Merged(), None, "", [], None
-        self.set_class(True, "-job")
+        self._show_job(True)
         self.log_view.search = None
         self.show_rank(None)
         self.log_view.focus()
@@ -158,12 +164,11 @@ class Run(Vertical):
         note = ladder(monotonic() - self.stopping) if self.stopping is not None and self.alive else self.notice if self.alive else ""
         rows = head_rows(self.follower, self.folder.path, self.losses, note, head.size.width or 110)
         head.show_rows(rows)
-        head.styles.height = len(rows)
         self.query_one(RankStrip).show(cells_of(self.follower.ranks, time.time(), self.silence), self.rank)
         view = self.log_view
-        view.border_title = "Log: all ranks" if self.rank is None else f"Log: rank {self.rank}"
         where = "following" if view.follow else f"▼ {view.unseen:,} new, f follows"
-        view.border_subtitle = "  ".join(filter(None, (self._search_words(), where)))
+        name = "Log: all ranks" if self.rank is None else f"Log: rank {self.rank}"
+        view.label(name, "  ".join(filter(None, (self._search_words(), where))))
 
     def _search_words(self) -> str:
         search = self.log_view.search

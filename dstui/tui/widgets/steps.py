@@ -17,7 +17,7 @@ class StepList(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="steps")
-        self.border_title = "Steps"
+        self.label("Steps", "")
         self.current: Step = STEPS[0]
 
     def show(self, state: State, current: Step) -> None:

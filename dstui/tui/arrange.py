@@ -1,0 +1,43 @@
+"""Which parts are on the screen, by its size, the pane and the tab: data for the app to apply.
+
+CSS classes on the screen would do the same, but each class restyles every widget, which costs more than the first frame may.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MINIMUM: Final = (60, 16)
+WIDE: Final = 100
+"""Columns from which form, preview and checks are seen together."""
+
+PARTS: Final = (
+    "title-bar",
+    "step-line",
+    "tab-line",
+    "body",
+    "footer",
+    "too-small",
+    "steps",
+    "middle",
+    "side",
+    "preview",
+    "checks",
+    "review",
+    "run",
+)
+
+
+def shown(width: int, height: int, pane: str, tab: str) -> frozenset[str]:
+    """The ids of the parts that are on the screen."""
+    if width < MINIMUM[0] or height < MINIMUM[1]:
+        return frozenset({"too-small"})
+    always = {"title-bar", "body", "footer"}
+    if pane == "run":
+        return frozenset(always | {"step-line", "run"})
+    if width >= WIDE:
+        return frozenset(always | {"steps", "review"} if pane == "review" else always | {"steps", "middle", "side", "preview", "checks"})
+    always.add("step-line")
+    if pane == "review":
+        return frozenset(always | {"review"})
+    return frozenset(always | {"tab-line", *(("middle",) if tab == "form" else ("side", tab))})

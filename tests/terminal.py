@@ -1,0 +1,132 @@
+"""A real terminal for tests: a command in a pty, its screen as text, keys and clicks as a user gives them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import termios
+import time
+from collections.abc import Mapping, Sequence
+
+import pyte
+
+# What pyte does not know and would print: kitty's keyboard protocol, mode reports, XTVERSION, DCS strings.
+UNKNOWN = re.compile(rb"\x1b\[[>=<?]?[0-9;]*u|\x1b\[\?[0-9;]*\$p|\x1b\[>[0-9;]*[mq]|\x1bP.*?\x1b\\", re.DOTALL)
+
+
+class Terminal:
+    """One command in its own pty. Times are seconds since the start."""
+
+    def __init__(
+        self, argv: Sequence[str], columns: int = 120, rows: int = 40, env: Mapping[str, str] | None = None, cwd: str | None = None
+    ) -> None:
+        self.screen = pyte.Screen(columns, rows)
+        self.stream = pyte.ByteStream(self.screen)
+        self.raw = bytearray()
+        self.last_output = 0.0
+        environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})}
+        for name in ("LINES", "COLUMNS"):
+            environment.pop(name, None)
+        self.started = time.perf_counter()
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:  # pragma: no cover - the child is the command
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+            if cwd:
+                os.chdir(cwd)
+            os.execvpe(argv[0], list(argv), environment)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.code: int | None = None
+
+    def pump(self, seconds: float) -> bytes:
+        """Take in what is written within so many seconds; returns at the first piece."""
+        if not select.select([self.fd], [], [], seconds)[0]:
+            return b""
+        try:
+            data = os.read(self.fd, 1 << 20)
+        except OSError:  # the command has ended and nothing is left to read
+            return b""
+        self.last_output = time.perf_counter() - self.started
+        self.raw += data
+        self.stream.feed(UNKNOWN.sub(b"", data))
+        return data
+
+    @property
+    def text(self) -> str:
+        """The screen, line by line."""
+        return "\n".join(self.screen.display)
+
+    def wait(self, *wanted: str, timeout: float = 20.0) -> float:
+        """Until all the texts are on the screen; the time at which they were."""
+        deadline = time.perf_counter() + timeout
+        while not all(w in self.text for w in wanted):
+            self.pump(0.05)
+            if time.perf_counter() > deadline:
+                raise AssertionError(f"{wanted} not on the screen within {timeout} s:\n{self.text}")
+        return time.perf_counter() - self.started
+
+    def wait_gone(self, text: str, timeout: float = 20.0) -> None:
+        """Until a text is no longer on the screen."""
+        deadline = time.perf_counter() + timeout
+        while text in self.text:
+            self.pump(0.05)
+            assert time.perf_counter() < deadline, f"{text!r} is still on the screen:\n{self.text}"
+
+    def settle(self, quiet: float = 0.4, timeout: float = 10.0) -> float:
+        """Until nothing was written for `quiet` seconds; the time of the last output."""
+        deadline = time.perf_counter() + timeout
+        while self.pump(quiet) and time.perf_counter() < deadline:
+            pass
+        return self.last_output
+
+    def press(self, keys: str) -> None:
+        """Type."""
+        os.write(self.fd, keys.encode())
+
+    def click(self, column: int, row: int) -> None:
+        """Press and release the left button on a cell, counted from 1."""
+        self.press(f"\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m")
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Another size of the window."""
+        self.screen.resize(rows, columns)
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def kill(self, number: int) -> None:
+        """A signal to the command."""
+        os.kill(self.pid, number)
+
+    def exit_code(self, timeout: float = 20.0) -> int:
+        """Wait for the end; 128 + n for signal n."""
+        deadline = time.perf_counter() + timeout
+        while self.code is None:
+            self.pump(0.05)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                while self.pump(0.05):
+                    pass
+                number = os.waitstatus_to_exitcode(status)
+                self.code = number if number >= 0 else 128 - number
+            elif time.perf_counter() > deadline:
+                raise AssertionError(f"still running after {timeout} s:\n{self.text}")
+        return self.code
+
+    def cpu_seconds(self) -> float:
+        """Processor time of the command so far."""
+        with open(f"/proc/{self.pid}/stat") as file:  # noqa: PTH123
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def close(self) -> None:
+        """End the command, whatever it is doing."""
+        if self.code is None:
+            try:
+                os.kill(self.pid, signal.SIGKILL)
+                os.waitpid(self.pid, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass
+        os.close(self.fd)
