@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from dstui.plan import Plan
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
+WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape")
+"""What the F-keys and ctrl-keys do while a value is typed."""
 PANES = ("steps", "form-rows", "preview", "checks")
 
 
@@ -137,7 +139,16 @@ class DstuiApp(Jobs):
 
     def _show_keys(self) -> None:
         possible = {k.action.partition("(")[0] for k in KEYS if self.check_action(k.action.partition("(")[0], ())}
-        self.query_one(Footer).show(valid(self.step.pane, frozenset(possible)))
+        self.query_one(Footer).show(valid("typing" if self.typing else self.step.pane, frozenset(possible)))
+
+    @property
+    def typing(self) -> bool:
+        """Whether letters are text now."""
+        return isinstance(self.focused, Input)
+
+    def on_descendant_focus(self) -> None:
+        """Other keys are valid where the focus is now."""
+        self._show_keys()
 
     # Steps and panes
 
@@ -219,18 +230,18 @@ class DstuiApp(Jobs):
         key = next((k for k in KEYS if k.action and k.action.partition("(")[0] == action), None)
         if key is None:
             return True
-        if self.step.pane not in key.where or (isinstance(self.focused, Input) and not self._while_typing(action)):
+        if self.typing:
+            return action in WHILE_TYPING
+        if not any(self.step.pane in k.where for k in KEYS if k.action.partition("(")[0] == action):
             return False
         needs: dict[str, Callable[[], bool]] = {
             "undo": lambda: self.store.can_undo,
             "redo": lambda: self.store.can_redo,
             "fix": self._fixable,
+            **dict.fromkeys(("rank", "all_ranks", "follow", "match", "problem", "jobs"), self.watching),
+            "stop": self.job_lives,
         }
         return action not in needs or needs[action]()
-
-    @staticmethod
-    def _while_typing(action: str) -> bool:
-        return action in ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape")
 
     def _fixable(self) -> bool:
         return any(f.fix is not None for f in self.store.state.findings)

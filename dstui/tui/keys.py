@@ -13,6 +13,9 @@ from textual.binding import Binding
 
 ANYWHERE: Final = frozenset({"form", "review", "run"})
 FORM, REVIEW, RUN = frozenset({"form"}), frozenset({"review"}), frozenset({"run"})
+TYPING: Final = frozenset({"typing"})
+"""While a value is being typed; the keys of other panes are text then, but for those with priority."""
+PINNED: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class Key:
     help: str
     where: frozenset[str] = ANYWHERE
     hint: int = 0
-    """The place in the footer, from the left."""
+    """The place in the footer, from the left; from PINNED on at its right edge, which is always seen."""
     display: str = ""
     priority: bool = False
     """Valid also while something is being typed."""
@@ -39,11 +42,13 @@ class Key:
 KEYS: Final = (
     Key("", "", "choose", "Move over the rows.", FORM | REVIEW, 1, "↑↓"),
     Key("", "", "set", "Set, open or go to what the cursor is on.", FORM, 2, "Enter"),
+    Key("", "", "done", "What was typed stays; ctrl+z takes it back.", TYPING, 1, "Enter Esc"),
+    Key("", "undo", "undo", "Take the last edit back.", TYPING, 2, "ctrl+z"),
     Key("left_square_bracket,f3", "step(-1)", "step", "The previous step.", hint=3, display="[ ]"),
     Key("right_square_bracket,f4", "step(1)", "next", "The next step.", display="]"),
     Key("1,2,3,4,5,6,7,8,9,0", "digit", "step", "The step with this number; on the run, the log of this rank.", display="1-9"),
     Key("x", "fix", "fix", "Apply the fix of the finding under the cursor, or of the first.", FORM | REVIEW, 4),
-    Key("f5", "fix", "fix", "The same, also while typing.", FORM | REVIEW, priority=True, display="F5"),
+    Key("f5", "fix", "fix", "The same, also while typing.", FORM | REVIEW | TYPING, priority=True, display="F5"),
     Key("l", "launch", "launch", "Start the job, detached from this terminal.", REVIEW, 1),
     Key("w", "write", "write files", "Write ds_config.json and the other files to a folder.", REVIEW, 4),
     Key("c", "copy", "copy", "Copy what is shown: the file, the command or the log line.", hint=6),
@@ -62,9 +67,17 @@ KEYS: Final = (
     Key("tab", "next_pane", "pane", "The next pane.", hint=8, display="tab"),
     Key("shift+tab", "pane_before", "pane before", "The pane before.", display="⇧tab"),
     Key("escape", "escape", "back", "Close, or go back.", display="esc"),
-    Key("f2,ctrl+s", "save", "save", "Save the Plan.", hint=9, display="F2", priority=True),
-    Key("f1,question_mark", "help", "help", "What the keys do, and what the field under the cursor means.", hint=10, display="F1"),
-    Key("ctrl+p", "command_palette", "commands", "Every action by name.", hint=11, display="ctrl+p"),
+    Key("f2,ctrl+s", "save", "save", "Save the Plan.", ANYWHERE | TYPING, hint=9, display="F2", priority=True),
+    Key(
+        "f1,question_mark",
+        "help",
+        "help",
+        "What the keys do, and what the field under the cursor means.",
+        ANYWHERE | TYPING,
+        hint=PINNED,
+        display="F1",
+    ),
+    Key("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING, hint=11, display="ctrl+p"),
     Key("q,ctrl+q,ctrl+c", "leave", "quit", "Leave; asks only where something would be lost. A running job goes on.", hint=99),
 )
 

@@ -79,10 +79,10 @@ def test_the_first_frame_is_painted_within_twice_the_simplest_app(plan: Path) ->
     first: dict[str, list[float]] = {"hello": [], "dstui": []}
     settled: dict[str, list[float]] = {"hello": [], "dstui": []}
     for run in range(RUNS + 1):
-        for kind in first:
+        for kind, times in first.items():
             a, b = start(kind, plan)
             if run:  # the first one warms the page cache
-                first[kind].append(a)
+                times.append(a)
                 settled[kind].append(b)
     a, b = ratio(first), ratio(settled)
     print(f"\nfirst frame {a:.2f}x, settled {b:.2f}x of a hello-world's {statistics.median(first['hello']) * 1000:.0f} ms")

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.message import Message
 
-from dstui.tui.keys import Key
+from dstui.tui.keys import PINNED, Key
 from dstui.tui.row import Row, Span
 from dstui.tui.widgets.rows import Rows
 
@@ -31,24 +31,32 @@ class Footer(Rows):
         self._ends: list[tuple[int, Key]] = []
 
     def show(self, keys: Sequence[Key]) -> None:
-        """As many hints as fit; the last one stands at the right edge."""
-        *most, last = keys
-        right = (Span(last.shown, "accent"), Span(f" {last.label}", "dim"))
-        room = (self.size.width or 80) - sum(cell_len(s.text) for s in right) - 3
-        pieces: list[Span] = []
-        self._ends, used = [], 1
-        for key in most:
-            width = cell_len(key.shown) + 1 + cell_len(key.label) + 2
-            if used + width > room:
-                break
-            pieces += [Span(key.shown, "accent"), Span(f" {key.label}  ", "dim")]
-            used += width
-            self._ends.append((used, key))
-        self._ends.append((self.size.width, last))
-        self.show_rows([Row((Span(" "), *pieces), right)])
+        """As many hints as fit; those that are pinned stand at the right edge."""
+        width = self.size.width or 80
+        pinned = [k for k in keys if k.hint >= PINNED]
+        room = width - sum(_width(k) for k in pinned) - 2
+        self._ends, used, chosen = [], 1, []
+        for key in (k for k in keys if k.hint < PINNED):
+            if used + _width(key) <= room:
+                used += _width(key)
+                chosen.append(key)
+                self._ends.append((used, key))
+        at = width - 1 - sum(_width(k) for k in pinned)
+        for key in pinned:
+            at += _width(key)
+            self._ends.append((at, key))
+        self.show_rows([Row((Span(" "), *_spans(chosen)), tuple(_spans(pinned)))])
 
     def on_click(self, event: events.Click) -> None:
         """Do what the hint says."""
         key = next((key for end, key in self._ends if event.x < end), None)
         if key is not None and key.action:
             self.post_message(self.Pressed(key.action))
+
+
+def _width(key: Key) -> int:
+    return cell_len(key.shown) + 1 + cell_len(key.label) + 2
+
+
+def _spans(keys: Sequence[Key]) -> list[Span]:
+    return [span for key in keys for span in (Span(key.shown, "accent"), Span(f" {key.label}  ", "dim"))]

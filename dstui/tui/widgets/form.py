@@ -13,7 +13,7 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.widgets import Input
 
-from dstui.tui.fields import UNSET, Field, NotThat, default_of, parsed, typed
+from dstui.tui.fields import UNSET, Field, NotThat, default_of, parsed, shown, typed
 from dstui.tui.form_rows import FieldKey, OptionKey, chosen_option, form_rows, typing_place
 from dstui.tui.row import Row
 from dstui.tui.state import State
@@ -224,6 +224,8 @@ class Form(Container):
     def _type_into(self, field: Field) -> None:
         self.opened = field.path
         editor = Editor(typed(field.value(self.store.state)), self._typed)
+        default = shown(default_of(field))
+        editor.placeholder = f"{default} by default" if default != "–" else ""
         self.show(self.store.state)
         self._placed = (0, 0, 0)
         self._place(editor)
@@ -272,8 +274,6 @@ class Form(Container):
         event.stop()
         field, editor = self.field_at(self.opened), self.editor
         if field is not None and editor is not None and self._wrong(field, editor.value):
-            from dstui.tui.fields import shown
-
             self.app.notify(f"{field.label} stays {shown(field.value(self.store.state))}: {self._wrong(field, editor.value)}", markup=False)
         self.close()
 
