@@ -8,6 +8,8 @@ from pathlib import PurePath
 
 RANK = re.compile(r"\[rank(\d+)\]:?[ ]?", re.IGNORECASE)
 """PyTorch's own label before tracebacks and C++ messages: the global rank."""
+LATE_RANK = re.compile(r"\[rank(\d+)\]: (?=Traceback )")
+"""The same where a progress bar had not ended its line."""
 LABELS = (
     # srun --label: the task's number, which is a rank or, under torchrun, a node.
     (re.compile(r"(\d{1,5}): ?"), "task"),
@@ -57,7 +59,7 @@ def read_label(line: str) -> Label:
             break
         else:
             break
-    if found := RANK.match(text):
+    if found := RANK.match(text) or LATE_RANK.search(text):
         rank, stream, text = int(found[1]), f"rank{found[1]}", text[found.end() :]
     return Label(text, stream, rank, host, task)
 

@@ -93,7 +93,7 @@ SIGNATURES = (
             rx("only supported", r"AssertionError: .*(?:ZeRO|stage|offload).*only supported"),
             rx(
                 "not supported",
-                r"(?:Assertion|Value|NotImplemented)Error: .*(?:ZeRO|[Ss]tage [0-3]|offload).*(?:not supported|not compatible|incompatible)",
+                r"(?:Assertion|Value|NotImplemented)Error: .*(?:ZeRO|[Ss]tage \d|offload).*(?:not (?:supported|compatible)|incompatible)",
             ),
         ),
         (Way("Give ZeRO a stage", patches.stage_for_master_weights), CHECK),
@@ -154,7 +154,7 @@ SIGNATURES = (
             rx("is less than", r"world_size \(\d+\) is less than \w+_size \d+"),
             rx(
                 "divisible by",
-                r"(?:world.?size|GPUs|ranks|tensor|pipeline|sequence|expert|heads?|[ste]p_size).{0,60}(?:not|must be|should be) (?:evenly )?divisible by",
+                r"(?:world.?size|GPUs|ranks|parallel|heads?|[ste]p_size).{0,60}(?:not|must be|should be) (?:evenly )?divisible by",
             ),
             rx("divisible by", r"not divisible by (?:tensor|pipeline|sequence|expert|world|the number of)"),
         ),

@@ -1,0 +1,123 @@
+"""What follows from the findings about ranks and time: which rank a hit belongs to, which ranks are silent, what came first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from dstui.run.diagnosis.exits import SIGNAL_CAUSES
+from dstui.run.diagnosis.lines import rank_said
+from dstui.run.diagnosis.scan import Ended, Findings, Hit
+from dstui.run.diagnosis.signatures import BY_ID
+
+ALIVE = 0.05
+"""Seconds: a process that takes longer to be ended was alive; one that was dead already takes none (terminate and wait return at once)."""
+NEVER = float("inf")
+
+
+class Case:
+    """The findings, with ranks resolved."""
+
+    def __init__(self, found: Findings) -> None:
+        self.found = found
+        if self.tasks_are_ranks:
+            for hit in found.hits:
+                hit.rank = hit.task if hit.rank is None else hit.rank
+            for end in found.ends:
+                end.rank = end.exit.task if end.rank is None else end.rank
+
+    @cached_property
+    def tasks_are_ranks(self) -> bool:
+        """Whether srun started one task per rank: not where torchrun runs in the tasks, or a task speaks for another rank."""
+        mixed = any(hit.task is not None and hit.rank not in (None, hit.task) for hit in self.found.hits)
+        return not mixed and not self.found.agents
+
+    @cached_property
+    def ranks(self) -> set[int]:
+        """Every rank that is known to exist."""
+        found = self.found
+        seen = {hit.rank for hit in found.hits if hit.rank is not None} | {end.rank for end in found.ends if end.rank is not None}
+        seen |= set(found.pids.values()) | set(found.enqueued) | found.spoke
+        return seen | set(range(min(found.world or 0, 1 << 16)))
+
+    @property
+    def single(self) -> bool:
+        """Whether there is one rank only."""
+        return self.found.world == 1 or (self.found.world is None and self.ranks == {0})
+
+    @cached_property
+    def bad_ends(self) -> list[Ended]:
+        """Ends that were failures; SIGTERM is what a launcher sends to those that are left."""
+        return [end for end in self.found.ends if end.exit.code not in (0, -15)]
+
+    @cached_property
+    def failed(self) -> bool:
+        """Whether anything says that the run failed."""
+        return bool(self.bad_ends or self.found.tracebacks or any(hit.raised and not hit.raised.ignored for hit in self.found.hits))
+
+    @cached_property
+    def ended_well(self) -> bool:
+        """Whether the run is known to have ended with 0."""
+        found = self.found
+        return not self.bad_ends and (found.all_well or (bool(found.well) and bool(found.world) and len(found.well) >= (found.world or 0)))
+
+    def order(self, hit: Hit) -> tuple[float, int, int]:
+        """A key that sorts hits by time: in one file by position, else by when their ranks ended, or by their lines' own stamps."""
+        if len(self.found.files) == 1:
+            return (0.0, 0, hit.at[1])
+        rank = NEVER if hit.rank is None else hit.rank
+        when = self.found.ended.get(int(rank), NEVER) if self.found.ended and rank != NEVER else hit.time
+        return (NEVER if when is None else when, 1 << 30 if rank == NEVER else int(rank), hit.at[1])
+
+    def before(self, hit: Hit, other: Hit) -> bool:
+        """Whether one came before the other; where nobody can know, it did."""
+        if hit.at[0] == other.at[0]:
+            return hit.at[1] <= other.at[1]
+        return hit.time is None or other.time is None or hit.time <= other.time
+
+    def deaths(self) -> list[Hit]:
+        """Ends by a signal, as hits of the signature that the signal stands for."""
+        found: dict[tuple[str, int | None], Hit] = {}
+        for end in self.bad_ends:
+            cause = SIGNAL_CAUSES.get(-end.exit.code)
+            if cause and BY_ID[cause].role != "stop":
+                key = (cause, end.rank)
+                if key not in found or end.at < found[key].at:
+                    found[key] = Hit(BY_ID[cause], end.at, end.text, end.stream, end.rank, end.host)
+        known = {cause for cause, rank in found if rank is not None}
+        return [hit for (cause, rank), hit in found.items() if rank is not None or cause not in known]
+
+    def silent(self) -> list[int]:
+        """Ranks that said nothing of a failure, ended neither well nor with a status of their own, and so may be the culprits."""
+        own = {end.rank for end in self.found.ends if end.rank is not None and end.exit.code > 0}
+        return sorted(self.ranks - self.found.spoke - self.found.well - own)
+
+    def suspect(self) -> tuple[int | None, bool]:
+        """The rank that died without words, and whether that is more than likely: the only silent one, or the one that was dead first."""
+        silent = self.silent()
+        if len(silent) == 1 and len(self.ranks) > 1:
+            return silent[0], True
+        return self._dead_first(silent or sorted(self.ranks)), False
+
+    def _dead_first(self, among: Iterable[int]) -> int | None:
+        """DeepSpeed's launcher ends its ranks one after another: the one that took no time, where others did, was dead before."""
+        found, took = self.found, dict[int, float]()
+        marks = sorted(found.times)
+        for pid, began, at in found.killed:
+            rank = found.pids.get(pid)
+            then = next((when for place, when in marks if place > at), None)
+            if rank is not None and began is not None and then is not None:
+                took[rank] = then - began
+        dead = [rank for rank in among if rank in took and took[rank] < ALIVE]
+        return dead[0] if len(dead) == 1 and max(took.values()) >= ALIVE else None
+
+    def behind(self) -> list[int]:
+        """Ranks that have enqueued the fewest collectives, where they differ; else those that did not report the timeout."""
+        least = min(self.found.enqueued.values(), default=0)
+        late = sorted(rank for rank, work in self.found.enqueued.items() if work == least)
+        return late if late and len(late) < len(self.found.enqueued) else self.silent()
+
+    def last_said(self) -> int | None:
+        """The rank that had the last word, where only one names itself in the last lines."""
+        said = {rank_said(line) for lines in self.found.tails.values() for line in lines} - {None}
+        return said.pop() if len(said) == 1 else None

@@ -1,0 +1,136 @@
+"""From paths to a diagnosis."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dstui.plan.finding import Fix
+from dstui.run.diagnosis.case import Case
+from dstui.run.diagnosis.model import Diagnosis, Evidence, Kind
+from dstui.run.diagnosis.reader import read_logs
+from dstui.run.diagnosis.scan import Findings, Hit
+from dstui.run.diagnosis.signature import Signature
+from dstui.run.diagnosis.verdict import Verdict, judge
+
+if TYPE_CHECKING:
+    from dstui.plan.plan import Plan
+
+MOST_LINES = 6
+KINDS: dict[str, Kind] = {"stop": "stop", "success": "success", "benign": "benign"}
+UNKNOWN = "Nothing in the logs says why"
+
+
+def diagnose_logs(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis:
+    """What logs say, whoever wrote them. Raises FileProblem where one cannot be read."""
+    return conclude(read_logs(paths), plan)
+
+
+def conclude(found: Findings, plan: Plan | None = None) -> Diagnosis:
+    """The diagnosis that follows from findings; the fixes as patches where the Plan is known."""
+    verdict, case = judge(found)
+    if verdict.signature is None:
+        return _unknown(case)
+    signature = verdict.signature
+    evidence = _evidence(case, verdict)
+    ranks = sorted({hit.rank for hit in verdict.hits if hit.rank is not None and hit.signature.role == "root"})
+    hosts = {hit.host for hit in verdict.hits if hit.host}
+    kind = "benign" if signature.id == "BENIGN-NOISE" else KINDS.get(signature.role, "failure")
+    return Diagnosis(
+        signature.answer or signature.id,
+        kind,
+        verdict.confidence,
+        _title(verdict),
+        signature.cause,
+        evidence,
+        verdict.rank if kind == "failure" else None,
+        tuple(ranks),
+        hosts.pop() if len(hosts) == 1 else None,
+        signature.confirm,
+        _fixes(signature, verdict, plan),
+        tuple(verdict.others),
+        _notes(case, verdict),
+    )
+
+
+def _title(verdict: Verdict) -> str:
+    """What happened, in one sentence; of an exception its own words."""
+    assert verdict.signature is not None
+    first = verdict.hits[0] if verdict.hits else None
+    if first is not None and first.raised is not None and verdict.signature.id == "USER-PY":
+        return f"{verdict.signature.title}: {first.text.strip()[:200]}"
+    return verdict.signature.title
+
+
+def _evidence(case: Case, verdict: Verdict) -> tuple[Evidence, ...]:
+    """The lines that show it: the first of each rank, what says more about it, and how the processes ended."""
+    found, lines = case.found, list[Evidence]()
+    seen: set[tuple[int | None, str]] = set()
+    for hit in [*verdict.hits, *_once(verdict.sub)]:
+        if (hit.rank, hit.signature.id) in seen:
+            continue
+        seen.add((hit.rank, hit.signature.id))
+        if hit.raised and hit.raised.frame and len(lines) < MOST_LINES - 1:
+            lines.append(found.evidence((hit.at[0], hit.raised.frame_line), hit.raised.frame, hit.rank, hit.host))
+        lines.append(found.evidence(hit.at, hit.text, hit.rank, hit.host))
+    lines = lines[:MOST_LINES]
+    shown = {(line.file, line.line) for line in lines}
+    for end in case.bad_ends[:2]:
+        line = found.evidence(end.at, end.text, end.rank, end.host)
+        if verdict.signature is not None and verdict.signature.role == "root" and (line.file, line.line) not in shown:
+            lines.append(line)
+            shown.add((line.file, line.line))
+    return tuple(lines)
+
+
+def _once(hits: list[Hit]) -> list[Hit]:
+    return list({hit.signature.id: hit for hit in reversed(hits)}.values())
+
+
+def _fixes(signature: Signature, verdict: Verdict, plan: Plan | None) -> tuple[Fix, ...]:
+    """The ways out, those of the more exact finding first; a patch only where the Plan leaves something to change."""
+    ways = [way for hit in _once(verdict.sub) for way in hit.signature.all_ways()] if signature.id == "OP-BUILD" else []
+    fixes: dict[str, Fix] = {}
+    for way in [*ways, *signature.all_ways()]:
+        patch = way.patch(plan) if way.patch and plan else None
+        if way.patch and plan and patch is None:
+            continue  # the Plan has it already, or nothing of the kind
+        fixes.setdefault(way.text, Fix(way.text, tuple(patch) if patch else None))
+    return tuple(fixes.values())
+
+
+def _notes(case: Case, verdict: Verdict) -> tuple[str, ...]:
+    """What keeps a reader from believing the launcher, and what else should be known."""
+    notes: list[str] = []
+    named = {end.rank for end in case.bad_ends if end.rank is not None and end.stream.split(":", 1)[1] in case.found.agents}
+    if verdict.rank is not None and named and verdict.rank not in named:
+        notes.append(f"torchrun names rank {min(named)}: that is the first that ended, not the first that failed.")
+    if verdict.rank is not None and any("return code" in end.text for end in case.bad_ends) and len(case.ranks) > 1:
+        notes.append("The command in DeepSpeed's line `exits with return code` is that of the rank started last: only its code counts.")
+    if (
+        any(hit.signature.id == "CVD-IGNORED" for hit in case.found.hits)
+        and verdict.signature is not None
+        and verdict.signature.role == "root"
+    ):
+        notes.append("CUDA_VISIBLE_DEVICES was ignored: the launcher was told which GPUs to use in another way.")
+    return tuple(notes)
+
+
+def _unknown(case: Case) -> Diagnosis:
+    """No cause: the first error of each rank is what there is to look at."""
+    found, lines = case.found, list[Evidence]()
+    for hit in sorted(found.hits, key=case.order):
+        if hit.signature.role in ("cascade", "root") and all(line.rank != hit.rank or line.text != hit.text for line in lines):
+            lines.append(found.evidence(hit.at, hit.text, hit.rank, hit.host))
+    for end in case.bad_ends[:2]:
+        lines.append(found.evidence(end.at, end.text, end.rank, end.host))
+    rank, certain = case.suspect()
+    return Diagnosis(
+        None,
+        "failure" if case.failed or lines else "success",
+        "low",
+        UNKNOWN,
+        evidence=tuple(lines[:MOST_LINES]),
+        first_failing_rank=rank if certain and lines else None,
+    )

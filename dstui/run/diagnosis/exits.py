@@ -1,0 +1,91 @@
+"""How processes ended, as launchers and shells tell it: exit codes translated, and never the launcher's word for the rank.
+
+DeepSpeed's launcher prints the command of the rank that it started last beside the code of the one that failed; torchrun picks the
+first that ended, not the first that failed. So a rank is taken from them only where they are bound to know it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SIGNAL_CAUSES = {1: "SIGHUP", 2: "CTRL-C", 15: "CTRL-C", 6: "SIGABRT", 7: "SIGBUS-SHM", 9: "KILLED-UNKNOWN", 11: "SIGSEGV"}
+"""The signature of a death by signal, where nothing else is known."""
+TIMED_OUT = 124
+"""What timeout(1) ends with when it had to stop its command."""
+WORDS = {
+    "Killed": -9,
+    "Out Of Memory": -9,
+    "Segmentation fault": -11,
+    "Segmentation fault (core dumped)": -11,
+    "Bus error": -7,
+    "Bus error (core dumped)": -7,
+    "Aborted": -6,
+    "Aborted (core dumped)": -6,
+    "Terminated": -15,
+}
+"""What srun and shells say of a task in the place of a number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """One process's end. `code` is negative for a signal."""
+
+    code: int
+    rank: int | None = None
+    task: int | None = None
+    local: bool = False
+    """Whether `rank` is only known to be the rank on its host."""
+    whole: bool = False
+    """Whether it is the launcher's own end, which stands for the run."""
+
+
+def translated(code: int) -> int:
+    """An exit status as its signal, negative: 137 is -9, and 247 too, since DeepSpeed ends with the negative number itself."""
+    if 128 < code <= 128 + 64:
+        return 128 - code
+    return code - 256 if 192 < code < 256 else code
+
+
+DS_LINE = re.compile(r"exits with return code = (-?\d+)")
+TORCHRUN_LINE = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
+SRUN_LINE = re.compile(r"^srun: error: (\S+): tasks? ([\d,-]+): (?:Exited with exit code (\d+)|(.+))$")
+MPI_LINE = re.compile(r"noticed that process rank (\d+) .*exited on signal (\d+)")
+PDSH_LINE = re.compile(r"ssh exited with exit code (\d+)")
+SHELL_LINE = re.compile(
+    r"^(?:\[[\w ]+\]\s*)?(?:Job )?(?:[Ee]xit(?:ed)?(?: with)? (?:status|code)|exit_?code|returned)\s*[:=]?\s*(-?\d+)\.?$"
+)
+CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
+DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)$")
+
+
+def exits_in(text: str) -> list[Exit]:
+    """The ends that one line tells; usually none."""
+    if found := DS_LINE.search(text):
+        return [Exit(translated(int(found[1])), whole=True)]
+    if found := TORCHRUN_LINE.search(text):
+        return [Exit(int(found[1]), int(found[2]), local=True)]
+    if found := SRUN_LINE.match(text):
+        code = translated(int(found[3])) if found[3] else WORDS.get(found[4].strip())
+        return [Exit(code, task=task) for task in _tasks(found[2])] if code is not None else []
+    if found := MPI_LINE.search(text):
+        return [Exit(-int(found[2]), int(found[1]))]
+    if found := DSTUI_LINE.match(text):
+        return [Exit(translated(int(found[2])), int(found[1]))]
+    if found := PDSH_LINE.search(text):
+        return [Exit(translated(int(found[1])), whole=True)]
+    if found := CHILD_LINE.search(text):
+        return [Exit(int(found[1]) if found[1] else -int(found[2]), whole=True)] if "ninja" not in text else []
+    if found := SHELL_LINE.match(text.strip()):
+        return [Exit(translated(int(found[1])), whole=True)]
+    return []
+
+
+def _tasks(text: str) -> list[int]:
+    """`24,26-28`: the tasks that srun names."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and (not last or last.isdigit()):
+            found += range(int(first), int(last or first) + 1)
+    return found[:4096]

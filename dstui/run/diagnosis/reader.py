@@ -1,0 +1,116 @@
+"""Reading logs of any size with bounded memory: each line once, in chunks; of a huge file its head and its tail.
+
+100 MB of ordinary training output takes about 2 s, nearly all of it for finding out that nothing is in it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from dstui.files import FileProblem
+from dstui.run.diagnosis.lines import rank_of_file
+from dstui.run.diagnosis.scan import Findings, Scanner
+from dstui.run.text import LONGEST, sanitise
+
+CHUNK = 1 << 20
+HEAD, TAIL = 64 << 20, 448 << 20
+"""Bytes of a huge file that are read at its two ends; in between only lines are counted."""
+TAIL_LINES = 12
+SUFFIXES = (".log", ".txt", ".out", ".err")
+MOST_FILES = 4096
+
+
+def read_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None) -> Findings:
+    """Scan files, folders of logs and, as `-`, standard input. Raises FileProblem where one cannot be read.
+
+    `names`: ranks of files, by path, where that is known better than from their names.
+    """
+    scanner = Scanner()
+    for path in log_files(paths):
+        rank = (names or {}).get(path, rank_of_file(path))
+        scanner.begin(path, rank)
+        try:
+            if path == "-":
+                _scan(sys.stdin.buffer, scanner, path)
+            else:
+                with Path(path).open("rb") as file:
+                    _scan(file, scanner, path)
+        except OSError as error:
+            raise FileProblem(f"{path}: {error.strerror or error}") from None
+    return scanner.found
+
+
+def log_files(paths: Iterable[Path | str]) -> list[str]:
+    """The files to read: of a folder, whatever looks like a log. Raises FileProblem for what is not there, or is no log."""
+    found: list[str] = []
+    for path in paths:
+        if str(path) == "-":
+            found.append("-")
+            continue
+        try:
+            mode = Path(path).stat().st_mode
+        except OSError as error:
+            raise FileProblem(f"{path}: {error.strerror or error}") from None
+        if stat.S_ISDIR(mode):
+            inside = [str(file) for file in sorted(Path(path).rglob("*")) if file.suffix in SUFFIXES and file.is_file()]
+            if not inside:
+                raise FileProblem(f"{path}: no log in this folder (files that end in {', '.join(SUFFIXES)})")
+            found += inside[:MOST_FILES]
+        elif stat.S_ISREG(mode):
+            found.append(str(path))
+        else:
+            raise FileProblem(f"{path}: neither a file nor a folder")
+    return list(dict.fromkeys(found))
+
+
+def _scan(file: BinaryIO, scanner: Scanner, name: str) -> None:
+    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    for number, raw in _lines(file):
+        line = _text(raw)
+        scanner.found.lines += 1
+        if line and not line.isspace():
+            tail.append(line)
+        for segment in line.split("\r") if "\r" in line else (line,):
+            if scanner.interesting(segment):
+                scanner.feed(number, sanitise(segment))
+    scanner.found.tails[name] = [sanitise(line) for line in tail]
+
+
+def _text(raw: bytes) -> str:
+    if len(raw) > LONGEST:
+        raw = raw[: LONGEST // 2] + b" " + raw[-LONGEST // 2 :]
+    return raw.decode("utf-8", "replace")
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines. A line that never ends is given in pieces of CHUNK."""
+    size = os.fstat(file.fileno()).st_size if file.seekable() else 0
+    number, rest = 1, b""
+    while chunk := file.read(CHUNK):
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield number, line
+            number += 1
+        if len(rest) > CHUNK:
+            yield number, rest
+            rest = b""
+        if size > HEAD + TAIL and HEAD <= file.tell() < size - TAIL:
+            number += _skip(file, size - TAIL)
+            rest = b""
+    if rest:
+        yield number, rest
+
+
+def _skip(file: BinaryIO, until: int) -> int:
+    """Read on to an offset, and then to the next line's beginning; how many lines were passed over."""
+    passed = 0
+    while file.tell() < until and (chunk := file.read(min(CHUNK, until - file.tell()))):
+        passed += chunk.count(b"\n")
+    file.readline()
+    return passed + 1

@@ -1,0 +1,104 @@
+"""Tracebacks, followed line by line in each stream: which exception ended what, in whose code, and whether it harmed at all."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+HEADER = "Traceback (most recent call last)"
+CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
+IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs", "Exception ignored on calling")
+FRAME = re.compile(r'^\s*File "([^"]+)", line \d+')
+EXCEPTION = re.compile(
+    r"^(?:[A-Za-z_]\w*\.)*((?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))+(?=:|\s*$)"
+)
+WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
+LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen|/(?:deepspeed|transformers|torch|accelerate|peft|trl|datasets)/")
+LAUNCHER = re.compile(
+    r"deepspeed/launcher/(?:runner|launch)\.py|torch/distributed/(?:run|launch)\.py|accelerate/commands/|bin/(?:deepspeed|torchrun|accelerate)$"
+)
+
+
+@dataclass(slots=True)
+class Raised:
+    """An exception as the end of a traceback."""
+
+    name: str
+    chain: int
+    """Exceptions that were raised while another was handled have its number."""
+    traced: bool
+    """Whether a traceback stands above it."""
+    ignored: bool
+    in_user_code: bool
+    in_launcher: bool
+    frame: str = ""
+    """The last frame in the user's own code, as the traceback has it."""
+    frame_line: int = 0
+    """Its line in the log."""
+
+
+class Traces:
+    """The tracebacks of one stream."""
+
+    def __init__(self) -> None:
+        self.chain = 0
+        self.open = False
+        self.at_frame = False
+        """Whether the last line was a frame, so that an indented one now is its source code."""
+        self._chained = self._launcher = False
+        self._ignored = 0
+        self._frame = ""
+        self._user = ("", 0)
+
+    def feed(self, text: str, number: int = 0) -> Raised | None:
+        """One line of the log, and its number; the exception, if it ends a traceback with one."""
+        if HEADER in text:
+            self._begin()
+        elif any(words in text for words in IGNORED):
+            self._ignored += 1
+        elif any(words in text for words in CHAINED):
+            self._chained = True
+        elif frame := FRAME.match(text):
+            self._frame, self.at_frame = frame[1], True
+            if not LIBRARY.search(frame[1]):
+                self._user = (text.strip(), number)
+            self._launcher |= LAUNCHER.search(frame[1]) is not None
+            return None
+        elif (found := EXCEPTION.match(text)) and not self.is_code(text):
+            return self._end(found[1])
+        elif not self.is_code(text):
+            self.at_frame = False
+        return None
+
+    @property
+    def ignoring(self) -> bool:
+        """Whether the next exception is one that Python only reports: of a destructor, or at exit."""
+        return self._ignored > 0
+
+    def is_code(self, text: str) -> bool:
+        """Whether this line is the source code under a frame."""
+        return self.at_frame and text.startswith("    ")
+
+    def _begin(self) -> None:
+        if not self._chained:
+            self.chain += 1
+            self._launcher = False
+        self.open, self._chained, self.at_frame, self._frame, self._user = True, False, False, "", ("", 0)
+
+    def _end(self, name: str) -> Raised:
+        traced = self.open or (name in WITHOUT_HEADER and bool(self._frame))
+        frame = self._frame
+        raised = Raised(
+            name,
+            self.chain,
+            traced,
+            self.ignoring,
+            in_user_code=traced and bool(frame) and not LIBRARY.search(frame),
+            in_launcher=self._launcher,
+            frame=self._user[0],
+            frame_line=self._user[1],
+        )
+        self.open = self.at_frame = False
+        self._ignored = max(self._ignored - 1, 0)
+        self._frame = ""
+        return raised
