@@ -1,16 +1,25 @@
-"""`dstui machine`: what this machine has, or a recorded one, as a report or as JSON."""
+"""`dstui machine`: what this machine has, or a recorded one, or every host of a hostfile, as a report or as JSON."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from dstui.files import FileProblem, write_atomic
+from dstui.files import FileProblem, read_text, write_atomic
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.machine.report import report
+from dstui.plan.hostfile import HostfileError, parse_hostfile
+
+if TYPE_CHECKING:
+    from dstui.machine.remote import HostView
+
+HERE_SECONDS, THERE_SECONDS = 5.0, 15.0
+"""Deadlines: for this machine, and for a host over ssh, where a login shell and a cold file system take their time too."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,21 +28,62 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save", metavar="FILE", type=Path, help="write the snapshot to FILE, for --machine FILE elsewhere")
     parser.add_argument("--force", action="store_true", help="let --save replace a file that holds something else")
     parser.add_argument("--machine", metavar="FILE", type=Path, help="show a snapshot or a pasted `nvidia-smi topo -m` instead")
+    parser.add_argument("--hosts", metavar="HOSTFILE", type=Path, help="look at every host of a hostfile over ssh, all at once")
     parser.add_argument("--serials", action="store_true", help="include the serial numbers of the GPUs, which are left out otherwise")
-    parser.add_argument("--deadline", metavar="SECONDS", type=float, default=5.0, help="stop looking after this time (default: 5)")
+    parser.add_argument(
+        "--deadline", metavar="SECONDS", type=float, help="stop looking after this time (default: 5; 15 for each of --hosts)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the machine; 0, or 2 where a file cannot be read or written."""
+    """Show the machine or the hosts; 0, or 2 where a file cannot be read or written."""
     try:
-        machine = read_machine(args.machine) if args.machine else probe(args.deadline, serials=args.serials)
-        text = json.dumps(machine.to_json(), indent=1) + "\n"
-        if args.save:
-            write_atomic(args.save, text, replace=args.force)
+        return _hosts(args) if args.hosts else _machine(args)
     except FileProblem as problem:
         print(f"dstui: {problem}", file=sys.stderr)
         return 2
+
+
+def _machine(args: argparse.Namespace) -> int:
+    machine = read_machine(args.machine) if args.machine else probe(args.deadline or HERE_SECONDS, serials=args.serials)
+    text = json.dumps(machine.to_json(), indent=1) + "\n"
+    if args.save:
+        write_atomic(args.save, text, replace=args.force)
     sys.stdout.write(text if args.json else report(machine))
     if args.save:
         print(f"saved to {args.save}: dstui COMMAND --machine {args.save} works from it", file=sys.stderr)
     return 0
+
+
+def _hosts(args: argparse.Namespace) -> int:
+    from dstui.machine.remote import look_at_all
+
+    if args.machine or args.save:
+        raise FileProblem("--hosts goes with neither --machine nor --save: it looks at several machines now")
+    try:
+        slots = parse_hostfile(read_text(args.hosts))
+    except HostfileError as error:
+        raise FileProblem(f"{args.hosts}: {error}") from None
+    views = look_at_all(list(slots), deadline=args.deadline or THERE_SECONDS)
+    if args.json:
+        print(json.dumps({"version": 1, "hosts": [{"slots": slots[view.host], **_json(view)} for view in views]}, indent=1))
+    else:
+        sys.stdout.writelines(f"{line}\n" for view in views for line in _lines(view, slots[view.host], max(map(len, slots))))
+    return 0
+
+
+def _json(view: HostView) -> dict[str, Any]:
+    failure = view.failure and {"id": view.failure.id, "problem": view.failure.problem, "fix": view.failure.fix}
+    return {"host": view.host, "failure": failure, "machine": view.machine and view.machine.to_json()}
+
+
+def _lines(view: HostView, slots: int, width: int) -> Iterator[str]:
+    name = view.host.ljust(width)
+    count = f"{slots} slot{'s' * (slots != 1)}"
+    if view.machine:
+        software = view.machine.software
+        versions = f"torch {software.torch or 'not installed'}, deepspeed {software.deepspeed or 'not installed'}"
+        yield f"{name}  {count}  {view.machine.summary()}; {versions}"
+    if view.failure:
+        yield f"{name}  {count}  not ready: {view.failure.problem}"
+        yield f"{' ' * width}  {view.failure.fix}"

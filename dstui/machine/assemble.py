@@ -53,7 +53,7 @@ def _merged(lines: Iterable[Line], kind: str) -> tuple[dict[str, Any], Unknown]:
 
 
 def _ending(lines: Iterable[Line]) -> Unknown:
-    reasons = [str(value) for kind, value in lines if kind in ("late", "failed")]
+    reasons = [str(value).splitlines()[-1] for kind, value in lines if kind in ("late", "failed")]
     return Unknown(reasons[0] if reasons else "this host does not tell")
 
 

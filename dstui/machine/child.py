@@ -26,7 +26,8 @@ LAST_LINE = b'["done", null]\n'
 
 
 def lines_of(program: str, deadline: float, *args: str, python: str = sys.executable, env: Mapping[str, str] | None = None) -> list[Line]:
-    """What `dstui/machine/PROGRAM.py` prints within `deadline` seconds. The last is ("done", None), or ("late" | "failed", reason)."""
+    """What `dstui/machine/PROGRAM.py` prints within `deadline` seconds. The last is ("done", None), or
+    ("late" | "failed", reason), where the reason of a failure is all that was printed on standard error."""
     return output_of([python, str(HERE / f"{program}.py"), *args], deadline, env=env)
 
 
@@ -105,8 +106,7 @@ def _why(err: bytes, deadline: float, left: float) -> Line:
     """Why the answer is not complete."""
     if left <= 0:
         return "late", f"no answer within {deadline:g} s"
-    last = err.decode(errors="replace").strip().splitlines()[-1:]
-    return "failed", last[0] if last else "it ended without an answer"
+    return "failed", err.decode(errors="replace").strip() or "it ended without an answer"
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

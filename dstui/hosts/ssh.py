@@ -1,0 +1,106 @@
+"""ssh without questions: command lines that end by themselves, and what their failures mean.
+
+OpenSSH's own client and configuration are used as they are, since DeepSpeed and pdsh use them too: what works here works there.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CONNECT_SECONDS = 5
+ALIVE_SECONDS = 3
+"""A connection whose other end is silent for twice this long is given up."""
+
+
+def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CONNECT_SECONDS) -> list[str]:
+    """A command on another host: no password, no question, no X11, and an end also where the network has gone."""
+    options = {
+        "BatchMode": "yes",
+        "ConnectTimeout": str(max(1, round(connect_seconds))),
+        "ServerAliveInterval": str(ALIVE_SECONDS),
+        "ServerAliveCountMax": "2",
+        "LogLevel": "ERROR",
+    }
+    pairs = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    return ["ssh", "-T", "-x", *pairs, "--", host, shlex.join(words)]
+
+
+def python_command(*candidates: str) -> list[str]:
+    """The words that run standard input by the first of these interpreters that is there."""
+    search = 'for python; do command -v "$python" >/dev/null 2>&1 && exec "$python" -; done; echo "no Python here" >&2; exit 127'
+    return ["sh", "-c", search, "sh", *candidates]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a host cannot be used over ssh, and what to do."""
+
+    id: str
+    problem: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Sign:
+    """A text that ssh prints, and what it means; {host} is the host's name."""
+
+    id: str
+    text: str
+    problem: str
+    fix: str
+
+
+SIGNS = (
+    _Sign(
+        "key-changed",
+        "REMOTE HOST IDENTIFICATION HAS CHANGED|Offending .* key in",
+        "its host key is not the one that is known",
+        "if {host} was set up anew: ssh-keygen -R {host}, then ssh {host} once",
+    ),
+    _Sign(
+        "key-unknown",
+        "Host key verification failed",
+        "its host key is not known here",
+        "ssh {host} once and answer yes (or ssh-keyscan {host} >> ~/.ssh/known_hosts, where the network is trusted)",
+    ),
+    _Sign(
+        "login",
+        "Permission denied",
+        "it wants a password: there is no login by key",
+        "ssh-copy-id {host} (make a key with ssh-keygen, if there is none)",
+    ),
+    _Sign(
+        "name",
+        "Could not resolve hostname",
+        "its name cannot be resolved",
+        "add it to /etc/hosts or to Host in ~/.ssh/config, or correct the hostfile",
+    ),
+    _Sign("refused", "Connection refused", "nothing listens on its ssh port", "start sshd on {host}, or name its Port in ~/.ssh/config"),
+    _Sign(
+        "unreachable",
+        "timed out|No route to host|Network is unreachable|Timeout, server .* not responding",
+        "it does not answer on the network",
+        "ping {host}: is it up, and does a firewall stand between?",
+    ),
+    _Sign("closed", "Connection closed by|Connection reset by|kex_exchange", "it closed the connection", "look at sshd's log on {host}"),
+    _Sign("no-python", "no Python here", "there is no Python", "install Python 3.8 or newer, at the same path on every host"),
+    _Sign("no-ssh", "^ssh: No such file", "there is no ssh program on this machine", "install openssh-client"),
+)
+"""What ssh says, the more particular before the more general."""
+
+
+def failure(host: str, said: str) -> Failure:
+    """What an ssh command's standard error means; its own last words where that is not known."""
+    for sign in SIGNS:
+        if re.search(sign.text, said, re.M):
+            return Failure(sign.id, sign.problem, sign.fix.format(host=host))
+    return Failure("other", (said.strip().splitlines() or ["it ended without an answer"])[-1], f"try: ssh {host} true")
+
+
+def late(host: str, seconds: float) -> Failure:
+    """What it means that a host took the connection and then said nothing."""
+    fix = f"try: ssh {host} true. A home folder on a dead file system, or a shell that waits in its start files, hangs like this"
+    return Failure("silent", f"it did not answer within {seconds:g} s", fix)

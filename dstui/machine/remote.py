@@ -1,0 +1,104 @@
+"""Looks at other hosts over ssh: the look-up programs are sent along, so that nothing has to be installed there but Python 3.8.
+
+One connection per host carries everything: the programs and pynvml's one file in, the facts out.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+import time
+import zlib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from dstui.hosts.ssh import Failure, failure, late, python_command, ssh_command
+from dstui.machine.assemble import machine_from
+from dstui.machine.child import HERE, Line, output_of
+from dstui.machine.snapshot import Machine
+
+AT_ONCE = 128
+"""Connections at a time: the time of many hosts is that of the slowest."""
+GRACE = 5
+"""Seconds after the deadline in which what runs on the host ends by itself."""
+
+RECEIVER = '''\
+import base64, json, signal, sys, types, zlib
+if sys.version_info < (3, 8):
+    sys.exit("Python %d.%d is too old: 3.8 is needed" % sys.version_info[:2])
+signal.alarm({seconds})
+def tell(kind, value):
+    if kind != "done":
+        print(json.dumps([kind, value]), flush=True)
+def load(name, text):
+    module = sys.modules[name] = types.ModuleType(name)
+    try:
+        exec(compile(zlib.decompress(base64.b64decode(text)), name, "exec"), module.__dict__)
+    except Exception:
+        del sys.modules[name]
+        raise
+    module.emit = tell
+    return module
+programs = {programs!r}
+load("look_host", programs["host"]).main()
+tell("software", load("look_software", programs["software"]).facts())
+try:
+    import pynvml
+except ImportError:
+    if "pynvml" in programs:
+        load("pynvml", programs["pynvml"])
+load("look_nvml", programs["nvml"]).main([])
+print(json.dumps(["done", None]), flush=True)
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """What was found on a host: its Machine, or why there is none. A Machine beside a failure is what came before it."""
+
+    host: str
+    machine: Machine | None = None
+    failure: Failure | None = None
+    seconds: float = 0.0
+
+
+@cache
+def _programs() -> dict[str, str]:
+    files = {name: HERE / f"{name}.py" for name in ("host", "software", "nvml")}
+    pynvml = find_spec("pynvml")
+    if pynvml and pynvml.origin:
+        files["pynvml"] = Path(pynvml.origin)
+    return {name: base64.b64encode(zlib.compress(path.read_bytes(), 9)).decode() for name, path in files.items()}
+
+
+def script(deadline: float) -> bytes:
+    """What is sent to a host: about 110 kB of text, most of it pynvml."""
+    return RECEIVER.format(programs=_programs(), seconds=int(deadline) + GRACE).encode()
+
+
+def look_at(host: str, *, deadline: float = 10.0, python: str = sys.executable) -> HostView:
+    """Probe one host. `python` is asked first, since the ranks will run under the interpreter of the same path there."""
+    began = time.monotonic()
+    command = ssh_command(host, python_command(python, "python3", "python"), connect_seconds=deadline / 2)
+    lines = output_of(command, deadline, stdin=script(deadline))
+    machine = machine_from(lines, lines, lines, f"host {host}") if lines[0][0] in ("host", "driver") else None
+    return HostView(host, machine, _failure(host, lines[-1], deadline), time.monotonic() - began)
+
+
+def _failure(host: str, last: Line, deadline: float) -> Failure | None:
+    kind, said = last
+    if kind == "late":
+        return late(host, deadline)
+    return failure(host, str(said)) if kind == "failed" else None
+
+
+def look_at_all(hosts: Sequence[str], *, deadline: float = 10.0, python: str = sys.executable) -> tuple[HostView, ...]:
+    """Probe hosts side by side, in the order of `hosts`; takes as long as the slowest, and no longer than the deadline."""
+    if not hosts:
+        return ()
+    with ThreadPoolExecutor(min(len(hosts), AT_ONCE)) as pool:
+        return tuple(pool.map(lambda host: look_at(host, deadline=deadline, python=python), hosts))

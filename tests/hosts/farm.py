@@ -1,0 +1,178 @@
+"""Pretend hosts on one Linux machine, with the real sshd: for tests of whatever reaches over ssh.
+
+Each host is a network, PID, UTS, IPC and mount namespace with an address of its own on a bridge that lives in a namespace too, so that
+nothing of the machine's network changes. `login` is the host to start from. Needs root, iproute2, util-linux and openssh-server.
+Everything of a host dies with its process 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+NEEDED = ("ip", "unshare", "nsenter", "ssh", "ssh-keygen", "/usr/sbin/sshd")
+SSHD = """\
+HostKey /etc/ssh/host_key
+AuthorizedKeysFile /etc/ssh/authorized_keys
+PermitRootLogin prohibit-password
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UsePAM no
+UseDNS no
+StrictModes no
+MaxStartups 200
+PidFile none
+AcceptEnv *
+"""
+SSH = """\
+IdentityFile /etc/ssh/user_key
+IdentitiesOnly yes
+UserKnownHostsFile /etc/ssh/known_hosts
+GlobalKnownHostsFile /dev/null
+StrictHostKeyChecking yes
+"""
+
+
+def missing() -> str:
+    """Why there can be no farm here; empty where there can."""
+    if os.geteuid() != 0:
+        return "pretend hosts need root, for network namespaces"
+    absent = [program for program in NEEDED if not shutil.which(program)]
+    if absent:
+        return f"pretend hosts need {', '.join(absent)}"
+    probe = subprocess.run(["unshare", "--net", "--pid", "--mount", "--fork", "true"], capture_output=True, check=False)
+    return "" if probe.returncode == 0 else "this container may not make namespaces"
+
+
+def do(*words: str, **options: Any) -> str:
+    """Run a command that must succeed; its output."""
+    return subprocess.run(words, check=True, text=True, capture_output=True, **options).stdout
+
+
+class Farm:
+    """`count` hosts named h1, h2, … and login. Use it as a context manager."""
+
+    def __init__(self, count: int) -> None:
+        self.name = f"dstui{os.getpid()}"
+        self.hosts = [f"h{number}" for number in range(1, count + 1)]
+        self.addresses = {host: f"10.79.0.{number}" for number, host in enumerate(self.hosts, 1)} | {"login": "10.79.0.250"}
+        self.state = Path("/run") / self.name
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Farm:
+        self.state.mkdir()
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        try:
+            self._files()
+            self._network()
+            for host in self.addresses:
+                self._start(host)
+            for host in self.addresses:
+                self._wait(host)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for host in [*self.addresses, "switch"]:
+            subprocess.run(["ip", "netns", "del", self.namespace(host)], capture_output=True, check=False)
+            shutil.rmtree(self.etc(host), ignore_errors=True)
+        shutil.rmtree(self.state, ignore_errors=True)
+
+    def namespace(self, host: str) -> str:
+        """The name of a host's network namespace."""
+        return f"{self.name}-{host}"
+
+    def etc(self, host: str) -> Path:
+        """The files that a host has in /etc instead of this machine's."""
+        return Path("/etc/netns") / self.namespace(host)
+
+    def _files(self) -> None:
+        do("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.state / "user_key"))
+        names = "127.0.0.1 localhost\n" + "".join(f"{address} {host}\n" for host, address in self.addresses.items())
+        known = ""
+        for host, address in self.addresses.items():
+            folder = self.etc(host) / "ssh"
+            folder.mkdir(parents=True)
+            do("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / "host_key"))
+            known += f"{host},{address} {(folder / 'host_key.pub').read_text()}"
+            (folder / "authorized_keys").write_text((self.state / "user_key.pub").read_text())
+            (folder / "sshd_config").write_text(SSHD)
+            (folder / "ssh_config").write_text(SSH)
+            shutil.copy(self.state / "user_key", folder / "user_key")
+            (self.etc(host) / "hosts").write_text(names)
+            (self.etc(host) / "resolv.conf").write_text("")  # an unknown name fails at once
+        for host in self.addresses:
+            (self.etc(host) / "ssh/known_hosts").write_text(known)
+
+    def _network(self) -> None:
+        switch = self.namespace("switch")
+        do("ip", "netns", "add", switch)
+        do("ip", "-n", switch, "link", "add", "br0", "up", "type", "bridge")
+        for host, address in self.addresses.items():
+            own = self.namespace(host)
+            do("ip", "netns", "add", own)
+            do("ip", "-n", switch, "link", "add", host, "type", "veth", "peer", "name", "eth0", "netns", own)
+            do("ip", "-n", switch, "link", "set", host, "master", "br0", "up")
+            do("ip", "-n", own, "-batch", "-", input=f"link set lo up\naddr add {address}/24 dev eth0\nlink set eth0 up\n")
+
+    def _start(self, host: str) -> None:
+        namespaces = ["--uts", "--ipc", "--pid", "--mount", "--mount-proc", "--fork", "--kill-child"]
+        command = ["ip", "netns", "exec", self.namespace(host), "unshare", *namespaces, sys.executable, __file__, host]
+        with (self.state / f"{host}.log").open("wb") as log:
+            self.processes[host] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+    def _wait(self, host: str, seconds: float = 10.0) -> None:
+        log, deadline = self.state / f"{host}.log", time.monotonic() + seconds
+        while "listening on" not in log.read_text():
+            if time.monotonic() > deadline or self.processes[host].poll() is not None:
+                raise RuntimeError(f"{host} did not start: {log.read_text()}")
+            time.sleep(0.01)
+
+    def pid(self, host: str) -> int:
+        """Process 1 of a host, as this machine numbers it."""
+        for pid in do("ip", "netns", "pids", self.namespace(host)).split():
+            words = Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
+            if words[1:3] == [__file__.encode(), host.encode()]:
+                return int(pid)
+        raise LookupError(host)
+
+    def command(self, host: str, words: Sequence[str]) -> list[str]:
+        """A command line that runs on a host."""
+        return ["nsenter", "-t", str(self.pid(host)), "-n", "-u", "-i", "-p", "-m", f"-w{Path.cwd()}", "--", *words]
+
+    def run(self, host: str, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a command on a host."""
+        return subprocess.run(self.command(host, words), text=True, capture_output=True, check=False, **options)
+
+    def cable(self, host: str, *, plugged: bool) -> None:
+        """Pull a host's cable, or plug it in again."""
+        do("ip", "-n", self.namespace("switch"), "link", "set", host, "up" if plugged else "down")
+
+
+def be_a_host(name: str) -> None:
+    """Process 1: a host name, a /dev/shm of its own, sshd, and reaping for ever."""
+    socket.sethostname(name)
+    do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm")
+    subprocess.Popen(["/usr/sbin/sshd", "-D", "-e"], cwd="/")
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps for us
+    while True:
+        signal.pause()
+
+
+if __name__ == "__main__":
+    be_a_host(sys.argv[1])

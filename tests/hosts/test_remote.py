@@ -1,0 +1,170 @@
+"""Hosts over the real ssh: what is found there, and what each way of failing is called."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from farm import Farm
+
+from dstui.hosts.ssh import SIGNS, failure, python_command, ssh_command
+
+
+def machine(farm: Farm, *words: str) -> subprocess.CompletedProcess[str]:
+    """`dstui machine` on the host login."""
+    return farm.run("login", sys.executable, "-m", "dstui", "machine", *words, timeout=60)
+
+
+def views(farm: Farm, tmp_path: Path, hosts: Sequence[str], deadline: float = 20) -> dict[str, dict[str, Any]]:
+    """Host -> what `dstui machine --hosts` found there."""
+    file = tmp_path / "hostfile"
+    file.write_text("".join(f"{host} slots=2\n" for host in hosts))
+    ran = machine(farm, "--hosts", str(file), "--json", "--deadline", str(deadline))
+    assert ran.returncode == 0 and ran.stderr == "", ran.stderr
+    return {view["host"]: view for view in json.loads(ran.stdout)["hosts"]}
+
+
+@contextlib.contextmanager
+def etc(farm: Farm, host: str, name: str, text: str) -> Iterator[None]:
+    """Another content of a file in /etc/ssh of a host, for a while. It is written in place: the file is mounted."""
+    file = farm.etc(host) / "ssh" / name
+    before = file.read_text()
+    file.write_text(text)
+    try:
+        yield
+    finally:
+        file.write_text(before)
+
+
+def forced(farm: Farm, command: str) -> str:
+    """authorized_keys by which every login runs only this command."""
+    return f'command="{command}" ' + (farm.state / "user_key.pub").read_text()
+
+
+def test_every_host_is_looked_at_with_nothing_installed_there(farm: Farm, tmp_path: Path) -> None:
+    found = views(farm, tmp_path, ["h1", "h2"])
+    for host in ("h1", "h2"):
+        seen = found[host]["machine"]
+        assert found[host]["failure"] is None
+        assert seen["host"]["name"] == host and seen["source"] == f"host {host}"
+        assert seen["host"]["cpus_usable"] and seen["software"]["deepspeed"]
+        assert seen["gpus"] == [] or seen["driver"]["state"] == "ok"
+
+
+def test_the_report_has_a_line_for_each_host_and_the_fix_for_each_failure(farm: Farm, tmp_path: Path) -> None:
+    file = tmp_path / "hostfile"
+    file.write_text("# the cluster\nh1 slots=2\nworker-9 slots=1\n")
+    lines = machine(farm, "--hosts", str(file)).stdout.splitlines()
+    assert lines[0].startswith("h1        2 slots  ") and "deepspeed" in lines[0]
+    assert lines[1] == "worker-9  1 slot  not ready: its name cannot be resolved"
+    assert "/etc/hosts" in lines[2]
+
+
+def test_each_way_of_failing_has_its_name_and_its_fix(farm: Farm, tmp_path: Path) -> None:
+    known = (farm.etc("login") / "ssh/known_hosts").read_text()
+    without = "".join(line + "\n" for line in known.splitlines() if not line.startswith("h1,"))
+    swapped = known.replace("h1,", "hx,").replace("h2,", "h1,").replace("hx,", "h2,")
+    with etc(farm, "login", "known_hosts", without):
+        assert views(farm, tmp_path, ["h1"])["h1"]["failure"]["id"] == "key-unknown"
+    with etc(farm, "login", "known_hosts", swapped):
+        found = views(farm, tmp_path, ["h1"])["h1"]["failure"]
+        assert found["id"] == "key-changed" and "ssh-keygen -R h1" in found["fix"]
+    with etc(farm, "h1", "authorized_keys", ""):
+        found = views(farm, tmp_path, ["h1"])["h1"]["failure"]
+        assert found["id"] == "login" and found["fix"].startswith("ssh-copy-id h1")
+    with etc(farm, "h1", "authorized_keys", forced(farm, "echo no Python here >&2; exit 127")):
+        assert views(farm, tmp_path, ["h1"])["h1"]["failure"]["id"] == "no-python"
+
+
+def test_a_host_that_takes_the_connection_and_hangs_costs_no_more_than_the_deadline(farm: Farm, tmp_path: Path) -> None:
+    with etc(farm, "h2", "authorized_keys", forced(farm, "sleep 600")):
+        began = time.monotonic()
+        found = views(farm, tmp_path, ["h1", "h2"], deadline=6)
+        assert time.monotonic() - began < 9
+    assert found["h2"]["failure"]["id"] == "silent" and "within 6 s" in found["h2"]["failure"]["problem"]
+    assert found["h1"]["failure"] is None and found["h1"]["machine"]
+
+
+def test_a_host_whose_cable_is_pulled_does_not_answer(farm: Farm, tmp_path: Path) -> None:
+    farm.cable("h2", plugged=False)
+    try:
+        found = views(farm, tmp_path, ["h2"], deadline=4)["h2"]["failure"]
+    finally:
+        farm.cable("h2", plugged=True)
+    assert found["id"] == "unreachable"
+
+
+def test_words_that_a_login_shell_prints_are_no_facts(farm: Farm, tmp_path: Path) -> None:
+    with etc(farm, "h1", "authorized_keys", forced(farm, "echo Welcome to h1; echo [ OK ]; eval $SSH_ORIGINAL_COMMAND")):
+        found = views(farm, tmp_path, ["h1"])["h1"]
+    assert found["machine"] and found["machine"]["host"]["name"] == "h1"
+
+
+def test_many_hosts_take_the_time_of_the_slowest(farm: Farm, tmp_path: Path) -> None:
+    names = [f"node{number}" for number in range(24)]
+    address = farm.addresses["h1"]
+    hosts = (farm.etc("login") / "hosts").read_text() + "".join(f"{address} {name}\n" for name in names)
+    keys = (farm.etc("login") / "ssh/known_hosts").read_text().replace("h1,", ",".join([*names, "h1"]) + ",")
+    slow = forced(farm, "sleep 1; echo all well >&2; exit 1")
+    with etc(farm, "login", "known_hosts", keys), etc(farm, "login", "../hosts", hosts), etc(farm, "h1", "authorized_keys", slow):
+        began = time.monotonic()
+        found = views(farm, tmp_path, names)
+    assert time.monotonic() - began < 12, "one after the other they would take 24 s and more"
+    assert {view["failure"]["problem"] for view in found.values()} == {"all well"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("h1 slots=2\nh1 slots=2\n", "line 2: the host 'h1' stands here a second time"),
+        ("h1 slots=two\n", "line 1: 'h1 slots=two' is not"),
+        ("# nobody\n", "no host in it"),
+    ],
+)
+def test_a_hostfile_that_deepspeed_would_refuse_is_refused_with_its_line(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "hostfile"
+    file.write_text(text)
+    command = [sys.executable, "-m", "dstui", "machine", "--hosts", str(file)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 2 and words in ran.stderr and "hostfile" in ran.stderr and "Traceback" not in ran.stderr
+
+
+def test_ssh_asks_nothing_and_ends_by_itself() -> None:
+    command = ssh_command("h1", ["echo", "a b"], connect_seconds=2.4)
+    assert command[0] == "ssh" and command[-3:] == ["--", "h1", "echo 'a b'"]
+    assert {"BatchMode=yes", "ConnectTimeout=2", "ServerAliveInterval=3"} <= set(command)
+
+
+def test_the_first_interpreter_that_is_there_is_taken() -> None:
+    words = python_command("/nowhere/python", sys.executable, "python3")
+    ran = subprocess.run(words, input="import sys; print(sys.executable)", capture_output=True, text=True, check=True)
+    assert Path(ran.stdout.strip()).resolve() == Path(sys.executable).resolve()
+    nothing = subprocess.run(python_command("/nowhere/python"), capture_output=True, text=True, check=False)
+    assert (nothing.returncode, nothing.stderr) == (127, "no Python here\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "sign"),
+    [
+        ("ssh: Could not resolve hostname h9: Name or service not known", "name"),
+        ("ssh: connect to host h1 port 22: Connection refused", "refused"),
+        ("ssh: connect to host h1 port 22: Connection timed out", "unreachable"),
+        ("ssh: connect to host h1 port 22: No route to host", "unreachable"),
+        ("root@h1: Permission denied (publickey).", "login"),
+        ("Host key verification failed.", "key-unknown"),
+        ("kex_exchange_identification: Connection closed by remote host", "closed"),
+        ("ssh: No such file or directory", "no-ssh"),
+        ("Python 3.6 is too old: 3.8 is needed", "other"),
+    ],
+)
+def test_what_ssh_says_is_understood(said: str, sign: str) -> None:
+    found = failure("h1", said)
+    assert found.id == sign and found.fix
+    assert {known.id for known in SIGNS} >= {sign} - {"other"}
