@@ -18,7 +18,11 @@ from dstui.run.status import refresh
 from dstui.run.tail import Tail
 
 BUDGET = 1 << 20
-"""Bytes of logs that one poll reads, in all: about 50 ms of work."""
+"""Bytes of logs that one poll reads, in all."""
+PIECE = 1 << 16
+"""Bytes of one log that are read before it is another's turn."""
+SPELL = 0.03
+"""Seconds that one poll works, a piece more or less, so that a screen that polls stays alive under any flood."""
 REFRESH = 1.0
 """Seconds between two looks whether the supervisor is still there."""
 BAR_EVERY = 10.0
@@ -98,11 +102,10 @@ class Follower:
         began = self._read_status()
         events += [RankState(n, self.ranks[n].host, "started", None) for n in began]
         events += self._read_notices()
-        read_all = self._read_logs(events, budget)
-        if read_all:
-            events += self._ended_ranks()
-            if self.state in FINAL and not events:
-                events += self._end()
+        read_out = self._read_logs(events, budget)
+        events += self._ended_ranks(read_out)
+        if self.state in FINAL and not events and len(read_out) == len(self._tails):
+            events += self._end()
         return events
 
     def close(self) -> None:
@@ -154,20 +157,26 @@ class Follower:
                 events.append(Notice(str(found.get("text"))))
         return events
 
-    def _read_logs(self, events: list[Event], budget: int) -> bool:
-        """Lines and metrics of all logs, each getting its share of the budget. True where there was nothing more to read."""
-        share = max(budget // len(self._tails), 4096)
-        quiet = True
-        for rank, tail in self._tails.items():
-            lines = tail.read(share)
-            quiet = quiet and not lines and tail.at_end
+    def _read_logs(self, events: list[Event], budget: int) -> set[int | None]:
+        """Lines and metrics of the logs, a piece of each in turn. Returns those in which nothing is left to read."""
+        deadline = time.monotonic() + SPELL
+        logs = list(self._tails.items())
+        piece = min(PIECE, budget)
+        read_out: set[int | None] = set()
+        while len(read_out) < len(logs) and budget > 0 and time.monotonic() < deadline:
+            rank, tail = logs[self._turn % len(logs)]
+            self._turn += 1
+            lines = tail.read(piece)
+            budget -= tail.taken
+            if not tail.taken:
+                read_out.add(rank)
             for line in lines:
                 events.append(Line(rank, line))
                 if rank is not None:
                     events += self._measure(rank, line)
             if rank is not None:
                 events += self._note_life(rank, tail)
-        return quiet
+        return read_out
 
     def _note_life(self, rank: int, tail: Tail) -> list[Event]:
         view = self.ranks[rank]
@@ -193,12 +202,12 @@ class Follower:
             events.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
         return events
 
-    def _ended_ranks(self) -> list[Event]:
+    def _ended_ranks(self, read_out: set[int | None]) -> list[Event]:
         """The ends of ranks whose last line has been told."""
         events: list[Event] = []
         for number, facts in ((int(n), facts) for n, facts in self._status.get("ranks", {}).items()):
             view = self.ranks[number]
-            if view.state == "started" and facts.get("state") in ("ended", "lost"):
+            if number in read_out and view.state == "started" and facts.get("state") in ("ended", "lost"):
                 view.state, view.exit_code = facts["state"], facts.get("exit_code")
                 events += [Line(number, line) for line in self._tails[number].flush()]
                 events.append(RankState(number, view.host, view.state, view.exit_code))

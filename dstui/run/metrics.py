@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 
 class Pattern(NamedTuple):
-    """A metric: its name, what lines call it (regular expressions), and the units that may follow its number."""
+    """A metric: its name, what lines call it (regular expressions, for lower case), and the units that may follow its number."""
 
     name: str
     words: tuple[str, ...] = ()
@@ -27,7 +29,7 @@ PATTERNS = (
     Pattern("lr", ("learning[_ ]rate", "lr")),
     Pattern("grad_norm", ("grad(?:ient)?[_ ]norm", "gnorm")),
     Pattern("loss_scale", ("loss[_ ]scale",)),
-    Pattern("samples/s", ("CurrSamplesPerSec", r"(?:train_)?samples[_ ]per[_ ]sec(?:ond)?", "samples/s(?:ec)?"), (r"samples?/s(?:ec)?",)),
+    Pattern("samples/s", ("currsamplespersec", r"(?:train_)?samples[_ ]per[_ ]sec(?:ond)?", "samples/s(?:ec)?"), (r"samples?/s(?:ec)?",)),
     Pattern("tokens/s", ("tokens[_ ]per[_ ]sec(?:ond)?", "tok(?:en)?s?/s(?:ec)?", "tps"), (r"tok(?:en)?s?/s(?:ec)?",)),
     Pattern("steps/s", ("train_steps_per_second",), (r"(?:it|steps?)/s(?:ec)?",)),
 )
@@ -36,27 +38,20 @@ NUMBER = r"(?P<value>[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:e[-+]
 THOUSANDS = {"": 1.0, "k": 1e3, "m": 1e6}
 
 
-def _named(pattern: Pattern, index: int) -> str:
-    return f"(?P<w{index}>{'|'.join(pattern.words)})"
+def _any(words: Iterable[str]) -> str:
+    return f"(?P<word>{'|'.join(words)})"
 
 
-# `loss 1.8`, `loss: 1.8`, `loss=1.8`, `'loss': 1.8`, `lr=[0.001]`, `learning rate: 1.5E-04`
+# `loss 1.8`, `loss: 1.8`, `loss=1.8`, `'loss': 1.8`, `lr=[0.001]`, `learning rate: 1.5e-04`
 WORD_FIRST = re.compile(
-    r"(?<![\w.])(?:"
-    + "|".join(_named(pattern, index) for index, pattern in enumerate(PATTERNS) if pattern.words)
-    + r")(?:[\"']?\s*[:=]\s*[\"'\[(]*|\s+)"
+    r"(?<![\w.])"
+    + _any(word for pattern in PATTERNS for word in pattern.words)
+    + r"(?:[\"']?\s*[:=]\s*[\"'\[(]*|\s+)"
     + NUMBER
-    + r"(?![\w%])",
-    re.IGNORECASE,
+    + r"(?![\w%])"
 )
 # `41.2k tok/s`, `12.1 samples/s`, `3.02it/s`
-NUMBER_FIRST = re.compile(
-    NUMBER
-    + r"\s*(?:"
-    + "|".join(f"(?P<u{index}>{'|'.join(pattern.units)})" for index, pattern in enumerate(PATTERNS) if pattern.units)
-    + r")(?![\w/])",
-    re.IGNORECASE,
-)
+NUMBER_FIRST = re.compile(NUMBER + r"\s*" + _any(unit for pattern in PATTERNS for unit in pattern.units) + r"(?![\w/])")
 HINTS = ("loss", "step", "iter", "lr", "rate", "norm", "sec", "/s", "perplexity", "ppl", "accuracy", "tps")
 LONGEST = 2000
 """Characters of a line that are looked at."""
@@ -68,19 +63,21 @@ def scan(line: str) -> dict[str, float]:
     if not any(hint in lower for hint in HINTS):
         return {}
     found: dict[str, float] = {}
-    for match in WORD_FIRST.finditer(line, 0, LONGEST):
-        found.setdefault(_name(match), _value(match))
+    for match in WORD_FIRST.finditer(lower):
+        found.setdefault(_name(match["word"]), _value(match))
     if "/s" in lower:
-        for match in NUMBER_FIRST.finditer(line, 0, LONGEST):
-            found.setdefault(_name(match), _value(match))
+        for match in NUMBER_FIRST.finditer(lower):
+            found.setdefault(_name(match["word"]), _value(match))
     if not math.isfinite(found.get("step", 0.0)):
         del found["step"]
     return found
 
 
-def _name(match: re.Match[str]) -> str:
-    return next(PATTERNS[int(group[1:])].name for group, text in match.groupdict().items() if text is not None and group[1:].isdigit())
+@cache
+def _name(word: str) -> str:
+    """The metric that a line calls so."""
+    return next(pattern.name for pattern in PATTERNS if any(re.fullmatch(known, word) for known in (*pattern.words, *pattern.units)))
 
 
 def _value(match: re.Match[str]) -> float:
-    return float(match["value"].replace(",", "")) * THOUSANDS[(match["suffix"] or "").lower()]
+    return float(match["value"].replace(",", "")) * THOUSANDS[match["suffix"] or ""]

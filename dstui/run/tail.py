@@ -15,12 +15,12 @@ class Tail:
         self.path = path
         self.modified: float | None = None
         """When the file was last written, seconds since the epoch."""
-        self.at_end = True
-        """Whether the last read came to the end of what was there."""
+        self.taken = 0
+        """How many bytes the last read took."""
         self._backlog = backlog  # bytes before the end at which a first look begins; None is the file's beginning
         self._fd = -1
         self._inode = -1
-        self._at = self._size = 0
+        self._at = 0
         self._pending = b""
         self._dropped = 0
 
@@ -36,11 +36,12 @@ class Tail:
 
     def read(self, budget: int) -> list[str]:
         """At most `budget` further bytes as sanitised lines; empty where nothing is new."""
+        self.taken = 0
         if not self._open():
             return []
         data = os.pread(self._fd, budget, self._at)
-        self._at += len(data)
-        self.at_end = self._at >= self._size
+        self.taken = len(data)
+        self._at += self.taken
         *lines, rest = data.split(b"\n")
         if not lines:
             self._keep(self._pending + rest)
@@ -75,7 +76,7 @@ class Tail:
                     self._at = self._line_start(found.st_size - self._backlog)
         except OSError:
             return False
-        self.modified, self._size = found.st_mtime, found.st_size
+        self.modified = found.st_mtime
         if found.st_size < self._at:  # truncated under us
             self._at, self._pending = 0, b""
         return found.st_size > self._at
