@@ -57,7 +57,7 @@ def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = Fal
     reader = integration or ("trainer" if holds_auto(config) else "deepspeed")
     found = DsConfig(config, reader, [], places)
     if problem or mark:
-        found.findings.append(_not_strict(found, text, problem, mark))
+        found.findings.append(_not_strict(found, problem, mark))
     found.findings.extend(_bare_words(found) if problem else [])
     found.findings.extend(_twice(found))
     return found
@@ -119,10 +119,14 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _not_strict(found: DsConfig, text: str, problem: json.JSONDecodeError | None, mark: bool) -> Finding:
+def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: bool) -> Finding:
     """JSON with additions that only DeepSpeed takes."""
     rewrite = json.dumps(_as_meant(found.config), indent=2) + "\n"
-    what = "begins with a byte-order mark" if mark and not problem else "is not strict JSON: " + _addition(text)
+    what = (
+        "begins with a byte-order mark"
+        if mark and not problem
+        else "is not strict JSON: " + ("a comment" if found.places.comments else "a trailing comma, a word without quotes or the like")
+    )
     place = Place(problem.lineno, problem.colno) if problem else Place(1, 1)
     fix = Fix("write it as clean JSON", rewrite=rewrite)
     if found.integration == "deepspeed":
@@ -131,13 +135,6 @@ def _not_strict(found: DsConfig, text: str, problem: json.JSONDecodeError | None
     who = "the Trainer" if found.integration == "trainer" else "accelerate"
     why = f"json.decoder.JSONDecodeError: {problem.msg}" if problem else "JSONDecodeError: Unexpected UTF-8 BOM"
     return Finding("DS024", "error", "", f"the file {what}, and {who} reads strict JSON", why, "parse", place.line, place.column, fix)
-
-
-def _addition(text: str) -> str:
-    for sign, words in (("//", "a comment"), ("#", "a comment"), ("/*", "a comment")):
-        if any(sign in line.partition('"')[0] or line.strip().startswith(sign) for line in text.splitlines()):
-            return words
-    return "a trailing comma, a word without quotes or the like"
 
 
 def _as_meant(value: Any) -> Any:

@@ -37,6 +37,7 @@ class Positions:
     words: list[tuple[str, Place, str]] = field(default_factory=list)
     """Values without quotes that are no literal: hjson reads them as strings, to the line's end."""
     depth: int = 0
+    comments: int = 0
 
     def line_of(self, path: str) -> int | None:
         """The line of a key, or of the nearest section around it."""
@@ -66,7 +67,7 @@ def positions(text: str) -> Positions:
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     levels = [_Level("{", "")]
     bare = not text.lstrip("\ufeff \t\r\n").startswith(("{", "["))
-    for kind, token, at, end in _tokens(text, levels):
+    for kind, token, at, end in _tokens(text, levels, found):
         line = bisect_right(starts, at)
         place = Place(line, at - starts[line - 1] + 1)
         level = levels[-1]
@@ -106,7 +107,7 @@ def _key(found: Positions, level: _Level, name: str, place: Place) -> None:
         found.keys[path] = place
 
 
-def _tokens(text: str, levels: list[_Level]) -> Iterator[tuple[str, str, int, int]]:
+def _tokens(text: str, levels: list[_Level], found: Positions) -> Iterator[tuple[str, str, int, int]]:
     """Kind, token, start and end of everything but space and comments; a bare value goes to the end of its line."""
     at = 0
     while at < len(text):
@@ -119,6 +120,7 @@ def _tokens(text: str, levels: list[_Level]) -> Iterator[tuple[str, str, int, in
         value = level.awaits_value or level.kind == "["
         if kind == "word" and value and not LITERAL.match(token):
             end = min(len(text), text.find("\n", at) % (len(text) + 1))
+        found.comments += kind == "comment"
         if kind in ("mark", "string", "word"):
             yield kind, token, at, end
             if value and kind in ("string", "word"):

@@ -69,14 +69,16 @@ def rule(  # noqa: PLR0913 - all but the first are named
     since: str = RELEASES[0],
     until: str = NEWEST,
     readers: tuple[str, ...] = (),
+    book: dict[str, Rule] | None = None,
 ) -> Callable[[Judge], Judge]:
     """Registers a rule. The function's docstring is its title. An error must say `when` the run would die."""
+    rules = RULES if book is None else book
 
     def register(judge: Judge) -> Judge:
-        if code in RULES:
-            raise ValueError(f"the code {code} is taken by {RULES[code].judge.__name__}")
+        if code in rules:
+            raise ValueError(f"the code {code} is taken by {rules[code].judge.__name__}")
         title = (judge.__doc__ or "").strip().splitlines()[0]
-        RULES[code] = Rule(code, severity, title, judge, when, says, source, since, until, readers)
+        rules[code] = Rule(code, severity, title, judge, when, says, source, since, until, readers)
         return judge
 
     return register

@@ -1,6 +1,7 @@
 """The front's side of the oracle: one warm child that asks the installed DeepSpeed, many questions.
 
-The child is `dstui/oracle/parse.py`, run by file path with the interpreter of the ranks; see there for its protocol.
+The child is `dstui/oracle/parse.py` or `initialize.py`, run by file path with the interpreter of the ranks; see there for the
+protocol.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-CHILD = Path(__file__).parent.parent / "oracle" / "parse.py"
+CHILDREN = Path(__file__).parent.parent / "oracle"
 START = 60.0
 """Seconds until the child must be ready: the import of DeepSpeed takes 2 on an idle machine, 20 on a busy one."""
-ANSWER = 20.0
+ANSWER = {"parse": 20.0, "initialize": 150.0}
 
 
 class OracleError(Exception):
@@ -37,40 +38,46 @@ class Verdict:
     """The class of the error it raised."""
     message: str = ""
     warnings: tuple[str, ...] = ()
+    when: str | None = None
+    """At which moment, where that was asked: parse, initialize or run."""
 
 
 class Oracle:
     """One child process. Start it early: `judge` waits for it. Safe to use from several threads."""
 
-    def __init__(self, python: str = sys.executable, *, path: str = "") -> None:
-        """`path` goes first on the child's PYTHONPATH: another release of DeepSpeed."""
+    def __init__(self, python: str = sys.executable, *, how: str = "parse", path: str = "") -> None:
+        """`how`: parse or initialize. `path` goes first on the child's PYTHONPATH: another release of DeepSpeed."""
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (path, os.environ.get("PYTHONPATH"))))}
-        self.version = ""
+        self.version, self.how = "", how
         self._lock = threading.Lock()
         self._rest = b""
         self._asked = 0
         try:
             self._child = subprocess.Popen(
-                [python, str(CHILD)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
+                [python, str(CHILDREN / f"{how}.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
             )
         except OSError as error:
             raise OracleError(f"{python} cannot be started: {error.strerror}") from None
 
-    def judge(self, config: Mapping[str, Any] | str, world_size: int | None = None) -> Verdict:
-        """DeepSpeed's verdict on a configuration (or on a file's text) for a number of ranks. Raises OracleError."""
+    def judge(self, config: Mapping[str, Any] | str, world_size: int | None = None, **more: Any) -> Verdict:
+        """DeepSpeed's verdict on a configuration (or, by parse, on a file's text) for a number of ranks. Raises OracleError.
+
+        `more` for initialize: steps=N trains as many, optimizer=True brings one of the script's.
+        """
         with self._lock:
             self._wait_until_ready()
             self._asked += 1
             what = {"text": config} if isinstance(config, str) else {"config": config}
-            line = json.dumps({"id": self._asked, "world_size": world_size or 1, **what}) + "\n"
+            line = json.dumps({"id": self._asked, "world_size": world_size or 1, **what, **more}) + "\n"
             try:
                 assert self._child.stdin is not None
                 self._child.stdin.write(line.encode())
                 self._child.stdin.flush()
             except OSError:
                 raise OracleError("the oracle's process has ended") from None
-            answer = self._line(ANSWER)
-        return Verdict(answer["ok"], self.version, answer["kind"] or "", answer["message"], tuple(answer["warnings"]))
+            answer = self._line(ANSWER[self.how])
+        said = tuple(answer.get("warnings", ()))
+        return Verdict(answer["ok"], self.version, answer["kind"] or "", answer["message"], said, answer.get("when"))
 
     def close(self) -> None:
         """End the child."""

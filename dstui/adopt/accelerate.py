@@ -1,0 +1,74 @@
+"""An accelerate YAML, as accelerate reads it: PyYAML, which is YAML 1.1 (`no` is false). Pure: text in, values and places out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from dstui.adopt.dsconfig import ConfigError
+
+SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "num_processes")
+"""Keys of which no Plan has one at its top."""
+
+
+@dataclass(frozen=True)
+class AccelerateConfig:
+    """What was read."""
+
+    config: dict[str, Any]
+    lines: dict[str, int] = field(default_factory=dict)
+    again: list[tuple[str, int]] = field(default_factory=list)
+    """Keys that stand a second time, and where: accelerate takes the last."""
+
+    def line_of(self, path: str) -> int | None:
+        """The line of a dotted path, or of the nearest section around it."""
+        while path:
+            if path in self.lines:
+                return self.lines[path]
+            path = path.rpartition(".")[0]
+        return None
+
+
+def is_accelerate(text: str) -> bool:
+    """Whether a YAML text is an accelerate configuration rather than a Plan."""
+    return any(text.startswith(f"{sign}:") or f"\n{sign}:" in text for sign in SIGNS)
+
+
+def read_accelerate(text: str) -> AccelerateConfig:
+    """Read a file's text. Raises ConfigError where accelerate could not."""
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        root = yaml.compose(text, Loader=loader)
+        config = yaml.load(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        hint = _glued(text, mark.line) if mark else ""
+        at = (mark.line + 1, mark.column + 1) if mark else (None, None)
+        raise ConfigError(hint or f"not YAML: {error.problem}", *at) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(f"not YAML: {str(error).splitlines()[0]}") from None
+    if not isinstance(config, dict):
+        raise ConfigError("the file is empty" if config is None else "no mapping of keys to values, as an accelerate configuration is")
+    found = AccelerateConfig({str(name): value for name, value in config.items()})
+    _places(root, "", found)
+    return found
+
+
+def _glued(text: str, line: int) -> str:
+    """Two keys on one line: what a lost newline of a web page leaves behind."""
+    here = text.splitlines()[line] if line < len(text.splitlines()) else ""
+    before, brace, after = here.partition("}")
+    return f"two keys on one line: start a new line before {after.split(':')[0]!r}" if brace and ":" in before and ":" in after else ""
+
+
+def _places(node: Any, prefix: str, found: AccelerateConfig) -> None:
+    if not isinstance(node, yaml.MappingNode):
+        return
+    for key, value in node.value:
+        path = f"{prefix}{key.value}"
+        if path in found.lines:
+            found.again.append((path, key.start_mark.line + 1))
+        found.lines[path] = key.start_mark.line + 1
+        _places(value, path + ".", found)

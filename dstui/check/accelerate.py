@@ -1,0 +1,301 @@
+"""Rules for an accelerate YAML: what accelerate 1.15 refuses, ignores or silently changes.
+
+Sources: accelerate/commands/config/config_args.py, commands/launch.py, utils/dataclasses.py, utils/launch.py of 1.15.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dstui.check.context import Context
+from dstui.check.rule import Problems, Rule, rule
+from dstui.plan.catalogue import release
+from dstui.plan.finding import Finding, Fix, ranked
+
+RULES: dict[str, Rule] = {}
+"""The rules of this file by their codes."""
+KNOWN = frozenset(
+    (
+        *("compute_environment", "distributed_type", "mixed_precision", "use_cpu", "debug", "num_processes", "machine_rank"),
+        *("num_machines", "gpu_ids", "main_process_ip", "main_process_port", "rdzv_backend", "same_network", "main_training_function"),
+        *("enable_cpu_affinity", "fp8_config", "deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config"),
+        *("mpirun_config", "downcast_bf16", "tpu_name", "tpu_zone", "tpu_use_cluster", "tpu_use_sudo", "command_file", "commands"),
+        *("tpu_vm", "tpu_env", "dynamo_config", "fp16", "dynamo_backend"),
+    )
+)
+IN_DEEPSPEED = frozenset(
+    (
+        *("deepspeed_config_file", "zero_stage", "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path"),
+        *("offload_param_nvme_path", "gradient_accumulation_steps", "gradient_clipping", "zero3_init_flag", "zero3_save_16bit_model"),
+        *("deepspeed_moe_layer_cls_names", "deepspeed_hostfile", "deepspeed_exclusion_filter", "deepspeed_inclusion_filter"),
+        *("deepspeed_multinode_launcher",),
+    )
+)
+NOT_BESIDE_A_FILE = (
+    *("gradient_accumulation_steps", "gradient_clipping", "zero_stage", "offload_optimizer_device", "offload_param_device"),
+    *("offload_param_nvme_path", "offload_optimizer_nvme_path", "zero3_save_16bit_model"),
+)
+TYPES = (
+    *("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU", "MULTI_HPU", "MULTI_NEURON"),
+    *("DEEPSPEED", "FSDP", "TP", "XLA", "MEGATRON_LM"),
+)
+LAUNCHERS = ("standard", "pdsh", "nossh", "openmpi", "mpich", "mvapich", "slurm")
+DS = "deepspeed_config"
+
+
+def check_accelerate(config: Mapping[str, Any], lines: Callable[[str], int | None] = lambda _path: None) -> list[Finding]:
+    """What is wrong with an accelerate configuration, the worst first."""
+    context = Context(config, release(), lines=lines)
+    return ranked([finding for one in RULES.values() for finding in one.findings(context)])
+
+
+def inside(c: Context, name: str) -> Any:
+    """A value of deepspeed_config."""
+    return c.section(DS).get(name)
+
+
+def uses_deepspeed(c: Context) -> bool:
+    """Whether accelerate launches DeepSpeed from this file."""
+    return bool(c.written("distributed_type") == "DEEPSPEED")
+
+
+def stage(c: Context) -> int | None:
+    """The ZeRO stage, None where the file leaves it to a ds_config.json."""
+    value = inside(c, "zero_stage")
+    return value if isinstance(value, int) else None if inside(c, "deepspeed_config_file") else 2
+
+
+def machines(c: Context) -> int:
+    """How many machines take part."""
+    value = c.written("num_machines")
+    return value if isinstance(value, int) else 1
+
+
+@rule("AC004", "error", when="parse", says="had unknown keys", source="commands/config/config_args.py", book=RULES)
+def unknown_key(c: Context) -> Problems:
+    """A key at the top that accelerate does not know: it refuses the whole file."""
+    for name in c.config:
+        if name in KNOWN:
+            continue
+        if name in IN_DEEPSPEED and isinstance(c.written(DS), Mapping) and name not in c.section(DS):
+            fix = c.move(name, f"{DS}.{name}", f"move it into {DS}")
+        else:
+            fix = c.drop(name, f"remove {name}")
+        why = f"accelerate: The config file had unknown keys (['{name}'])"
+        yield c.problem(name, f"accelerate knows no key {name} at the top", why=why, fix=fix)
+
+
+@rule(
+    "AC006",
+    "error",
+    when="parse",
+    says="A `distributed_type` must be specified in the config file.",
+    source="commands/config/config_args.py",
+    book=RULES,
+)
+def distributed_type(c: Context) -> Problems:
+    """distributed_type is missing, or none that accelerate knows."""
+    path, value = "distributed_type", c.flat.get("distributed_type")
+    if value is None:
+        why = "accelerate: A `distributed_type` must be specified in the config file."
+        yield c.problem(path, "distributed_type is missing", why=why, fix=c.put(path, "DEEPSPEED", "write DEEPSPEED"))
+    elif value not in TYPES and value is not False:
+        new = value.upper() if isinstance(value, str) and value.upper() in TYPES else "DEEPSPEED"
+        why = f"accelerate: '{value}' is not a valid DistributedType"
+        yield c.problem(path, f"distributed_type is {value!r}", why=why, fix=c.put(path, new, f"write {new}"))
+
+
+@rule("AC007", "warning", source="commands/launch.py", book=RULES)
+def deepspeed_is_not_used(c: Context) -> Problems:
+    """A deepspeed_config that nobody uses, as distributed_type is another."""
+    kind = c.written("distributed_type")
+    if isinstance(c.written(DS), Mapping) and c.section(DS) and kind in TYPES and kind != "DEEPSPEED":
+        why = "accelerate launches plain data parallelism, and copies the values to nowhere"
+        fix = c.put("distributed_type", "DEEPSPEED", "write DEEPSPEED")
+        yield c.problem("distributed_type", f"distributed_type is {kind}: deepspeed_config has no effect", why=why, fix=fix)
+
+
+@rule(
+    "AC001",
+    "error",
+    when="initialize",
+    says="the following accelerate config variables will be ignored",
+    source="utils/dataclasses.py",
+    book=RULES,
+)
+def beside_a_file(c: Context) -> Problems:
+    """Values beside deepspeed_config_file that belong into that file."""
+    if not uses_deepspeed(c) or not inside(c, "deepspeed_config_file"):
+        return
+    for name in NOT_BESIDE_A_FILE:
+        if name in c.section(DS):
+            why = "accelerate raises a ValueError that lists all nine names, not the one at fault"
+            message = f"{name} does not go with deepspeed_config_file: write it into that file"
+            yield c.problem(f"{DS}.{name}", message, why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}"))
+    if c.flat.get("mixed_precision") is not None:
+        why = "accelerate refuses it even as 'no'; --mixed_precision on the command line is taken"
+        message = "mixed_precision does not go with deepspeed_config_file: write bf16 or fp16 into that file"
+        yield c.problem("mixed_precision", message, why=why, fix=c.drop("mixed_precision", "remove mixed_precision"))
+
+
+@rule("AC005", "error", when="launch", says="'bool' object has no attribute 'lower'", source="commands/launch.py", book=RULES)
+def precision_is_a_boolean(c: Context) -> Problems:
+    """mixed_precision: no without quotes is false to YAML, and accelerate dies of it."""
+    if c.written("mixed_precision") is False:
+        why = "accelerate: AttributeError: 'bool' object has no attribute 'lower'"
+        yield c.problem(
+            "mixed_precision", "mixed_precision: no must be in quotes", why=why, fix=c.put("mixed_precision", "no", "write 'no'")
+        )
+
+
+@rule("AC009", "warning", source="commands/config/config_args.py", book=RULES)
+def unknown_inside(c: Context) -> Problems:
+    """A key in deepspeed_config that accelerate does not know: no message, no effect."""
+    for name in c.section(DS):
+        if name not in IN_DEEPSPEED:
+            why = "accelerate sets it as an attribute that nobody reads"
+            yield c.problem(f"{DS}.{name}", f"accelerate ignores {name} in {DS}", why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}"))
+
+
+@rule("AC014", "warning", source="utils/dataclasses.py", book=RULES)
+def init_flag(c: Context) -> Problems:
+    """zero3_init_flag does not do what its name says."""
+    path, value, zero = f"{DS}.zero3_init_flag", inside(c, "zero3_init_flag"), stage(c)
+    if value is True and zero is not None and zero < 3:
+        yield c.problem(path, "zero3_init_flag is for stage 3", severity="info", fix=c.put(path, False, "write false"))
+    elif value is False and zero == 3:
+        why = "zero.Init depends on the stage alone; build the model before Accelerator() to avoid it"
+        yield c.problem(path, "zero3_init_flag false does not keep the model from being split at its creation", why=why)
+
+
+@rule("AC019", "warning", source="utils/dataclasses.py", book=RULES)
+def parameters_stay(c: Context) -> Problems:
+    """offload_param_device below stage 3 does nothing."""
+    path = f"{DS}.offload_param_device"
+    zero = stage(c)
+    if inside(c, "offload_param_device") not in (None, "none") and zero is not None and zero < 3:
+        yield c.problem(path, f"offload_param_device has no effect at stage {zero}", fix=c.put(path, "none", "write none (or use stage 3)"))
+
+
+@rule("AC020", "warning", source="utils/launch.py", book=RULES)
+def nvme_path_is_lost(c: Context) -> Problems:
+    """A path on NVMe in the YAML never reaches the ranks."""
+    for name in ("offload_optimizer_nvme_path", "offload_param_nvme_path"):
+        if inside(c, name) not in (None, "none"):
+            why = "accelerate launch does not export it: files go to ./none"
+            message = f"{name} is lost on the way: name it in a ds_config.json"
+            yield c.problem(f"{DS}.{name}", message, why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}, and use deepspeed_config_file"))
+
+
+@rule("AC021", "error", when="launch", says="backend does not support limiting num nodes/gpus", source="utils/launch.py", book=RULES)
+def mpi_launcher(c: Context) -> Problems:
+    """A launcher of DeepSpeed that accelerate's own options break."""
+    path, value = f"{DS}.deepspeed_multinode_launcher", inside(c, "deepspeed_multinode_launcher")
+    if machines(c) < 2 or value is None:
+        return
+    if value in ("openmpi", "mpich", "mvapich", "impi"):
+        why = f"{value} backend does not support limiting num nodes/gpus (accelerate always adds --num_gpus)"
+        yield c.problem(path, f"{value} does not work through accelerate", why=why, fix=c.put(path, "pdsh", "use pdsh"))
+    elif value not in LAUNCHERS:
+        message = f"deepspeed_multinode_launcher is {value!r}: {', '.join(LAUNCHERS)}"
+        yield c.problem(path, message, severity="warning", fix=c.put(path, "standard", "use standard"))
+
+
+@rule("AC022", "warning", source="utils/launch.py", book=RULES)
+def uneven_processes(c: Context) -> Problems:
+    """The processes cannot be spread evenly over the machines."""
+    processes, hosts = c.written("num_processes"), machines(c)
+    if isinstance(processes, int) and hosts > 1 and processes % hosts:
+        even = max(1, processes // hosts) * hosts
+        message = f"{processes} processes cannot be spread over {hosts} machines: {even} are started"
+        yield c.problem("num_processes", message, fix=c.put("num_processes", even, f"write {even}"))
+
+
+@rule("AC023", "warning", source="utils/launch.py", book=RULES)
+def no_hostfile(c: Context) -> Problems:
+    """Several machines with a launcher that needs a hostfile, and none."""
+    launcher = inside(c, "deepspeed_multinode_launcher")
+    if machines(c) > 1 and launcher not in (None, "standard") and not inside(c, "deepspeed_hostfile"):
+        why = "DeepSpeed warns, trains on this machine alone, and ends with 0"
+        path = f"{DS}.deepspeed_hostfile"
+        yield c.problem(path, f"{launcher} needs deepspeed_hostfile", why=why, fix=c.put(path, "hostfile", "name a hostfile"))
+
+
+@rule("AC025", "warning", source="utils/launch.py", book=RULES)
+def both_filters(c: Context) -> Problems:
+    """Inclusion and exclusion filter: only the exclusion is passed on."""
+    path = f"{DS}.deepspeed_inclusion_filter"
+    if inside(c, "deepspeed_inclusion_filter") and inside(c, "deepspeed_exclusion_filter"):
+        yield c.problem(path, "only deepspeed_exclusion_filter is passed on", fix=c.drop(path, "remove the inclusion filter"))
+
+
+@rule("AC024", "info", source="commands/launch.py", book=RULES)
+def ignored_by_launch(c: Context) -> Problems:
+    """Keys that accelerate launch never takes from the file."""
+    defaults = {"same_network": True, "rdzv_backend": "static", "enable_cpu_affinity": False, "downcast_bf16": "no"}
+    for name, usual in defaults.items():
+        if c.has(name) and c.written(name) not in (usual, None, False):
+            message = f"accelerate launch ignores {name} in the file: give --{name}"
+            yield c.problem(name, message, fix=c.drop(name, f"remove {name}"))
+
+
+@rule("AC029", "warning", source="utils/dataclasses.py", book=RULES)
+def clipping_cannot_be_off(c: Context) -> Problems:
+    """gradient_clipping 0 in the YAML is left out, and DeepSpeed clips at 1.0."""
+    path = f"{DS}.gradient_clipping"
+    if uses_deepspeed(c) and inside(c, "gradient_clipping") in (0, 0.0) and "gradient_clipping" in c.section(DS):
+        why = "accelerate leaves a 0 out, and DeepSpeed's default is 1.0"
+        yield c.problem(
+            path, "gradient_clipping 0 becomes 1.0: only a ds_config.json can switch it off", why=why, fix=c.drop(path, "remove it")
+        )
+
+
+@rule("AC041", "warning", source="utils/launch.py", book=RULES)
+def dynamo(c: Context) -> Problems:
+    """Compilation is not passed on to DeepSpeed's ranks."""
+    for path in ("dynamo_backend", "dynamo_config.dynamo_backend"):
+        value = c.flat.get(path)
+        if uses_deepspeed(c) and isinstance(value, str) and value.upper() != "NO":
+            why = "set ACCELERATE_DYNAMO_BACKEND, or call engine.compile() in the script"
+            section = path.partition(".")[0]
+            yield c.problem(path, f"{path} has no effect with DeepSpeed", why=why, fix=c.drop(section, f"remove {section}"))
+
+
+@rule("AC042", "warning", source="commands/launch.py", book=RULES)
+def cpu(c: Context) -> Problems:
+    """use_cpu is ignored with DeepSpeed."""
+    if uses_deepspeed(c) and c.written("use_cpu") is True:
+        yield c.problem("use_cpu", "use_cpu has no effect with DeepSpeed", fix=c.put("use_cpu", False, "write false"))
+
+
+@rule("AC056", "error", when="launch", says="You need to manually pass in `--num_processes`", source="commands/launch.py", book=RULES)
+def no_processes(c: Context) -> Problems:
+    """num_processes is missing."""
+    if uses_deepspeed(c) and not c.flat.get("num_processes"):
+        why = "accelerate: You need to manually pass in `--num_processes` using this config yaml."
+        yield c.problem(
+            "num_processes", "num_processes is missing", why=why, fix=c.put("num_processes", 1, "write 1, or the number of GPUs")
+        )
+
+
+@rule("AC057", "error", when="launch", source="utils/launch.py", book=RULES)
+def no_meeting_point(c: Context) -> Problems:
+    """Several machines without the address of the first."""
+    launcher = inside(c, "deepspeed_multinode_launcher")
+    if machines(c) > 1 and launcher in (None, "standard", "nossh") and not c.flat.get("main_process_ip"):
+        why = "the ranks wait at None until they give up"
+        yield c.problem("main_process_ip", f"{machines(c)} machines need main_process_ip, the address of the first", why=why)
+
+
+@rule("AC059", "error", when="launch", source="utils/launch.py", book=RULES)
+def rank_of_the_machine(c: Context) -> Problems:
+    """machine_rank is not below num_machines."""
+    rank = c.written("machine_rank")
+    if isinstance(rank, int) and rank >= machines(c):
+        why = "the ranks wait for a machine that is not there"
+        yield c.problem("machine_rank", f"machine_rank {rank} with {machines(c)} machines: they count from 0", why=why, fix=_first(c))
+
+
+def _first(c: Context) -> Fix:
+    return c.put("machine_rank", 0, "write 0 on the first machine")

@@ -1,0 +1,136 @@
+"""`dstui check FILE…`: diagnostics for Plans, ds_config.json and accelerate YAML, fit for people and for hooks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from dstui.commands.judged import Asked, Judged, judge
+from dstui.files import FileProblem
+from dstui.machine.recorded import read_machine
+from dstui.plan.catalogue import RELEASES, nearest_release
+from dstui.plan.finding import Finding
+from dstui.plan.model import INTEGRATIONS
+
+COLOURS = {"error": "\033[31m", "warning": "\033[33m", "info": "\033[36m"}
+MOMENTS = {
+    "parse": "refused when it is read",
+    "initialize": "dies in deepspeed.initialize",
+    "launch": "dies at the launcher",
+    "run": "dies later",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a Plan, a ds_config.json or an accelerate YAML")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--strict", action="store_true", help="warnings fail too")
+    parser.add_argument("--machine", type=Path, metavar="FILE", help="judge for the machine recorded in FILE")
+    parser.add_argument("--world-size", type=int, metavar="N", help="the number of ranks (else the Plan's, else unknown)")
+    parser.add_argument("--integration", choices=INTEGRATIONS, help="who reads the configuration")
+    parser.add_argument("--deepspeed-version", metavar="V", help=f"judge for this release (known: {', '.join(RELEASES)})")
+    parser.add_argument("--oracle", choices=("parse", "init"), help="ask the installed DeepSpeed too")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Check and print; 0 without errors, 1 with, 2 where a file could not be read."""
+    try:
+        machine = read_machine(args.machine) if args.machine else None
+        if args.deepspeed_version:
+            nearest_release(args.deepspeed_version)
+    except FileProblem as error:
+        return _refuse(str(error))
+    except ValueError:
+        return _refuse(f"--deepspeed-version {args.deepspeed_version}: a version is three numbers, such as {RELEASES[-1]}")
+    if args.world_size is not None and args.world_size < 1:
+        return _refuse("--world-size: at least 1 rank")
+    asked = Asked(machine, args.world_size, args.integration, args.deepspeed_version)
+    judged = [judge(path, asked) for path in args.files]
+    verdicts: dict[str, dict[str, Any]] = {}
+    if args.oracle:
+        from dstui.commands.oracle import ask
+
+        verdicts = ask(judged, args.oracle)
+    code = _status(judged, args.strict)
+    if args.json:
+        print(json.dumps(_as_json(judged, verdicts, code), indent=2))
+    else:
+        _print(judged, args.deepspeed_version)
+    return code
+
+
+def _refuse(sentence: str) -> int:
+    print(f"dstui: {sentence}", file=sys.stderr)
+    return 2
+
+
+def _status(judged: list[Judged], strict: bool) -> int:
+    if any(one.error for one in judged):
+        return 2
+    bad = ("error", "warning") if strict else ("error",)
+    return int(any(finding.severity in bad for one in judged for finding in one.findings))
+
+
+def _as_json(judged: list[Judged], verdicts: dict[str, dict[str, Any]], code: int) -> dict[str, Any]:
+    files = [
+        {
+            "file": one.file,
+            "error": one.error,
+            "line": one.line,
+            "column": one.column,
+            "kind": one.kind,
+            "integration": one.integration,
+            "world_size": one.world_size,
+            "diagnostics": [finding.as_json() | {"column": finding.column} for finding in one.findings],
+            "oracle": verdicts.get(one.file),
+        }
+        for one in judged
+    ]
+    return {"version": 1, "ok": code == 0, "files": files}
+
+
+def _print(judged: list[Judged], version: str | None) -> None:
+    colour = sys.stdout.isatty()
+    if version and nearest_release(version) != version:
+        print(f"DeepSpeed {version} is judged by what is known of {nearest_release(version)}, the nearest release with a catalogue")
+    for one in judged:
+        print(_headline(one))
+        for finding in one.findings:
+            print(_finding(one, finding, colour))
+
+
+def _headline(one: Judged) -> str:
+    if one.error:
+        return ":".join(str(part) for part in (one.file, one.line, one.column) if part) + f": {one.error}"
+    counts = {name: sum(f.severity == name for f in one.findings) for name in ("error", "warning", "info")}
+    words = [f"{n} {name}{'s' if n > 1 and name != 'info' else ''}" for name, n in counts.items() if n]
+    reader = one.integration + (" (guessed)" if one.assumed else "")
+    ranks = f", {one.world_size} ranks" if one.world_size else ""
+    return f"{one.file}: {', '.join(words) or 'nothing to say'}" + (f"  [{reader}{ranks}]" if reader else "")
+
+
+def _finding(one: Judged, finding: Finding, colour: bool) -> str:
+    start, end = (COLOURS[finding.severity], "\033[0m") if colour else ("", "")
+    moment = f", {MOMENTS[finding.when]}" if finding.when else ""
+    where = f"{one.file}:{finding.line}" if finding.line else one.file
+    lines = [f"  {start}{finding.severity} {finding.code}{end} {where}{moment}", f"      {finding.message}"]
+    shown = _line(one.text, finding.line)
+    if shown:
+        lines.append(f"      {finding.line:>4} | {shown}")
+    if finding.why:
+        lines.append(f"      why: {finding.why}")
+    if finding.fix:
+        lines.append(f"      fix: {finding.fix.text}")
+    return "\n".join(lines)
+
+
+def _line(text: str, number: int | None) -> str:
+    lines = text.splitlines()
+    if not number or number > len(lines):
+        return ""
+    shown = "".join(letter if letter.isprintable() else "·" for letter in lines[number - 1].expandtabs(2).rstrip())
+    return shown[:120]

@@ -1,0 +1,139 @@
+"""One file, read as what it is and judged: a Plan, a bare ds_config.json or an accelerate YAML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dstui.adopt.accelerate import is_accelerate, read_accelerate
+from dstui.adopt.dsconfig import ConfigError, read_dsconfig
+from dstui.check import check, check_config
+from dstui.check.accelerate import check_accelerate
+from dstui.files import FileProblem, read_pool, read_text
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan, PlanError, load
+from dstui.plan.finding import Finding, ranked
+from dstui.plan.load import compose
+from dstui.render.launch import world_size as planned_ranks
+
+BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the command line says about every file."""
+
+    machine: Machine | None = None
+    world_size: int | None = None
+    integration: str | None = None
+    version: str | None = None
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A file and what is wrong with it. `error`: it could not be read at all."""
+
+    file: str
+    kind: str = ""
+    """plan, ds_config or accelerate"""
+    text: str = ""
+    config: Mapping[str, Any] | None = None
+    """The DeepSpeed configuration in it, for the oracle."""
+    integration: str = ""
+    assumed: bool = False
+    """Whether the integration was guessed from the values."""
+    world_size: int | None = None
+    python: str | None = None
+    findings: list[Finding] = field(default_factory=list)
+    error: str | None = None
+    line: int | None = None
+    column: int | None = None
+
+
+def judge(path: Path, asked: Asked) -> Judged:
+    """Read and judge a file; never raises for what is in it."""
+    try:
+        text = read_text(path)
+        if _is_json(path, text):
+            return _dsconfig(path, text, asked)
+        if is_accelerate(text):
+            found = read_accelerate(text)
+            findings = check_accelerate(found.config, found.line_of)
+            findings += [_again(key, line) for key, line in found.again]
+            return Judged(str(path), "accelerate", text, None, "accelerate", findings=ranked(findings))
+        return _plan(path, text, asked)
+    except FileProblem as error:
+        said = re.match(r"(?:(\d+): )?(.*)", str(error).removeprefix(str(path)).lstrip(": "), re.DOTALL)
+        line, sentence = said.groups() if said else (None, str(error))
+        return Judged(str(path), error=sentence, line=int(line) if line else None)
+    except ConfigError as error:
+        return Judged(str(path), text=text, error=error.message, line=error.line, column=error.column)
+
+
+def _is_json(path: Path, text: str) -> bool:
+    return path.suffix in (".json", ".hjson") or text.lstrip().startswith(("{", "["))
+
+
+def _dsconfig(path: Path, text: str, asked: Asked) -> Judged:
+    with path.open("rb") as file:
+        mark = file.read(3) == BOM
+    found = read_dsconfig(text, asked.integration, mark=mark)
+    findings = check_config(
+        found.config,
+        asked.machine,
+        world_size=asked.world_size,
+        integration=found.integration,
+        deepspeed_version=asked.version,
+        lines=found.line_of,
+    )
+    return Judged(
+        file=str(path),
+        kind="ds_config",
+        text=text,
+        config=found.config,
+        integration=found.integration,
+        assumed=asked.integration is None,
+        world_size=asked.world_size,
+        findings=ranked(found.findings + findings),
+    )
+
+
+def _plan(path: Path, text: str, asked: Asked) -> Judged:
+    try:
+        compose(text, str(path))
+    except PlanError as error:
+        first = error.findings[0]
+        return Judged(str(path), "plan", text, error=first.message, line=first.line, column=first.column)
+    try:
+        plan = load(text, str(path), str(path.parent.absolute()))
+        ranks = asked.world_size if asked.world_size is not None else planned_ranks(plan, asked.machine or Machine.unprobed(), _pool(plan))
+    except PlanError as error:
+        return Judged(str(path), "plan", text, findings=error.findings)
+    reader = asked.integration or plan.job.integration
+    findings = check(plan, asked.machine, world_size=ranks, integration=reader, deepspeed_version=asked.version)
+    return Judged(
+        file=str(path),
+        kind="plan",
+        text=text,
+        config=plan.deepspeed,
+        integration=reader,
+        world_size=ranks,
+        python=plan.job.python,
+        findings=findings,
+    )
+
+
+def _pool(plan: Plan) -> dict[str, int] | None:
+    """The hostfile's slots, None where there is none that can be read (a checked Plan may come from elsewhere)."""
+    try:
+        return read_pool(plan)
+    except FileProblem:
+        return None
+
+
+def _again(key: str, line: int) -> Finding:
+    why = "accelerate takes the last one, and says nothing"
+    return Finding("AC003", "warning", key, f"{key} stands here a second time", why, line=line)

@@ -1,0 +1,74 @@
+"""The installed DeepSpeed's verdict beside ours: `dstui check --oracle parse|init`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from dstui.check.context import Context, without_auto
+from dstui.check.rules.batch import MICRO, TRAIN, given, verdict
+from dstui.commands.judged import Judged
+from dstui.plan.catalogue import release
+from dstui.plan.finding import Finding, When, ranked
+from dstui.run.oracle import Oracle, OracleError, Verdict
+
+MOST_RANKS = 1024
+MOST_STARTED = 8
+"""Ranks that `--oracle init` starts at most: each is a process with torch in it."""
+
+
+def ask(judged: list[Judged], how: str) -> dict[str, dict[str, Any]]:
+    """Ask DeepSpeed about every configuration; what it refuses and no rule explains is added to the findings."""
+    verdicts: dict[str, dict[str, Any]] = {}
+    oracles: dict[str, Oracle] = {}
+    try:
+        for one in judged:
+            if one.config is None:
+                continue
+            python = one.python or sys.executable
+            config = as_it_arrives(one)
+            try:
+                oracle = oracles.get(python) or oracles.setdefault(python, Oracle(python, how="initialize" if how == "init" else "parse"))
+                ranks = one.world_size or ranks_that_fit(config)
+                if how == "init" and ranks > MOST_STARTED:
+                    raise OracleError(f"{ranks} ranks are more than are started here (give --world-size {MOST_STARTED} or less)")
+                found = oracle.judge(config, ranks)
+            except OracleError as error:
+                one.findings.append(Finding("ORACLE", "warning", "", f"DeepSpeed could not be asked: {error}"))
+                continue
+            verdicts[one.file] = {"ok": found.ok, "version": found.version, "kind": found.kind, "message": found.message}
+            one.findings[:] = ranked([*one.findings, _as_finding(one, found, how)])
+    finally:
+        for oracle in oracles.values():
+            oracle.close()
+    return verdicts
+
+
+def as_it_arrives(one: Judged) -> dict[str, Any]:
+    """The configuration that reaches DeepSpeed: where the reader fills "auto", without these keys and with a micro-batch."""
+    if one.integration == "deepspeed" or one.config is None:
+        return dict(one.config or {})
+    config = without_auto(one.config)
+    if config.get(TRAIN) is None and config.get(MICRO) is None:
+        config[MICRO] = 1
+    return config
+
+
+def ranks_that_fit(config: dict[str, Any]) -> int:
+    """A number of ranks at which the batch keys fit, where nobody said how many there are; else 1."""
+    written = given(Context(config, release()))
+    return next((n for n in range(1, MOST_RANKS + 1) if not verdict(written, n).fails), 1)
+
+
+def _as_finding(one: Judged, found: Verdict, how: str) -> Finding:
+    """DeepSpeed's verdict as a line of its own: an error where it refuses and no rule said so."""
+    name = f"DeepSpeed {found.version}".strip()
+    moment: When = "initialize" if how == "init" else "parse"
+    if found.ok:
+        return Finding("ORACLE", "info", "", f"{name} {'initializes with' if how == 'init' else 'reads'} this configuration")
+    words = found.message.splitlines()[0] if found.message else "without a message"
+    explained = any(finding.severity == "error" and finding.when in ("parse", moment) for finding in one.findings)
+    if explained:
+        return Finding("ORACLE", "info", "", f"{name} refuses it too", f"{found.kind}: {words}")
+    message = f"{name} refuses this configuration, and no rule here explains it"
+    return Finding("ORACLE", "error", "", message, f"{found.kind}: {words}", moment)

@@ -1,0 +1,155 @@
+"""`deepspeed.initialize` itself as a judge: a tiny model on CPU ranks, one configuration per line in, one verdict per line out.
+
+Run by file path with the interpreter of the ranks; imports nothing else of dstui. DeepSpeed is imported once, and every question
+forks its ranks from there (a second each instead of ten). After its import it prints `{"ready": true, "version": "0.19.8"}`,
+then answers each line of standard input
+
+    {"id": 1, "config": {…}, "world_size": 2, "steps": 2}        ("optimizer": true gives initialize one of the script's)
+
+with `{"id": 1, "ok": false, "when": "initialize", "kind": "AssertionError", "message": "…"}`; `when` is parse, initialize or run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any
+
+os.environ.setdefault("DS_ACCELERATOR", "cpu")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+DEADLINE = 120.0
+"""Seconds for one question: an op that has to be compiled first takes a minute."""
+GRACE = 3.0
+"""Seconds for the other ranks, once one has failed."""
+WIDTH = 32
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def train(request: dict[str, Any], moment: list[str]) -> None:
+    """What a rank does: parse, initialize, a few steps. `moment` says how far it came."""
+    import deepspeed
+    import torch
+    from deepspeed.runtime.config import DeepSpeedConfig
+
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    deepspeed.init_distributed(dist_backend="gloo", verbose=False)
+    DeepSpeedConfig(json.loads(json.dumps(request["config"])))
+    moment[0] = "initialize"
+    model = torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH))
+    own = torch.optim.AdamW(model.parameters(), lr=1e-3) if request.get("optimizer") else None
+    engine, *_ = deepspeed.initialize(model=model, config=request["config"], model_parameters=model.parameters(), optimizer=own)
+    moment[0] = "run"
+    for _ in range(int(request.get("steps", 0))):
+        batch = torch.randn(4, WIDTH, dtype=next(model.parameters()).dtype)
+        loss = engine(batch).square().mean()
+        engine.backward(loss)
+        engine.step()
+
+
+def rank(number: int, ranks: int, port: int, request: dict[str, Any], pipe: int) -> None:
+    """One rank, in a process of its own: its verdict goes into the pipe."""
+    place = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": ranks, "LOCAL_SIZE": ranks, "CROSS_RANK": 0, "CROSS_SIZE": 1}
+    os.environ.update({name: str(value) for name, value in place.items()}, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    moment, answer = ["parse"], {"ok": True, "when": None, "kind": None, "message": ""}
+    try:
+        train(request, moment)
+    except BaseException as error:  # whatever ends a rank is its verdict
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        text = str(error) or f"at {where.filename.rpartition('/site-packages/')[2]}:{where.lineno}"
+        answer = {"ok": False, "when": moment[0], "kind": type(error).__name__, "message": text[:4000]}
+    os.write(pipe, (json.dumps(answer) + "\n").encode()[:60000])
+    os._exit(0)
+
+
+def judge(request: dict[str, Any]) -> dict[str, Any]:
+    """Fork the ranks, gather their verdicts, leave none behind."""
+    ranks, port = int(request.get("world_size") or 1), free_port()
+    readers, children = [], []
+    for number in range(ranks):
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.setpgid(0, 0)
+            with contextlib.suppress(BaseException):
+                rank(number, ranks, port, request, writer)
+            os._exit(1)
+        os.close(writer)
+        readers.append(reader)
+        children.append(child)
+    answers = gather(readers)
+    for child in children:
+        with contextlib.suppress(OSError):
+            os.killpg(child, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    forget(port)
+    failed = [answer for answer in answers if not answer["ok"]]
+    first = next((answer for answer in failed if answer["kind"] not in (None, "RuntimeError")), failed[0] if failed else None)
+    verdict = first or {"ok": len(answers) == ranks, "when": None, "kind": None, "message": ""}
+    if not failed and len(answers) < ranks:
+        verdict = {"ok": False, "when": "initialize", "kind": "TimeoutError", "message": f"no answer in {DEADLINE:.0f} s, or a rank died"}
+    return {"id": request.get("id"), **verdict}
+
+
+def gather(readers: list[int]) -> list[dict[str, Any]]:
+    """What the ranks say; those that hang when another has failed are not waited for long."""
+    answers: list[dict[str, Any]] = []
+    waiting, until = list(readers), time.monotonic() + DEADLINE
+    texts = dict.fromkeys(readers, b"")
+    while waiting and (left := until - time.monotonic()) > 0:
+        for reader in select.select(waiting, [], [], left)[0]:
+            piece = os.read(reader, 65536)
+            texts[reader] += piece
+            if not piece or texts[reader].endswith(b"\n"):
+                waiting.remove(reader)
+                if texts[reader]:
+                    answers.append(json.loads(texts[reader]))
+                if not texts[reader] or not answers[-1]["ok"]:
+                    until = min(until, time.monotonic() + GRACE)
+    for reader in readers:
+        os.close(reader)
+    return answers
+
+
+def forget(port: int) -> None:
+    """Remove what DeepSpeed's CPU collectives leave in shared memory (69 MB a rank)."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir("/dev/shm"):  # noqa: PTH208 - one listing, no objects
+            if name.startswith("deepspeed_allreduce_buffer_") and f"_{port}_" in name:
+                os.unlink(f"/dev/shm/{name}")  # noqa: PTH108
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    output = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # what DeepSpeed prints is no part of the answers
+    import deepspeed
+    import deepspeed.ops
+
+    deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # no op is compiled for collectives: plain gloo does
+    with contextlib.suppress(ImportError):  # every rank with ZeRO would import it, which takes 3 s each
+        import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401
+    output.write(json.dumps({"ready": True, "version": deepspeed.__version__.partition("+")[0]}) + "\n")
+    for line in sys.stdin:
+        if line.strip():
+            output.write(json.dumps(judge(json.loads(line))) + "\n")
+
+
+if __name__ == "__main__":
+    main()
