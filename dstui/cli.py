@@ -79,7 +79,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="commands (dstui COMMAND --help):\n" + "\n".join(f"  {name:<9} {what}" for name, what in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("file", nargs="?", metavar="PLAN", help="a Plan (YAML); `quickstart` is one that comes with dstui")
+    parser.add_argument(
+        "file", nargs="?", metavar="PLAN", help="a Plan (YAML) or a ds_config.json; `quickstart` is a Plan that comes with dstui"
+    )
     parser.add_argument("--version", action="version", version=f"dstui {__version__}")
     parser.add_argument("--machine", metavar="FILE", help="plan for the machine recorded in FILE instead of this one")
     headless = parser.add_argument_group("without the screen")
@@ -103,12 +105,12 @@ def _interactive(args: argparse.Namespace) -> int:
         return _refuse("this terminal (TERM=dumb) cannot draw screens: use dstui --headless PLAN")
     from pathlib import Path
 
-    from dstui.files import FileProblem, find_plan, read_plan
+    from dstui.documents import open_document
+    from dstui.files import FileProblem
     from dstui.plan import PlanError
 
     try:
-        plan = read_plan(Path(args.file)) if args.file else None
-        path = Path(args.file) if args.file and find_plan(args.file) == Path(args.file) else None  # a shipped Plan is saved elsewhere
+        opened = open_document(args.file) if args.file else None
         machine = None
         if args.machine:
             from dstui.machine.recorded import read_machine
@@ -118,7 +120,7 @@ def _interactive(args: argparse.Namespace) -> int:
         return _refuse(str(error))
     from dstui.tui import run_tui
 
-    return run_tui(plan, path, machine)
+    return run_tui(opened.plan, opened.path, machine) if opened else run_tui(None, None, machine)
 
 
 def _refuse(sentence: str) -> int:

@@ -130,7 +130,11 @@ def read_pool(plan: Plan) -> dict[str, int] | None:
 def read_plan(path: Path, sets: Iterable[str] = ()) -> Plan:
     """A Plan from a file or a shipped one by its name, with `PATH=VALUE` overrides (VALUE is YAML). Raises FileProblem or PlanError."""
     path = find_plan(str(path))
-    plan = load(read_text(path), str(path), str(path.absolute().parent))
+    return overridden(load(read_text(path), str(path), str(path.absolute().parent)), sets)
+
+
+def overridden(plan: Plan, sets: Iterable[str]) -> Plan:
+    """The Plan with `PATH=VALUE` overrides (VALUE is YAML). Raises PlanError."""
     for override in sets:
         key, equals, text = override.partition("=")
         if not equals or not key:

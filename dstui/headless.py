@@ -18,7 +18,8 @@ from pathlib import Path
 from types import FrameType
 
 from dstui.check import check
-from dstui.files import FileProblem, read_plan, read_pool
+from dstui.documents import open_document
+from dstui.files import FileProblem, read_pool
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
@@ -43,14 +44,10 @@ def run(args: argparse.Namespace) -> int:
     """The command; its exit status."""
     if not args.file:
         return _refuse("--headless takes a Plan: dstui --headless PLAN (`quickstart` is one that comes with dstui)")
-    if args.script:
-        return _refuse(
-            "a script after -- goes with an accelerate YAML or a ds_config.json, which this version cannot import yet: write a Plan"
-        )
     if args.machine and not args.dry_run:
         return _refuse("--machine with --headless goes with --dry-run: a job runs on the machine that is here, not on a recorded one")
     try:
-        plan = read_plan(Path(args.file), args.set)
+        plan = open_document(args.file, args.set, args.script).plan
         pool = read_pool(plan)
         machine = _machine(args.machine)
     except (FileProblem, PlanError) as error:

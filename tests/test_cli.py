@@ -117,3 +117,13 @@ def test_a_closed_pipe_ends_quietly() -> None:
         f"{sys.executable} -m dstui render quickstart | head -1", shell=True, cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert "Traceback" not in done.stderr
+
+
+def test_a_bare_configuration_is_run_with_the_script_after_two_dashes(tmp_path: Path) -> None:
+    (tmp_path / "ds.json").write_text('{"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"reduce_bucket_size": 5e8}}')
+    done = dstui("--headless", "ds.json", "--dry-run", "--", "train.py", "--deepspeed_config", "ds.json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert '"reduce_bucket_size": 5e8' in done.stdout
+    assert "train.py --deepspeed_config ./ds_config.json" in done.stdout
+    refused = dstui("--headless", "ds.json", "--dry-run", cwd=tmp_path)
+    assert (refused.returncode, "no script is named" in refused.stderr) == (2, True)

@@ -1,0 +1,47 @@
+"""A bare ds_config.json becomes a Plan that renders the same file again."""
+
+from __future__ import annotations
+
+import pytest
+
+from dstui.adopt.plan import plan_of_dsconfig
+from dstui.plan import load
+from dstui.render.artifacts import ds_config
+
+FILE = """\
+{
+  "train_micro_batch_size_per_gpu": 4,
+  "zero_optimization": {
+    "stage": 3,
+    "reduce_bucket_size": 5e8,
+    "offload_optimizer": {
+      "device": "cpu"
+    }
+  },
+  "optimizer": {
+    "type": "AdamW",
+    "params": {
+      "lr": 1e-5,
+      "betas": [0.9, 0.999],
+      "note": "yes: no # 'quoted' \\u00e9"
+    }
+  },
+  "empty": {}
+}
+"""
+
+
+def test_a_configuration_renders_again_as_it_was() -> None:
+    plan = load(plan_of_dsconfig(FILE, "conf/ds.json"))
+    assert ds_config(plan) == FILE.replace("\\u00e9", "é")
+    assert plan.name == "ds"
+
+
+def test_the_script_and_its_arguments_come_from_the_command_line() -> None:
+    plan = load(plan_of_dsconfig(FILE, "ds.json", ["train.py", "--deepspeed_config", "ds.json", "--lr", "1e-4", "--flag"]))
+    assert (plan.job.script, plan.job.args) == ("train.py", ("--deepspeed_config", "{ds_config}", "--lr", "1e-4", "--flag"))
+
+
+@pytest.mark.parametrize(("text", "integration"), [('{"bf16": {"enabled": "auto"}}', "trainer"), ('{"a": 1, /* hjson */ }', "deepspeed")])
+def test_auto_values_mean_the_trainer_and_comments_do_not_hurt(text: str, integration: str) -> None:
+    assert load(plan_of_dsconfig(text, "ds.json")).job.integration == integration
