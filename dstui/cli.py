@@ -23,6 +23,7 @@ COMMANDS = {
     "runs": "the jobs that were started, also after the terminal is gone",
     "attach": "look at a job again, in the TUI",
     "logs": "what the ranks of a job printed",
+    "diagnose": "why a run failed, from its logs, whoever started it",
     "stop": "stop a job, on every host, to the last process",
 }
 """Name -> what it does, in one line. Each lives in the module of that name in dstui/commands/."""

@@ -1,1 +1,52 @@
-"""Why a run ended: signatures of failures as data, and an engine that tells the cause from what only followed from it."""
+"""Why a run ended: signatures of failures as data, and an engine that tells the cause from what only followed from it.
+
+    diagnose(["job.log", "node2.log"])     any logs: of any launcher, of one rank or of many
+    diagnose(["dstui_runs/NAME"])          a job folder: with what the records of its ranks and its Plan add
+    report(diagnosis)                      in words
+
+The engine is pure (`scan`, `case`, `verdict`); `reader` and `job` are what reads. Nothing is loaded before it is asked for: the tables
+compile 200 regular expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dstui.run.diagnosis.model import Diagnosis, Evidence
+
+if TYPE_CHECKING:
+    from dstui.plan.plan import Plan
+    from dstui.run.folder import JobFolder
+
+__all__ = ["Diagnosis", "Evidence", "diagnose", "diagnose_job", "report"]
+
+
+def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis:
+    """Why a run ended: from logs, folders of logs, `-` for standard input, or a job folder. Raises FileProblem.
+
+    `plan`: what was run, where that is known, so that fixes can be edits of it; a job folder has its own.
+    """
+    from dstui.run.diagnosis.engine import diagnose_logs
+    from dstui.run.diagnosis.job import is_job
+    from dstui.run.folder import JobFolder
+
+    given = list(paths)
+    if len(given) == 1 and is_job(Path(given[0])):
+        return diagnose_job(JobFolder(given[0]))
+    return diagnose_logs(given, plan)
+
+
+def diagnose_job(folder: JobFolder) -> Diagnosis:
+    """Why a job of dstui ended. Raises FileProblem where its logs cannot be read."""
+    from dstui.run.diagnosis.job import diagnose_job as of_job
+
+    return of_job(folder)
+
+
+def report(diagnosis: Diagnosis) -> str:
+    """The diagnosis in words, as lines for a terminal."""
+    from dstui.run.diagnosis.report import report as in_words
+
+    return in_words(diagnosis)

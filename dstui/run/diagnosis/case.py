@@ -82,8 +82,12 @@ class Case:
             cause = SIGNAL_CAUSES.get(-end.exit.code)
             if cause and BY_ID[cause].role != "stop":
                 key = (cause, end.rank)
-                if key not in found or end.at < found[key].at:
-                    found[key] = Hit(BY_ID[cause], end.at, end.text, end.stream, end.rank, end.host)
+                if key not in found or end.noticed < found[key].at:
+                    found[key] = Hit(BY_ID[cause], end.noticed, end.text, end.stream, end.rank, end.host)
+        ended = self.found.ended
+        first = min((ended[end.rank] for end in self.bad_ends if end.rank in ended), default=NEVER)
+        for key in [key for key in found if key[0] == "KILLED-UNKNOWN" and key[1] in ended and ended[key[1]] > first]:
+            del found[key]  # what is left of a job that failed is killed
         known = {cause for cause, rank in found if rank is not None}
         return [hit for (cause, rank), hit in found.items() if rank is not None or cause not in known]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from dstui.run.diagnosis.model import Diagnosis, Evidence, Kind
 from dstui.run.diagnosis.reader import read_logs
 from dstui.run.diagnosis.scan import Findings, Hit
 from dstui.run.diagnosis.signature import Signature
+from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict, judge
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 MOST_LINES = 6
 KINDS: dict[str, Kind] = {"stop": "stop", "success": "success", "benign": "benign"}
+LAST_STARTED = re.compile(r"--local[-_]rank=(\d+)'.* exits with return code")
 UNKNOWN = "Nothing in the logs says why"
 
 
@@ -71,17 +74,11 @@ def _evidence(case: Case, verdict: Verdict) -> tuple[Evidence, ...]:
         if (hit.rank, hit.signature.id) in seen:
             continue
         seen.add((hit.rank, hit.signature.id))
-        if hit.raised and hit.raised.frame and len(lines) < MOST_LINES - 1:
+        if hit.raised and hit.raised.frame and not hit.raised.in_launcher:
             lines.append(found.evidence((hit.at[0], hit.raised.frame_line), hit.raised.frame, hit.rank, hit.host))
         lines.append(found.evidence(hit.at, hit.text, hit.rank, hit.host))
-    lines = lines[:MOST_LINES]
-    shown = {(line.file, line.line) for line in lines}
-    for end in case.bad_ends[:2]:
-        line = found.evidence(end.at, end.text, end.rank, end.host)
-        if verdict.signature is not None and verdict.signature.role == "root" and (line.file, line.line) not in shown:
-            lines.append(line)
-            shown.add((line.file, line.line))
-    return tuple(lines)
+    ends = [found.evidence(end.at, end.text, end.rank, end.host) for end in case.bad_ends if verdict.signature is not BY_ID["HANG"]]
+    return tuple({(line.file, line.line): line for line in [*lines[:MOST_LINES], *ends[:2]]}.values())
 
 
 def _once(hits: list[Hit]) -> list[Hit]:
@@ -106,7 +103,8 @@ def _notes(case: Case, verdict: Verdict) -> tuple[str, ...]:
     named = {end.rank for end in case.bad_ends if end.rank is not None and end.stream.split(":", 1)[1] in case.found.agents}
     if verdict.rank is not None and named and verdict.rank not in named:
         notes.append(f"torchrun names rank {min(named)}: that is the first that ended, not the first that failed.")
-    if verdict.rank is not None and any("return code" in end.text for end in case.bad_ends) and len(case.ranks) > 1:
+    last = {int(rank) for end in case.bad_ends for rank in LAST_STARTED.findall(end.text)}
+    if verdict.rank is not None and last - {verdict.rank}:
         notes.append("The command in DeepSpeed's line `exits with return code` is that of the rank started last: only its code counts.")
     if (
         any(hit.signature.id == "CVD-IGNORED" for hit in case.found.hits)

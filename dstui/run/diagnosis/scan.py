@@ -69,14 +69,26 @@ class Hit:
 
 @dataclass(slots=True)
 class Ended:
-    """A process's end as a launcher told it; `at` is where that was first noticed."""
+    """A process's end as a launcher told it; `noticed` is where that had its first consequence."""
 
     exit: Exit
     at: Place
+    noticed: Place
     text: str
     stream: str
     rank: int | None = None
     host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A request to end the job, of which its folder knows."""
+
+    cause: str
+    at: float | None
+    """When, in seconds since the epoch."""
+    file: str
+    text: str
 
 
 @dataclass
@@ -115,7 +127,8 @@ class Findings:
     preparing: bool = False
     """Whether the last progress bar of the data set is not at its end."""
     ended: dict[int, float] = field(default_factory=dict)
-    """Rank -> when its process ended, where a job folder knows."""
+    """Rank -> when its process ended, in seconds since the epoch, where a job folder knows."""
+    stop: Stop | None = None
 
     def evidence(self, at: Place, text: str, rank: int | None = None, host: str | None = None) -> Evidence:
         """A line as evidence."""
@@ -234,17 +247,19 @@ class Scanner:
             self._block[key] = int(block[1])
             self.found.agents.add(key[1])
         elif (code := BLOCK_EXIT.match(label.text)) and key in self._block:
-            self._end(Exit(int(code[1]), self._block.pop(key)), self._closing.get(key, place), label, key)
+            self._end(Exit(int(code[1]), self._block.pop(key)), place, label, key)
         for found in exits_in(label.text):
             if found.local:
                 self.found.agents.add(key[1])
-            self._end(found, self._closing.get(key, place) if found.local else place, label, key)
+            self._end(found, place, label, key)
 
     def _end(self, end: Exit, at: Place, label: Label, key: tuple[int, str]) -> None:
+        # torchrun ends the others of its node before it says who had ended by itself.
+        noticed = self._closing.get(key, at) if key[1] in self.found.agents else at
         if end.whole and end.code == 0:
             self.found.all_well = True
         rank = None if end.local else end.rank
-        self.found.ends.append(Ended(end, at, label.text[:TEXT_CAP], f"{key[0]}:{key[1]}", rank, label.host))
+        self.found.ends.append(Ended(end, at, noticed, label.text[:TEXT_CAP], f"{key[0]}:{key[1]}", rank, label.host))
 
     def _mapping_of_node(self) -> list[int]:
         hosts = list(self._mapping.values())

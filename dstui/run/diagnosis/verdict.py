@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dstui.run.diagnosis.case import Case
+from dstui.run.diagnosis.case import NEVER, Case
 from dstui.run.diagnosis.exits import SIGNAL_CAUSES, TIMED_OUT
 from dstui.run.diagnosis.model import Confidence
 from dstui.run.diagnosis.scan import Findings, Hit
@@ -62,6 +62,18 @@ def judge(found: Findings) -> tuple[Verdict, Case]:
     return Verdict(None), case
 
 
+def _asked(case: Case) -> Verdict | None:
+    """Somebody asked the job to end, and no rank had failed before."""
+    stop = case.found.stop
+    if stop is None:
+        return None
+    earlier = [end for end in case.bad_ends if stop.at is not None and case.found.ended.get(end.rank or 0, NEVER) < stop.at]
+    if earlier:
+        return None
+    case.found.files.append(stop.file)
+    return Verdict(BY_ID[stop.cause], "high", [Hit(BY_ID[stop.cause], (len(case.found.files) - 1, 1), stop.text, "")])
+
+
 def _well(case: Case) -> Verdict | None:
     """The run ended with 0, whatever it printed; but it may not have been the run that was meant."""
     if not case.ended_well:
@@ -85,7 +97,7 @@ def _timed_out(case: Case) -> Verdict | None:
 
 def _cause(case: Case) -> Verdict | None:
     """The first real cause."""
-    roots = _independent(case, _roots(case))
+    roots = _independent(_roots(case))
     hard = [hit for hit in roots if hit.signature.role == "root"]
     if not hard:
         return None
@@ -119,7 +131,7 @@ def _counts(case: Case, hit: Hit) -> bool:
     return hit.signature.alone or case.failed
 
 
-def _independent(case: Case, roots: list[Hit]) -> list[Hit]:
+def _independent(roots: list[Hit]) -> list[Hit]:
     """Without what another of them explains, and without plain exceptions of a rank that has a better-known cause."""
     ids = {hit.signature.id for hit in roots}
     explained = {below for one in ids for below in BY_ID[one].explains if one not in BY_ID[below].explains}
@@ -180,7 +192,7 @@ def _stop(case: Case) -> Verdict | None:
 
 def _symptom(case: Case) -> Verdict | None:
     """Ranks that waited, and nobody who says why."""
-    hits = [hit for hit in _independent(case, _roots(case)) if hit.signature.role == "symptom"]
+    hits = [hit for hit in _independent(_roots(case)) if hit.signature.role == "symptom"]
     if case.found.well and not case.ended_well and (waited := [hit for hit in case.found.hits if hit.signature.id in WAITED]):
         left = min(rank for rank in case.found.well)
         return Verdict(BY_ID["DESYNC-EARLY-EXIT"], "medium", waited, left if left >= 0 else None)

@@ -1,0 +1,123 @@
+"""A job folder's diagnosis: what the ranks' own records and the Plan add to the logs.
+
+The records know what no log tells for certain: how each rank ended, when, and whether somebody had asked for it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from signal import Signals
+from typing import TYPE_CHECKING
+
+from dstui.files import FileProblem, read_text
+from dstui.run.diagnosis.engine import conclude
+from dstui.run.diagnosis.exits import Exit, translated
+from dstui.run.diagnosis.model import Diagnosis, Evidence
+from dstui.run.diagnosis.reader import read_logs
+from dstui.run.diagnosis.scan import Ended, Findings, Stop
+from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.folder import JobFolder, read_json
+from dstui.run.ranks import Rank, Ranks
+from dstui.run.status import Status, asked_for, ranks_of
+
+if TYPE_CHECKING:
+    from dstui.plan.plan import Plan
+
+IGNORED_KEY = "DS011"
+"""The check that finds a key which DeepSpeed ignores without a word."""
+
+
+def is_job(path: Path) -> bool:
+    """Whether a path is a job folder."""
+    return (path / "status.json").is_file()
+
+
+def diagnose_job(folder: JobFolder) -> Diagnosis:
+    """Why a job of dstui ended, from its folder alone. Raises FileProblem where its logs cannot be read."""
+    status = folder.read_status()
+    ranks = ranks_of(folder, status)
+    found = read_logs(_logs(folder, ranks), {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks})
+    _add_records(found, folder, ranks)
+    found.all_well = status.get("state") == "succeeded"
+    found.stop = _stop(folder, status)
+    plan = _plan(folder)
+    diagnosis = conclude(found, plan)
+    return _ignored_keys(diagnosis, plan) if diagnosis.cause == "SUCCESS" and plan else diagnosis
+
+
+def _logs(folder: JobFolder, ranks: Ranks) -> list[Path]:
+    paths = [folder.log(rank, ranks.attempt) for rank in sorted(ranks.ranks)]
+    return [path for path in (*paths, folder.launcher_log) if path.is_file()]
+
+
+def _add_records(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
+    """The ends of the ranks in the place of what the launcher says of them."""
+    found.world = max(len(ranks.ranks), 1)
+    if not any(rank.over for rank in ranks.ranks.values()):
+        return
+    found.ends = []
+    for number, rank in ranks.ranks.items():
+        if not rank.over or rank.exit_code is None:
+            continue
+        found.ended[number] = rank.ended or 0.0
+        if rank.exit_code == 0:
+            found.well.add(number)
+            continue
+        found.files.append(str(folder.record(number, ranks.attempt)))
+        text = f"rank {number} on {rank.host} ended with {_in_words(rank)}"
+        place = (len(found.files) - 1, 1)
+        found.ends.append(Ended(Exit(translated(rank.exit_code), number), place, place, text, "", number, rank.host))
+
+
+def _in_words(rank: Rank) -> str:
+    """`137 (SIGKILL)`."""
+    code = translated(rank.exit_code or 0)
+    with suppress(ValueError):
+        return f"{rank.exit_code} ({Signals(-code).name})" if code < 0 else str(code)
+    return str(rank.exit_code)
+
+
+def _stop(folder: JobFolder, status: Status) -> Stop | None:
+    """The request that ended the job, if one did."""
+    if status.get("state") != "stopped":
+        return None
+    asked = asked_for(folder)
+    at = None
+    with suppress(OSError):
+        at = folder.stop_file.stat().st_mtime
+    code = translated(asked if asked is not None else status.get("exit_code") or 0)
+    by = read_json(folder.stop_file).get("by")
+    text = f"somebody asked for the end of the job{f' (process {by} on {os.uname().nodename})' if by else ''}"
+    return Stop("SIGHUP" if code == -1 else "CTRL-C", at, str(folder.stop_file), text)
+
+
+def _plan(folder: JobFolder) -> Plan | None:
+    from dstui.plan import PlanError, load
+
+    with suppress(FileProblem, PlanError):
+        return load(read_text(folder.path / "plan.yaml"), "plan.yaml", str(folder.path))
+    return None
+
+
+def _ignored_keys(diagnosis: Diagnosis, plan: Plan) -> Diagnosis:
+    """A run that ended well although DeepSpeed had passed over a key of its configuration."""
+    from dstui.check import check
+
+    typos = [finding for finding in check(plan) if finding.code == IGNORED_KEY and finding.severity == "warning"]
+    if not typos:
+        return diagnosis
+    signature = BY_ID["SILENT-TYPO"]
+    return replace(
+        diagnosis,
+        cause=signature.id,
+        kind="failure",
+        confidence="high",
+        title=f"{signature.title}: {', '.join(finding.path for finding in typos)}",
+        why=signature.cause,
+        confirm=signature.confirm,
+        evidence=tuple(Evidence(plan.source, finding.line or 1, finding.message) for finding in typos),
+        fixes=tuple(finding.fix for finding in typos if finding.fix),
+    )
