@@ -14,7 +14,7 @@ from typing import Any
 from dstui.run.events import Event, Exited, Line, Metric, Notice, RankState, Started
 from dstui.run.folder import FINAL, JobFolder, from_iso
 from dstui.run.metrics import scan
-from dstui.run.status import refresh
+from dstui.run.status import ranks_of, refresh
 from dstui.run.tail import Tail
 
 BUDGET = 1 << 20
@@ -130,11 +130,25 @@ class Follower:
         if seen == self._status_seen:
             return []
         status = self.folder.read_status()
-        if not status:
+        if not status or not self._change_attempt(int(status.get("attempt") or 1)):
             return []
         self._status_seen, self._status = seen, status
         self.state, self.exit_code = str(status.get("state")), status.get("exit_code")
         return [number for number, facts in ((int(n), facts) for n, facts in status.get("ranks", {}).items()) if self._take(number, facts)]
+
+    def _change_attempt(self, attempt: int) -> bool:
+        """Go on to a further attempt, once everything of the last has been told; False until then."""
+        if attempt != self.attempt and self._status:
+            ended = ranks_of(self.folder, self._status)  # which the new status does not say any more
+            self._status["ranks"] = {str(number): rank.as_json() for number, rank in ended.ranks.items()}
+            if any(view.state == "started" for view in self.ranks.values()):
+                return False
+            for number in self.ranks:
+                if number in self._tails:
+                    self._tails.pop(number).close()
+            self.ranks = {}
+        self.attempt = attempt
+        return True
 
     def _take(self, number: int, facts: dict[str, Any]) -> bool:
         """Note what the status says of a rank; True where it has started since. Its end is told after its lines."""

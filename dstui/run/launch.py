@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,21 +33,22 @@ def launch_plan(spec: LaunchSpec, run: Run, folder: JobFolder) -> dict[str, Any]
         "args": argv[len(argv) - len(spec.script_args) :],
         "env": spec.environment(config),
         "workdir": spec.workdir,
+        "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
         "silence": run.silence,
         "on_end": run.on_end,
     }
 
 
-def command(plan: dict[str, Any], folder: JobFolder, tag: str, attempt: int = 1) -> list[str]:
-    """The launcher with the shim as its script."""
+def command(plan: Mapping[str, Any], folder: JobFolder, tag: str, attempt: int = 1, more: Sequence[str] = ()) -> list[str]:
+    """The launcher with the shim as its script; `more`: what a further attempt appends to the script's arguments."""
     options = list(plan["options"])
     if not any(option.split("=")[0] == PORT_OPTION for option in options):
         options += [PORT_OPTION, str(free_port())]
     shim = [str(SHIM), str(folder.attempt(attempt)), tag]
-    return [plan["python"], "-m", "deepspeed.launcher.runner", *options, *shim, *plan["script"], *plan["args"]]
+    return [plan["python"], "-m", "deepspeed.launcher.runner", *options, *shim, *plan["script"], *plan["args"], *more]
 
 
-def environment(plan: dict[str, Any], tag: str) -> dict[str, str]:
+def environment(plan: Mapping[str, Any], tag: str) -> dict[str, str]:
     """The launcher's environment: ours, the Plan's, the job's tag, and first on the PATH what stands beside the interpreter."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1", **plan["env"], TAG: tag}
     beside = os.path.dirname(plan["python"])  # noqa: PTH120 - "" where only a name is given

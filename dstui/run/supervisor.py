@@ -13,14 +13,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from dstui.run.folder import JobFolder, read_json
+from dstui.run.folder import JobFolder, from_iso, iso, read_json
 from dstui.run.launch import command, environment
 from dstui.run.leftovers import OpBuilds, build_root
 from dstui.run.processes import Process, descendants, find, reap, tagged
-from dstui.run.ranks import Rank
+from dstui.run.ranks import Rank, Ranks
+from dstui.run.restart import restart_arguments
 from dstui.run.shim import prctl
 from dstui.run.status import asked_for, finish, process_json, process_of, ranks_of
 from dstui.run.stop import climb, rank_processes, until_gone
@@ -65,14 +67,18 @@ class Supervisor:
             if rank.state != self.status["ranks"].get(str(number), {}).get("state", "waiting"):
                 self.rank_event(number, rank)
         self.write()
-        while not self.through():
-            self.sleep()
-            self.look()
+        while True:
+            while not self.through():
+                self.sleep()
+                self.look()
+            self.clear()
+            if not self.again():
+                break
         self.end()
 
-    def launch(self) -> None:
+    def launch(self, more: Sequence[str] = ()) -> None:
         """Start the launcher; an interpreter that cannot be started is a job without ranks."""
-        argv = self.status["command"] = command(self.plan, self.folder, self.tag)
+        argv = self.status["command"] = command(self.plan, self.folder, self.tag, self.ranks.attempt, more)
         with self.folder.launcher_log.open("ab") as log:
             try:
                 child = subprocess.Popen(
@@ -128,8 +134,8 @@ class Supervisor:
         failed = self.ranks.first_failure is not None
         return self.lasting("stuck", failed or (bereft and bool(self.ranks.waiting))) > STUCK
 
-    def end(self) -> None:
-        """Leave nothing behind, and write the last word."""
+    def clear(self) -> None:
+        """Leave nothing of this attempt behind."""
         by_itself = self.ranks.over and self.asked is None
         left = until_gone(self.members, LINGER, self.look) if by_itself else self.members()
         if left:
@@ -138,7 +144,45 @@ class Supervisor:
         for process in left:
             self.note(f"process {process.describe()} could not be ended")
         self.builds.remove_locks()
-        self.status = finish(self.folder, self.status, self.ranks, self.asked if not by_itself else None)
+        if by_itself:
+            self.asked = None  # who asks while the last processes end comes too late
+
+    def again(self) -> bool:
+        """Start a further attempt after a failure, where the Plan wants that; False where the job is over.
+
+        A job of which no rank ever started would fail in the same way again.
+        """
+        allowed, attempt = self.plan.get("restarts", {}), self.ranks.attempt
+        code = self.ranks.exit_code()
+        if self.asked is not None or code == 0 or attempt > allowed.get("max", 0) or self.ranks.first_failure is None:
+            return False
+        self.note(f"attempt {attempt} ended with exit status {code} (rank {self.ranks.first_failure} first)")
+        pause = time.monotonic() + allowed["backoff"]
+        self.status["next_attempt"] = iso(time.time() + allowed["backoff"])
+        self.write()
+        while time.monotonic() < pause and self.asked is None:
+            self.sleep()
+            self.look()
+        self.status["next_attempt"] = None
+        if self.asked is not None:
+            return False
+        more, how = restart_arguments(self.plan, from_iso(self.status["started"]) or 0.0)
+        self.note(f"attempt {attempt + 1} of {allowed['max'] + 1} starts {how}")
+        self.begin(attempt + 1, more)
+        return True
+
+    def begin(self, attempt: int, more: Sequence[str]) -> None:
+        """The ranks anew, in a folder of their own."""
+        self.folder.prepare(attempt)
+        self.ranks = Ranks.expected(self.folder, {number: rank.host for number, rank in self.ranks.ranks.items()}, attempt)
+        self.status |= {"attempt": attempt, "state": "starting"}
+        self._since.clear()
+        self.launch(more)
+        self.write()
+
+    def end(self) -> None:
+        """The last word."""
+        self.status = finish(self.folder, self.status, self.ranks, self.asked)
         if self.plan.get("on_end"):
             from dstui.run.notify import announce  # urllib would cost every job 20 ms
 

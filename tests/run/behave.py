@@ -30,6 +30,21 @@ def wait(path: str) -> None:
         time.sleep(0.02)
 
 
+def checkpoint(path: str) -> None:
+    """Save one, as DeepSpeed does: which one is the latest is written last."""
+    folder = Path(path) / "global_step10"
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.with_name("latest").write_text(folder.name)
+
+
+def once(rest: str) -> None:
+    """Exit with a status, if that has not been done before."""
+    path, code = rest.split()
+    if not Path(path).exists():
+        Path(path).touch()
+        sys.exit(int(code))
+
+
 def polite(_: str) -> None:
     """Answer a SIGTERM, and end with 0."""
     signal.signal(signal.SIGTERM, lambda *_: (print("asked to end", flush=True), sys.exit(0)))
@@ -78,7 +93,7 @@ WORDS = {
     "hang": lambda _: time.sleep(1000),
     "deaf": lambda _: signal.signal(signal.SIGTERM, signal.SIG_IGN),
     "say": lambda text: print(text, flush=True),
-    **{function.__name__: function for function in (wait, polite, helper, lock, release, buffer, noise, facts)},
+    **{function.__name__: function for function in (wait, once, checkpoint, polite, helper, lock, release, buffer, noise, facts)},
 }
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 from lab import Lab, end_of, gone, of_job, read, ready, shims, wait_for
 
 from dstui.run.events import Event, Exited, Notice
-from dstui.run.folder import JobFolder
+from dstui.run.folder import FINAL, JobFolder
 from dstui.run.follow import Follower
 from dstui.run.status import refresh
 from dstui.run.stop import stop
@@ -178,6 +178,33 @@ def helpers_outlive_their_rank(lab: Lab) -> dict[str, Any]:
     return ending(folder, helper_gone=wait_for(lambda: gone(pid_in(helper))))
 
 
+def restarted(lab: Lab) -> dict[str, Any]:
+    """The first attempt saves a checkpoint and fails, the second goes on from there; followed from its first moment."""
+    saved = lab.path / "out" / "save"
+    folder = lab.start(
+        *("all:facts", f"0:checkpoint {saved}", f"0:once {lab.path / 'failed'} 9", "1:say made it"),
+        run='restarts: {max: 2, backoff: 0.3, args: [--resume, "{checkpoint}"]}',
+    )
+    events = told(Follower(folder))
+    return ending(folder, events=events, saved=saved, again=told(Follower(folder)))
+
+
+def stopped_between_attempts(lab: Lab) -> dict[str, Any]:
+    folder = lab.start("1:exit 6", run="restarts: {max: 5, backoff: 500}")
+    wait_for(lambda: folder.read_status().get("next_attempt"))
+    report = stop(folder)
+    return ending(folder, report=report)
+
+
+def attempts_used_up(lab: Lab) -> dict[str, Any]:
+    """The supervisor is killed in between: the next one goes on with the same attempt."""
+    folder = lab.start("1:exit 6", "all:exit 0", run="restarts: {max: 1, backoff: 0}")
+    wait_for(lambda: folder.read_status()["attempt"] == 2)
+    kill_supervisor(folder)
+    wait_for(lambda: refresh(folder)["state"] in FINAL)
+    return ending(folder)
+
+
 def leftovers(lab: Lab) -> dict[str, Any]:
     """One op is compiled, the build of another dies with the job; DeepSpeed's buffers stay in /dev/shm."""
     built, broken, go = lab.path / "ext" / "built" / "lock", lab.path / "ext" / "py" / "broken" / "lock", lab.path / "go"
@@ -230,5 +257,8 @@ SCENARIOS: dict[str, Callable[[Lab], dict[str, Any]]] = {
         no_rank_starts,
         helpers_outlive_their_rank,
         leftovers,
+        restarted,
+        stopped_between_attempts,
+        attempts_used_up,
     )
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dstui.run.events import Exited, Line, Metric, RankState, Started
+from dstui.run.events import Exited, Line, Metric, Notice, RankState, Started
 
 Outcome = dict[str, Any]
 
@@ -175,3 +175,34 @@ def test_a_compile_is_told_and_what_deepspeed_leaves_behind_is_removed_but_nothi
     assert (outcome["before"], outcome["after"], outcome["others"]) == (2, [], True)
     assert outcome["locks"] == [False, False]
     assert sum("removed /dev/shm/deepspeed_allreduce_buffer" in notice for notice in notices) == 2
+
+
+@pytest.mark.scenario("restarted")
+def test_after_a_failure_the_job_goes_on_from_its_checkpoint(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"], outcome["status"]["attempt"]) == ("succeeded", 0, 2)
+    folder, events = outcome["folder"], outcome["events"]
+    facts = json.loads(folder.log(1, attempt=2).read_text().splitlines()[1])
+    assert facts["argv"][-2:] == ["--resume", str(outcome["saved"])]
+    notices = [event.text for event in events if isinstance(event, Notice)]
+    assert "attempt 1 ended with exit status 9 (rank 0 first)" in notices
+    assert f"attempt 2 of 3 starts from {outcome['saved']}" in notices
+
+
+@pytest.mark.scenario("restarted")
+def test_a_follower_tells_every_attempt_to_its_end(outcome: Outcome) -> None:
+    ends = [(event.rank, event.exit_code) for event in outcome["events"] if isinstance(event, RankState) and event.state == "ended"]
+    assert sorted(ends[:2])[0] == (0, 9) and sorted(ends[2:]) == [(0, 0), (1, 0)]
+    assert lines_of(outcome, 1).count("ready") == 2
+    assert "made it" in lines_of({"events": outcome["again"]}, 1)
+
+
+@pytest.mark.scenario("stopped_between_attempts")
+def test_a_job_can_be_stopped_while_it_waits_for_its_next_attempt(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"]) == ("stopped", 143)
+    assert outcome["status"]["attempt"] == 1
+
+
+@pytest.mark.scenario("attempts_used_up")
+def test_a_job_that_fails_every_time_ends_with_its_last_failure(outcome: Outcome) -> None:
+    assert (outcome["state"], outcome["code"], outcome["status"]["attempt"]) == ("failed", 6, 2)
+    assert outcome["left"] == []
