@@ -6,17 +6,18 @@ One connection per host carries everything: the programs and pynvml's one file i
 from __future__ import annotations
 
 import base64
+import json
 import sys
-import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from dstui.hosts.ssh import Failure, failure, late, python_command, ssh_command
+from dstui.hosts.ssh import CONNECT_SECONDS, Failure, failure, late, python_command, ssh_command
 from dstui.machine.assemble import machine_from
 from dstui.machine.child import HERE, Line, output_of
 from dstui.machine.snapshot import Machine
@@ -51,9 +52,19 @@ try:
 except ImportError:
     if "pynvml" in programs:
         load("pynvml", programs["pynvml"])
+if "extra" in programs:
+    load("look_extra", programs["extra"]).report(json.loads({argument!r}))
 load("look_nvml", programs["nvml"]).main([])
 print(json.dumps(["done", None]), flush=True)
 '''
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One more program to send along: a file of plain Python 3.8 with a function `report(argument)` that prints its facts by `emit`."""
+
+    path: Path
+    argument: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +74,34 @@ class HostView:
     host: str
     machine: Machine | None = None
     failure: Failure | None = None
-    seconds: float = 0.0
+    lines: tuple[Line, ...] = ()
+    """All that was told, that of an extra program too."""
 
 
 @cache
-def _programs() -> dict[str, str]:
+def _packed(path: Path) -> str:
+    return base64.b64encode(zlib.compress(path.read_bytes(), 9)).decode()
+
+
+def script(deadline: float, extra: Program | None = None) -> bytes:
+    """What is sent to a host: about 110 kB of text, most of it pynvml."""
     files = {name: HERE / f"{name}.py" for name in ("host", "software", "nvml")}
     pynvml = find_spec("pynvml")
     if pynvml and pynvml.origin:
         files["pynvml"] = Path(pynvml.origin)
-    return {name: base64.b64encode(zlib.compress(path.read_bytes(), 9)).decode() for name, path in files.items()}
+    if extra:
+        files["extra"] = extra.path
+    programs = {name: _packed(path) for name, path in files.items()}
+    argument = json.dumps(extra.argument if extra else {})
+    return RECEIVER.format(programs=programs, argument=argument, seconds=int(deadline) + GRACE).encode()
 
 
-def script(deadline: float) -> bytes:
-    """What is sent to a host: about 110 kB of text, most of it pynvml."""
-    return RECEIVER.format(programs=_programs(), seconds=int(deadline) + GRACE).encode()
-
-
-def look_at(host: str, *, deadline: float = 10.0, python: str = sys.executable) -> HostView:
+def look_at(host: str, *, deadline: float = 10.0, python: str = sys.executable, extra: Program | None = None) -> HostView:
     """Probe one host. `python` is asked first, since the ranks will run under the interpreter of the same path there."""
-    began = time.monotonic()
-    command = ssh_command(host, python_command(python, "python3", "python"), connect_seconds=deadline / 2)
-    lines = output_of(command, deadline, stdin=script(deadline))
+    command = ssh_command(host, python_command(python, "python3", "python"), connect_seconds=min(CONNECT_SECONDS, deadline / 2))
+    lines = output_of(command, deadline, stdin=script(deadline, extra))
     machine = machine_from(lines, lines, lines, f"host {host}") if lines[0][0] in ("host", "driver") else None
-    return HostView(host, machine, _failure(host, lines[-1], deadline), time.monotonic() - began)
+    return HostView(host, machine, _failure(host, lines[-1], deadline), tuple(lines))
 
 
 def _failure(host: str, last: Line, deadline: float) -> Failure | None:

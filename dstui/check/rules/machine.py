@@ -11,6 +11,9 @@ from dstui.check.context import UNPROBED, Context, Problem, pointer
 from dstui.check.rule import RULES, Problems, Rule
 from dstui.machine import health, placement, variables  # noqa: F401 - importing them registers their pieces
 from dstui.machine.advice import PIECES, Advice, Piece, Wish
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.plan.catalogue import release
 from dstui.plan.finding import Fix, Operation
 from dstui.plan.hostfile import HostfileError, select
 
@@ -23,6 +26,11 @@ def wish_of(c: Context) -> Wish:
         c.memo["wish"] = _wish(c)
     wish: Wish = c.memo["wish"]
     return wish
+
+
+def wish_for(plan: Plan, machine: Machine) -> Wish:
+    """What a Plan asks of a machine."""
+    return wish_of(Context(plan.deepspeed, release(None), plan.job.integration, None, machine, plan, "deepspeed."))
 
 
 def _wish(c: Context) -> Wish:

@@ -1,0 +1,57 @@
+"""`dstui doctor [PLAN]`: whether this machine, and every host of a Plan, is ready."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+
+from dstui.doctor.deep import all_reduce
+from dstui.doctor.examine import Result, examine, ready
+from dstui.doctor.gather import cases
+from dstui.files import FileProblem, find_plan, read_plan
+from dstui.plan import PlanError
+
+MARKS = {"ok": "✔", "warn": "▲", "fail": "✗", "skipped": "·"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("plan", nargs="?", metavar="PLAN", help="look at every host of this Plan, and for what it needs")
+    parser.add_argument("--json", action="store_true", help="the results as JSON")
+    parser.add_argument("--deep", action="store_true", help="also let all hosts meet in an all-reduce over gloo")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Examine; 0 where nothing fails, 1 where something does, 2 where the Plan is unreadable."""
+    try:
+        plan = read_plan(find_plan(args.plan)) if args.plan else None
+    except (FileProblem, PlanError) as problem:
+        print(f"dstui: {problem}", file=sys.stderr)
+        return 2
+    job, found = cases(plan)
+    if args.deep:
+        found = all_reduce(job, found)
+    results = examine(found, job.problem)
+    if args.json:
+        print(json.dumps({"version": 1, "ok": ready(results), "checks": [result.as_json() for result in results]}, indent=1))
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in _report(results, len(found) > 1))
+    return 0 if ready(results) else 1
+
+
+def _report(results: Sequence[Result], several: bool) -> Iterator[str]:
+    """What is wrong last, where it is still on the screen; what was skipped only as a number."""
+    told = [result for result in results if result.verdict != "skipped"]
+    width = max((len(result.id) for result in told), default=0)
+    for verdict in ("ok", "warn", "fail"):
+        for result in (result for result in told if result.verdict == verdict):
+            host = f"{result.host}: " if several else ""
+            yield f"{MARKS[verdict]} {result.id.ljust(width)}  {host}{result.seen}"
+            if result.fix and verdict != "ok":
+                yield f"  {' ' * width}  → {result.fix}"
+    counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in MARKS}
+    words = {"ok": "ok", "warn": "to look at", "fail": "failed", "skipped": "not applicable"}
+    yield ""
+    yield ", ".join(f"{counts[verdict]} {words[verdict]}" for verdict in MARKS if counts[verdict])

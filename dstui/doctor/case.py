@@ -1,0 +1,102 @@
+"""A case: one host, everything that is known of it, and the Plan; a check judges a case.
+
+@check("shm")
+def shared_memory(case):
+    "Memory through which the ranks of a host talk."
+    yield Judgement("ok", "64 GB in /dev/shm")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dstui.hosts.ssh import Failure
+from dstui.machine.advice import Wish
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+
+Verdict = Literal["ok", "warn", "fail", "skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a check found on a host."""
+
+    verdict: Verdict
+    seen: str
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One host as the doctor sees it."""
+
+    host: str
+    machine: Machine
+    ready: Mapping[str, Any] = field(default_factory=dict)
+    """What `ready.py` found there; empty where it was not run."""
+    failure: Failure | None = None
+    """Why the host could not be looked at, or not completely."""
+    plan: Plan | None = None
+    python: str = ""
+    """The interpreter of the ranks."""
+    slots: int = 0
+    """Ranks on this host; 0 where no Plan tells."""
+    wish: Wish = field(default_factory=Wish)
+    """What the Plan asks of a host's GPUs."""
+    here: bool = True
+    hosts: tuple[str, ...] = ("localhost",)
+    """All hosts of the job, rank 0's first."""
+    others: tuple[Case, ...] = ()
+    """The other hosts, for comparison; without others of their own."""
+    skew: float | None = None
+    """Seconds by which the host's clock is ahead of this machine's, at least."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Of the host where dstui runs: what the launcher would see."""
+    deep: Mapping[str, Any] | None = None
+    """What the all-reduce over all hosts gave; None where it was not asked for."""
+
+    @property
+    def cpu(self) -> bool:
+        """Whether the ranks run on CPUs."""
+        return self.machine.accelerator == "cpu"
+
+    @property
+    def first(self) -> bool:
+        """Whether this is rank 0's host."""
+        return self.host == self.hosts[0]
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """What the Plan says at a dotted path."""
+        return self.plan.get(path, default) if self.plan else default
+
+
+Judge = Callable[[Case], Iterator[Judgement]]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One registered check. `once`: about the job or the machine that starts it, not about each host."""
+
+    id: str
+    title: str
+    judge: Judge
+    once: bool = False
+
+
+CHECKS: dict[str, Check] = {}
+"""Every check by its id, in the order in which they are told."""
+
+
+def check(id: str, *, once: bool = False) -> Callable[[Judge], Judge]:
+    """Registers a check; the function's docstring is its title."""
+
+    def register(judge: Judge) -> Judge:
+        if id in CHECKS:
+            raise ValueError(f"the id {id} is taken by {CHECKS[id].judge.__name__}")
+        CHECKS[id] = Check(id, (judge.__doc__ or "").splitlines()[0], judge, once)
+        return judge
+
+    return register

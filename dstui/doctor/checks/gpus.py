@@ -1,0 +1,95 @@
+"""GPUs: there, healthy, alike and free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dstui.doctor.case import Case, Judgement, Verdict, check
+from dstui.machine.advice import Advice, advise
+from dstui.machine.choice import busy
+from dstui.machine.codec import Unknown
+
+Judgements = Iterator[Judgement]
+VERDICT: dict[str | None, Verdict] = {"error": "fail", "warning": "warn", "info": "ok"}
+HEALTH = ("MC002", "MC003", "MC004", "MC005", "MC006", "MC007", "MC008", "MC010", "MC012", "MC015")
+"""The pieces of advice that are about the health of GPUs and of the ways between them."""
+
+
+def advised(case: Case, *codes: str) -> list[Advice]:
+    """The advice of these codes for the host that says that something is wrong."""
+    return [advice for advice in advise(case.machine, case.wish) if advice.code in codes and advice.level != "info"]
+
+
+def judged(advice: Advice) -> Judgement:
+    """A piece of advice as a judgement."""
+    return Judgement(VERDICT[advice.level], advice.message, advice.fix or None)
+
+
+@check("driver")
+def driver(case: Case) -> Judgements:
+    """NVIDIA's driver answers, where there is something to drive."""
+    found = advised(case, "MC001")
+    if found:
+        yield judged(found[0])
+    elif case.machine.gpus:
+        yield Judgement("ok", f"driver {case.machine.driver.version}, CUDA up to {case.machine.driver.cuda}")
+    else:
+        yield Judgement("skipped", "no NVIDIA GPU here")
+
+
+@check("gpu-count")
+def count(case: Case) -> Judgements:
+    """There is a GPU for each rank."""
+    gpus = [gpu.index for gpu in case.machine.gpus if gpu.problem is None]
+    if not case.slots:
+        yield Judgement("skipped", f"{len(gpus)} GPUs; the Plan asks for no number")
+    elif not case.machine.gpus:
+        elsewhere = [other.host for other in case.others if other.machine.gpus]
+        if elsewhere:
+            fix = "leave this host out, or repair its driver"
+            yield Judgement("fail", f"{case.slots} ranks, but no GPU here; there are some on {elsewhere[0]}", fix)
+        else:
+            yield Judgement("ok", f"{case.slots} ranks on the CPU")
+    elif case.slots > len(gpus):
+        fix = f"set the slots of {case.host} to {len(gpus)}; where more are built in: dmesg | grep -i xid"
+        yield Judgement("fail", f"{case.slots} ranks, but {len(gpus)} GPUs", fix)
+    else:
+        yield Judgement("ok", f"{case.slots} ranks on {len(gpus)} GPUs")
+
+
+@check("gpu-health")
+def health(case: Case) -> Judgements:
+    """No GPU is lost, throttled, badly connected or in a mode that forbids training."""
+    found = advised(case, *HEALTH)
+    yield from map(judged, found)
+    if not found:
+        yield Judgement(
+            "ok" if case.machine.gpus else "skipped", "nothing wrong is reported" if case.machine.gpus else "no NVIDIA GPU here"
+        )
+
+
+@check("gpu-models")
+def models(case: Case) -> Judgements:
+    """All GPUs of the job are of one kind."""
+    names = {gpu.short_name for gpu in case.wish.chosen(case.machine)}
+    everywhere = names | {gpu.short_name for other in case.others for gpu in other.wish.chosen(other.machine)}
+    if not names:
+        yield Judgement("skipped", "no NVIDIA GPU here")
+    elif len(everywhere) > 1:
+        fix = "use the hosts and GPUs of one kind (include), or expect the pace of the slowest"
+        yield Judgement("warn", f"{', '.join(sorted(names))} here; in the whole job {', '.join(sorted(everywhere))}", fix)
+    else:
+        yield Judgement("ok", f"all {names.pop()}")
+
+
+@check("gpu-idle")
+def idle(case: Case) -> Judgements:
+    """Nobody else works on the chosen GPUs."""
+    chosen = case.wish.chosen(case.machine)
+    taken = [gpu for gpu in chosen if busy(gpu)]
+    for gpu in taken:
+        processes = () if isinstance(gpu.processes, Unknown) else gpu.processes
+        who = f" by pid {processes[0].pid} ({processes[0].name or 'of another container'})" if processes else ""
+        yield Judgement("warn", f"GPU {gpu.index} is in use{who}", f"leave GPU {gpu.index} out (exclude), or end that process")
+    if not taken:
+        yield Judgement("ok" if chosen else "skipped", "free" if chosen else "no NVIDIA GPU here")

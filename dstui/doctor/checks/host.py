@@ -1,0 +1,95 @@
+"""What a host gives to the ranks: memory, limits, CPUs, room on its disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dstui.doctor.case import Case, Judgement, check
+from dstui.doctor.checks.gpus import advised, judged
+from dstui.machine.codec import Unknown
+from dstui.machine.report import size
+
+Judgements = Iterator[Judgement]
+GIB = 1 << 30
+FEW_FILES = 4096
+LITTLE_LOCKED = GIB
+
+
+@check("shm")
+def shared_memory(case: Case) -> Judgements:
+    """Shared memory, through which the ranks of a host and data loaders talk."""
+    total, found = case.machine.host.shm_total, advised(case, "MC013")
+    ranks = max(case.slots, 1)
+    if isinstance(total, Unknown):
+        yield Judgement("skipped", total.reason)
+    elif found:
+        yield judged(found[0])
+    elif total < GIB * min(ranks, 4):
+        yield Judgement("warn", f"/dev/shm has {size(total)} for {ranks} ranks", "docker run --shm-size=16g, or --ipc=host")
+    else:
+        yield Judgement("ok", f"{size(case.machine.host.shm_free)} free of {size(total)}")
+
+
+@check("memlock")
+def memlock(case: Case) -> Judgements:
+    """How much memory a rank may pin: for offloading and for RDMA."""
+    limit = case.machine.host.memlock
+    offload = case.get("deepspeed.zero_optimization.offload_optimizer.device", "none") != "none"
+    rdma = len(case.hosts) > 1 and bool(case.machine.host.infiniband)
+    if isinstance(limit, Unknown):
+        yield Judgement("skipped", limit.reason)
+    elif (offload or rdma) and limit is not None and limit < LITTLE_LOCKED:
+        why = "RDMA registers its buffers" if rdma else "offloading pins its buffers"
+        fix = "`* - memlock unlimited` in /etc/security/limits.conf (LimitMEMLOCK in slurmd's unit), log in anew" + (
+            "" if rdma else ", or pin_memory: false"
+        )
+        yield Judgement("fail" if rdma else "warn", f"memlock is {size(limit)}, and {why}", fix)
+    else:
+        yield Judgement("ok", size(limit))
+
+
+@check("open-files")
+def open_files(case: Case) -> Judgements:
+    """How many files a rank may open: data loaders and sockets."""
+    limit = case.machine.host.nofile
+    if isinstance(limit, Unknown):
+        yield Judgement("skipped", limit.reason)
+    elif limit is not None and limit < FEW_FILES:
+        yield Judgement("warn", f"{limit} open files per process", "`* - nofile 65536` in /etc/security/limits.conf, log in anew")
+    else:
+        yield Judgement("ok", "no limit" if limit is None else str(limit))
+
+
+@check("cpus")
+def cpus(case: Case) -> Judgements:
+    """There are CPUs for each rank."""
+    host, ranks = case.machine.host, max(case.slots, 1)
+    if isinstance(host.cpus_usable, Unknown):
+        yield Judgement("skipped", host.cpus_usable.reason)
+        return
+    quota = host.cpu_quota if isinstance(host.cpu_quota, float) else float(host.cpus_usable)
+    each = min(quota, host.cpus_usable) / ranks
+    offload = case.get("deepspeed.zero_optimization.offload_optimizer.device", "none") != "none"
+    if each < 1 or (offload and each < 4):
+        fix = "ask for more CPUs (--cpus-per-task, docker --cpus), or use fewer ranks"
+        why = ", while the optimizer runs on them" if offload else ""
+        yield Judgement("warn", f"{each:.1f} CPUs for each of {ranks} ranks{why}", fix)
+    else:
+        yield Judgement("ok", f"{each:g} for each of {ranks} ranks" if ranks > 1 else f"{each:g}")
+
+
+@check("memory")
+def memory(case: Case) -> Judgements:
+    """The RAM that the job may use."""
+    host = case.machine.host
+    if isinstance(host.memory, Unknown):
+        yield Judgement("skipped", host.memory.reason)
+        return
+    limited = isinstance(host.memory_limit, int)
+    per_rank = host.memory / max(case.slots, 1)
+    if per_rank < 4 * GIB:
+        what = "the cgroup's limit" if limited else "the machine's RAM"
+        fix = "ask for more (#SBATCH --mem=0, docker --memory), or use fewer ranks"
+        yield Judgement("warn", f"{size(host.memory)} ({what}) for {case.slots} ranks: each loads torch and the model", fix)
+    else:
+        yield Judgement("ok", f"{size(host.memory)}{' (cgroup limit)' if limited else ''}")

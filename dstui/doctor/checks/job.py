@@ -1,0 +1,106 @@
+"""The job itself: its configuration, script, folders, and what of the environment reaches its ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dstui.check import check as diagnostics
+from dstui.doctor.case import Case, Judgement, check
+from dstui.machine.report import size
+
+Judgements = Iterator[Judgement]
+ROOM = 20 << 30
+"""A checkpoint takes 14 to 18 bytes per parameter: 20 GB is one of a model with a billion."""
+SLOW_WRITE = 0.5
+STAY_BEHIND = (
+    "HF_HOME HF_HUB_OFFLINE HF_DATASETS_CACHE TRANSFORMERS_CACHE TRITON_CACHE_DIR TORCH_EXTENSIONS_DIR "
+    "LD_LIBRARY_PATH CUDA_HOME WANDB_MODE WANDB_PROJECT OMP_NUM_THREADS http_proxy https_proxy"
+).split()
+"""Variables that people set and a job may need; launchers over ssh pass on only PYTHON*, NCCL*, UCX*, MV2*, MLFLOW*."""
+PASSES_ALL = ("slurm", "mpich")
+
+
+@check("plan", once=True)
+def plan(case: Case) -> Judgements:
+    """The Plan has no error that a check can see."""
+    if case.plan is None:
+        yield Judgement("skipped", "no Plan was given")
+        return
+    findings = [f for f in diagnostics(case.plan, case.machine) if f.severity == "error" and not f.code.startswith("MC")]
+    for finding in findings:
+        where = f"line {finding.line}: " if finding.line else ""
+        yield Judgement("fail", f"{where}{finding.path}: {finding.message}", finding.fix.text if finding.fix else None)
+    if not findings:
+        yield Judgement("ok", "no error")
+
+
+@check("script")
+def script(case: Case) -> Judgements:
+    """The training script is there, can be compiled, and is the same on every host."""
+    found = case.ready.get("script")
+    if not found:
+        yield Judgement("skipped", "a module" if case.get("job.module") else "the Plan names no script")
+    elif found.get("compiles") is False:
+        yield Judgement("fail", f"{case.get('job.script')}: {found['problem']}", "correct the script: Python cannot compile it")
+    elif found.get("problem"):
+        fix = "correct job.script or job.workdir" if case.here else "copy the job's folder there, at the same path, or use a shared one"
+        yield Judgement("fail", f"{case.get('job.script')}: {found['problem']}", fix)
+    else:
+        differing = [other.host for other in case.others if (other.ready.get("script") or {}).get("hash") not in (None, found["hash"])]
+        if differing:
+            yield Judgement("fail", f"{case.get('job.script')} is another one on {differing[0]}", "copy it anew, or use a shared folder")
+        else:
+            yield Judgement("ok", str(case.get("job.script")))
+
+
+@check("folder")
+def folder(case: Case) -> Judgements:
+    """The job's folder is there, can be written to, and has room."""
+    for path, found in (case.ready.get("folders") or {}).items():
+        if not found["exists"]:
+            yield Judgement("fail", f"there is no folder {path}", "the same path must be on every host: share it, or copy it there")
+        elif found.get("problem"):
+            yield Judgement("fail", f"{path} cannot be written to: {found['problem']}", "choose another job.workdir, or change its owner")
+        elif found["free"] < ROOM:
+            yield Judgement("warn", f"{size(found['free'])} free in {path}", "a checkpoint takes 14 to 18 bytes per parameter: make room")
+        elif found["write_seconds"] > SLOW_WRITE:
+            message = f"a small write in {path} takes {found['write_seconds']:.1f} s ({found['filesystem']})"
+            yield Judgement("warn", message, "keep logs and caches on a local disk")
+        else:
+            yield Judgement("ok", f"{path}: {size(found['free'])} free ({found['filesystem']})")
+    if not case.ready.get("folders"):
+        yield Judgement("skipped", "not looked at")
+
+
+@check("shared-folder")
+def shared_folder(case: Case) -> Judgements:
+    """Every host sees the same folder of the job."""
+    shared = case.ready.get("shared")
+    if case.here or shared is None:
+        yield Judgement("skipped", "one host" if len(case.hosts) < 2 else "the folder where dstui runs")
+    elif shared:
+        yield Judgement("ok", "the job's folder is the same as on this machine")
+    else:
+        fix = "use a folder that all hosts share; with copies, checkpoints need use_node_local_storage"
+        yield Judgement("warn", "the job's folder is another one than on this machine: files that ranks write there stay there", fix)
+
+
+@check("environment", once=True)
+def environment(case: Case) -> Judgements:
+    """What is set in this shell and the job may need reaches ranks on other hosts."""
+    if all(other.here for other in (case, *case.others)):
+        yield Judgement("skipped", "the ranks run here: they get this environment")
+        return
+    given = set(case.get("cluster.env", {}))
+    lost = [name for name in STAY_BEHIND if name in case.environment and name not in given]
+    stale = Path.home() / ".deepspeed_env"
+    if stale.is_file():
+        fix = "move what is needed into cluster.env and remove the file: it rules every launch of this user"
+        yield Judgement("warn", f"{stale} is there, and is read before the Plan's own variables", fix)
+    if lost and case.get("cluster.launcher") not in PASSES_ALL:
+        yield Judgement(
+            "warn", f"set here, but not passed on to other hosts: {', '.join(lost)}", f"put {lost[0]} into cluster.env, if the job needs it"
+        )
+    elif not stale.is_file():
+        yield Judgement("ok", "nothing that we know of stays behind")

@@ -1,0 +1,114 @@
+"""How hosts find and reach each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dstui.doctor.case import Case, Judgement, check
+from dstui.doctor.checks.gpus import advised, judged
+from dstui.doctor.gather import PORT
+from dstui.machine.codec import known
+
+Judgements = Iterator[Judgement]
+SLOW_MEGABITS = 10_000
+
+
+@check("names")
+def names(case: Case) -> Judgements:
+    """Every host knows every host's name, and nobody takes its own for the loop-back."""
+    told = case.ready.get("names")
+    if len(case.hosts) < 2 or not told:
+        yield Judgement("skipped", "one host")
+        return
+    unknown = [host for host in case.hosts if not told.get(host)]
+    looped = [host for host in case.hosts if any(address.startswith("127.") for address in told.get(host) or ())]
+    if unknown:
+        yield Judgement("fail", f"does not know the name {unknown[0]}", f"add {unknown[0]} and its address to /etc/hosts on {case.host}")
+    elif looped:
+        fix = (
+            f"let {looped[0]} mean its address in the cluster, in /etc/hosts on {case.host}: ranks would look for each other on themselves"
+        )
+        yield Judgement("fail", f"takes {looped[0]} for {told[looped[0]][0]}", fix)
+    else:
+        yield Judgement("ok", f"knows all {len(case.hosts)} hosts")
+
+
+def _port(case: Case) -> int:
+    port = case.plan.cluster.master_port if case.plan else None
+    return port or PORT
+
+
+@check("port")
+def port(case: Case) -> Judgements:
+    """The port of rank 0 is free there, and every other host reaches it."""
+    number, listened, connected = _port(case), case.ready.get("listen"), case.ready.get("connect")
+    if case.first and listened and listened.get("problem"):
+        local = case.here and len(case.hosts) == 1 and (case.plan is None or case.plan.cluster.master_port is None)
+        fix = f"choose another cluster.master_port, or end {listened['holder']}"
+        more = "; a launch takes a free one by itself" if local else ""
+        yield Judgement("warn" if local else "fail", f"port {number} is taken by {listened['holder']}{more}", fix)
+    elif case.first and listened:
+        yield Judgement("ok", f"port {number} is free")
+    elif connected and connected["reached"]:
+        yield Judgement("ok", f"reaches port {number} on {case.hosts[0]}")
+    elif connected:
+        fix = "open the ports between the hosts in the firewall (from 1024 on: NCCL and gloo choose theirs), or set cluster.master_addr"
+        yield Judgement("fail", f"does not reach port {number} on {case.hosts[0]}: {connected['problem']}", fix)
+    else:
+        yield Judgement("skipped", "not tried")
+
+
+@check("interface")
+def interface(case: Case) -> Judgements:
+    """The network interface that NCCL would take is the right one on every host."""
+    nics = [nic for nic in known(case.machine.host.nics, ()) if not nic.virtual and nic.state != "down"]
+    if len(case.hosts) < 2 or not nics:
+        yield Judgement("skipped", "one host" if len(case.hosts) < 2 else "no interface is known")
+        return
+    fastest = max(nics, key=lambda nic: known(nic.speed, 0))
+    default = next((nic for nic in nics if nic.default_route), fastest)
+    chosen = "NCCL_SOCKET_IFNAME" in case.wish.environment
+    lacking = [other.host for other in case.others if default.name not in _names(other)]
+    if known(fastest.speed, 0) > known(default.speed, 0) > 0 and not chosen:
+        fix = f"cluster.env: {{NCCL_SOCKET_IFNAME: {fastest.name}, GLOO_SOCKET_IFNAME: {fastest.name}}}"
+        yield Judgement("warn", f"{fastest.name} is faster than {default.name}, over which the host has its default route", fix)
+    elif chosen and lacking:
+        yield Judgement("warn", f"{lacking[0]} has no interface {default.name}", "give NCCL_SOCKET_IFNAME as a list of beginnings: eth,ens")
+    elif 0 < known(fastest.speed, 0) < SLOW_MEGABITS and case.wish.stage == 3:
+        fix = "zero_hpz_partition_size keeps the weights' gathers within a host; stage 1 or 2 sends less"
+        yield Judgement("warn", f"{fastest.name} has {known(fastest.speed, 0) / 1000:g} Gb/s: ZeRO-3 over hosts will wait for it", fix)
+    else:
+        yield Judgement("ok", default.name)
+
+
+def _names(case: Case) -> set[str]:
+    return {nic.name for nic in known(case.machine.host.nics, ())}
+
+
+@check("rdma")
+def rdma(case: Case) -> Judgements:
+    """InfiniBand and RoCE ports are up, and GPUs may use them directly."""
+    ports = known(case.machine.host.infiniband, ())
+    if len(case.hosts) < 2 or not ports:
+        yield Judgement("skipped", "one host" if len(case.hosts) < 2 else "no RDMA adapter")
+        return
+    found = advised(case, "MC017")
+    yield from map(judged, found)
+    modules = known(case.machine.driver.modules, ())
+    if case.machine.gpus and not {"nvidia_peermem", "nv_peer_mem"} & set(modules):
+        fix = "modprobe nvidia-peermem, as root (not needed where NCCL says that it uses DMA-BUF)"
+        yield Judgement("warn", "the module nvidia-peermem is not loaded: GPUs reach the adapters through the host's memory", fix)
+    elif not found:
+        yield Judgement("ok", f"{len(ports)} ports")
+
+
+@check("all-reduce", once=True)
+def all_reduce(case: Case) -> Judgements:
+    """All hosts add up a number together, over gloo, as the ranks will meet."""
+    if case.deep is None:
+        yield Judgement("skipped", "only with --deep")
+    elif case.deep.get("problem"):
+        fix = "look at the checks names, port and interface; GLOO_SOCKET_IFNAME names the interface"
+        yield Judgement("fail", str(case.deep["problem"]), fix)
+    else:
+        yield Judgement("ok", f"{case.deep['ranks']} ranks in {case.deep['seconds']:.1f} s")

@@ -1,0 +1,92 @@
+"""Whether a host can be used at all, and whether it is like the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from dstui.doctor.case import Case, Judgement, check
+from dstui.files import FileProblem, read_text
+from dstui.machine.codec import Unknown
+from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.render.launch import place
+
+Judgements = Iterator[Judgement]
+SKEW_SECONDS = 2.0
+
+
+@check("hostfile", once=True)
+def hostfile(case: Case) -> Judgements:
+    """The Plan's hostfile is what DeepSpeed's launcher would take."""
+    name = case.plan.cluster.hostfile if case.plan else None
+    if not case.plan or not name:
+        yield Judgement("skipped", "the Plan names no hostfile")
+        return
+    path = Path(place(case.plan, name))
+    try:
+        hosts = parse_hostfile(read_text(path))
+    except (FileProblem, HostfileError) as error:
+        yield Judgement(
+            "fail", f"{path}: {error}" if isinstance(error, HostfileError) else str(error), "correct the hostfile: HOST slots=N per line"
+        )
+        return
+    yield Judgement("ok", f"{len(hosts)} hosts, {sum(hosts.values())} slots")
+
+
+@check("reach")
+def reach(case: Case) -> Judgements:
+    """The host answers, over ssh without a password where it is another one."""
+    if case.failure:
+        yield Judgement("fail", case.failure.problem, case.failure.fix)
+    else:
+        yield Judgement("ok", "this machine" if case.here else "answers over ssh, without a password")
+
+
+@check("python")
+def python(case: Case) -> Judgements:
+    """The interpreter of the ranks is there, at the same path and of the same version on every host."""
+    if case.ready.get("python_found") is False:
+        fix = "a shared virtual environment, the same path on every host, or job.python"
+        yield Judgement("fail", f"no interpreter at {case.python}", fix)
+        return
+    yield from _same(
+        case, "Python", lambda c: c.machine.software.python, "use one virtual environment on a shared folder, or the same on each host"
+    )
+
+
+@check("versions")
+def versions(case: Case) -> Judgements:
+    """torch, its CUDA, and DeepSpeed are the same on every host."""
+    if not case.others:
+        yield Judgement("skipped", "one host")
+        return
+    for name, fact in (
+        ("torch", lambda c: c.machine.software.torch),
+        ("torch's CUDA", lambda c: c.machine.software.torch_cuda),
+        ("deepspeed", lambda c: c.machine.software.deepspeed),
+        ("NVIDIA driver", lambda c: c.machine.driver.version),
+    ):
+        yield from _same(case, name, fact, "install the same versions on every host: a constraints file, a shared environment, a container")
+
+
+def _same(case: Case, name: str, fact: Callable[[Case], object], fix: str) -> Judgements:
+    """One fact compared with rank 0's host."""
+    first = next((other for other in case.others if other.first), case)
+    mine, theirs = fact(case), fact(first)
+    if isinstance(mine, Unknown) or isinstance(theirs, Unknown) or mine == theirs:
+        yield Judgement("ok", f"{name} {mine if mine is not None else 'not installed'}")
+    else:
+        yield Judgement("fail", f"{name} {mine or 'not installed'} here, {theirs or 'not installed'} on {first.host}", fix)
+
+
+@check("clock")
+def clock(case: Case) -> Judgements:
+    """The clocks of the hosts agree."""
+    if case.skew is None:
+        yield Judgement("skipped", "the clock that the others are compared with")
+    elif abs(case.skew) > SKEW_SECONDS:
+        ahead = "ahead of" if case.skew > 0 else "behind"
+        fix = "turn on time synchronisation (chronyd or systemd-timesyncd)"
+        yield Judgement("warn", f"{abs(case.skew):.0f} s {ahead} this machine's: logs interleave wrongly, and timeouts differ", fix)
+    else:
+        yield Judgement("ok", "within 2 s")

@@ -1,0 +1,160 @@
+"""What the ranks import and what DeepSpeed compiles at their start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dstui.doctor.case import Case, Judgement, check
+from dstui.doctor.checks.gpus import advised, judged
+from dstui.machine.codec import Unknown
+
+Judgements = Iterator[Judgement]
+BUILD = "apt install build-essential python3-dev (or your system's names for g++ and Python.h), pip install ninja"
+ADAM = ("adam", "adamw", "onebitadam")
+
+
+@check("deepspeed")
+def deepspeed(case: Case) -> Judgements:
+    """torch and DeepSpeed are installed for the interpreter of the ranks, and can be imported."""
+    software, imports = case.machine.software, case.ready.get("imports")
+    for name, version in (("torch", software.torch), ("deepspeed", software.deepspeed)):
+        if version is None:
+            yield Judgement(
+                "fail", f"{name} is not installed for {case.python or software.python_path}", f"{case.python} -m pip install {name}"
+            )
+            return
+    if imports and imports.get("problem"):
+        yield Judgement(
+            "fail", f"importing torch and deepspeed fails: {imports['problem']}", "the packages do not fit each other: install them anew"
+        )
+    else:
+        yield Judgement("ok", f"torch {software.torch}, deepspeed {software.deepspeed}" + ("; both can be imported" if imports else ""))
+
+
+@check("torch-cuda")
+def torch_cuda(case: Case) -> Judgements:
+    """torch's build fits the driver and the GPUs."""
+    found, imports, gpus = advised(case, "MC014"), case.ready.get("imports") or {}, case.machine.gpus
+    if not gpus:
+        yield Judgement("skipped", "no NVIDIA GPU here")
+        return
+    yield from map(judged, found)
+    if found:
+        return
+    if imports.get("gpus") == 0:
+        hidden = case.machine.host.environment.get("CUDA_VISIBLE_DEVICES")
+        fix = (
+            "unset CUDA_VISIBLE_DEVICES" if hidden is not None else "reinstall torch with CUDA, and look whether a container hides the GPUs"
+        )
+        yield Judgement("fail", f"torch finds no GPU, though there are {len(gpus)}", fix)
+        return
+    capabilities = {"sm_" + gpu.compute_capability.replace(".", "") for gpu in gpus if isinstance(gpu.compute_capability, str)}
+    lacking = _lacking(capabilities, imports.get("arches") or [])
+    if lacking:
+        yield Judgement("fail", f"this torch has no kernels for {', '.join(lacking)}", "install a torch built for a newer CUDA")
+    else:
+        yield Judgement("ok", f"torch for CUDA {case.machine.software.torch_cuda}")
+
+
+def _lacking(capabilities: set[str], arches: list[str]) -> list[str]:
+    """The capabilities for which torch has neither code of the same major version nor PTX to compile."""
+    majors = {arch[:-1].replace("compute_", "sm_") for arch in arches}
+    return sorted(capability for capability in capabilities if arches and capability[:-1] not in majors)
+
+
+def builds(case: Case) -> str:
+    """What DeepSpeed compiles at the start of this job; empty where it is nothing that we know of."""
+    optimizer = str(case.get("deepspeed.optimizer.type", "")).lower()
+    offload = case.get("deepspeed.zero_optimization.offload_optimizer.device", "none")
+    if case.plan and optimizer in ADAM and case.get("deepspeed.optimizer.params.torch_adam") is not True:
+        return "the CPU's Adam" if offload in ("cpu", "nvme") else "the fused Adam"
+    if case.plan and case.cpu:
+        return "the CPU's collectives"
+    return ""
+
+
+@check("compiler")
+def compiler(case: Case) -> Judgements:
+    """What DeepSpeed's ops are compiled with is there: g++, ninja, Python's headers."""
+    software = case.machine.software
+    tools = {"g++": software.gxx, "ninja": software.ninja, "Python.h": software.python_headers}
+    missing = [name for name, there in tools.items() if there is None or there is False]
+    needed = builds(case)
+    if missing:
+        what = f"DeepSpeed compiles {needed} at the start of this job" if needed else "needed as soon as DeepSpeed compiles an op"
+        yield Judgement("fail" if needed else "warn", f"no {', no '.join(missing)}: {what}", BUILD)
+    else:
+        yield Judgement("ok", "g++, ninja and Python.h")
+
+
+@check("nvcc")
+def nvcc(case: Case) -> Judgements:
+    """The CUDA toolkit for compiling DeepSpeed's ops is there and fits torch."""
+    software, toolkit, cuda = case.machine.software, case.machine.software.cuda_toolkit, case.machine.software.torch_cuda
+    needed = builds(case)
+    if not case.machine.gpus or not isinstance(cuda, str):
+        yield Judgement("skipped", "no GPU, or no torch with CUDA")
+    elif software.nvcc is None:
+        fix = f'install the toolkit of CUDA {cuda}, or avoid ops: "torch_adam": true in the optimizer\'s params'
+        yield Judgement("fail" if needed else "warn", f"no nvcc, with which DeepSpeed compiles {needed or 'its ops'}", fix)
+    elif isinstance(toolkit, str) and toolkit.split(".")[0] != cuda.split(".")[0]:
+        fix = f"install the toolkit of CUDA {cuda} and set CUDA_HOME; DS_SKIP_CUDA_CHECK=1 at your own risk"
+        yield Judgement("fail" if needed else "warn", f"nvcc is of CUDA {toolkit}, torch of {cuda}: DeepSpeed refuses to compile", fix)
+    else:
+        yield Judgement("ok", f"nvcc {toolkit if toolkit else 'of unknown version'} for torch's CUDA {cuda}")
+
+
+@check("libaio")
+def libaio(case: Case) -> Judgements:
+    """libaio, where something is offloaded to NVMe."""
+    zero = "deepspeed.zero_optimization"
+    devices = [case.get(f"{zero}.offload_{what}.device") for what in ("optimizer", "param")]
+    software = case.machine.software
+    if "nvme" not in devices:
+        yield Judgement("skipped", "nothing is offloaded to NVMe")
+    elif software.libaio is False or software.libaio_headers is False:
+        what = "libaio" if software.libaio is False else "the headers of libaio"
+        yield Judgement("fail", f"no {what}, with which DeepSpeed compiles its asynchronous I/O", "apt install libaio-dev")
+    else:
+        yield Judgement("ok", "libaio and its headers")
+
+
+@check("extension-cache")
+def extension_cache(case: Case) -> Judgements:
+    """torch's folder of compiled ops holds no lock of a killed build, and lies on a local disk."""
+    cache = case.ready.get("extensions")
+    if not cache:
+        yield Judgement("skipped", "not looked at")
+    elif cache["stale"]:
+        lock = cache["stale"][0]
+        message = f"{lock} is left of a build that was killed: every run would wait for it, silently and for ever"
+        yield Judgement("fail", message, f"rm {' '.join(cache['stale'])}")
+    elif cache["network"]:
+        fix = "export TORCH_EXTENSIONS_DIR=/tmp/$USER/torch_extensions, also in cluster.env"
+        yield Judgement("warn", f"{cache['folder']} is on a network file system: hosts get in each other's way while compiling", fix)
+    else:
+        yield Judgement("ok", cache["folder"])
+
+
+@check("launcher", once=True)
+def launcher(case: Case) -> Judgements:
+    """The program that starts ranks on other hosts is on this machine."""
+    name = case.get("cluster.launcher")
+    software = case.machine.software
+    program, path = {
+        "pdsh": ("pdsh", software.pdsh),
+        "openmpi": ("mpirun", software.mpirun),
+        "mpich": ("mpirun", software.mpirun),
+        "impi": ("mpirun", software.mpirun),
+        "mvapich": ("mpirun", software.mpirun),
+        "slurm": ("srun", software.srun),
+        "ssh": ("ssh", software.ssh),
+    }.get(str(name), ("ssh", software.ssh))
+    if len(case.hosts) < 2 and case.here:
+        yield Judgement("skipped", "one machine: the launcher is DeepSpeed's own")
+    elif path is None:
+        yield Judgement(
+            "fail", f"no {program} here", f"apt install {'openssh-client' if program == 'ssh' else program}, or another cluster.launcher"
+        )
+    else:
+        yield Judgement("ok", f"{program} is {'there' if isinstance(path, Unknown) else path}")

@@ -1,0 +1,64 @@
+"""The all-reduce over all hosts: one gloo rank on each (two on a single one), meeting as the ranks of the job will."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from dstui.doctor.case import Case
+from dstui.doctor.gather import PORT, Job
+from dstui.hosts.ssh import python_command, ssh_command
+from dstui.machine.child import Line, output_of
+
+SECONDS = 90.0
+"""torch's import from a cold disk is most of it."""
+RANK = """\
+import datetime, json, os, signal, sys
+signal.alarm({alarm})
+os.environ.update({environment!r})
+import torch, torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds={timeout}))
+total = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(total)
+print(json.dumps(["sum", total.item()]), flush=True)
+dist.barrier()
+dist.destroy_process_group()
+print(json.dumps(["done", None]), flush=True)
+"""
+
+
+def all_reduce(job: Job, found: Sequence[Case]) -> tuple[Case, ...]:
+    """The cases, with what the all-reduce over their hosts gave in the first."""
+    began = time.monotonic()
+    hosts = list(job.slots) if len(job.slots) > 1 else [*job.slots, *job.slots]
+    lost = [case.host for case in found if case.failure]
+    if lost:
+        return _told(found, {"problem": f"not tried: {lost[0]} cannot be reached"})
+    with ThreadPoolExecutor(len(hosts)) as pool:
+        answers = list(pool.map(lambda rank: _rank(job, found[min(rank, len(found) - 1)], rank, len(hosts)), range(len(hosts))))
+    wanted = float(sum(range(1, len(hosts) + 1)))
+    for host, lines in zip(hosts, answers, strict=True):
+        if ("sum", wanted) not in lines:
+            why = str(lines[-1][1]).strip().splitlines()[-1]
+            return _told(found, {"problem": f"{host}: {why}"})
+    return _told(found, {"ranks": len(hosts), "seconds": time.monotonic() - began})
+
+
+def _told(found: Sequence[Case], deep: dict[str, Any]) -> tuple[Case, ...]:
+    return tuple(replace(case, deep=deep) for case in found)
+
+
+def _rank(job: Job, case: Case, rank: int, world: int) -> list[Line]:
+    """One rank on one host, its program on standard input."""
+    plan = job.plan
+    address = (plan.cluster.master_addr if plan else None) or ("127.0.0.1" if case.here and len(job.slots) < 2 else case.hosts[0])
+    port = (plan.cluster.master_port if plan else None) or PORT
+    environment = {"MASTER_ADDR": address, "MASTER_PORT": str(port), "RANK": str(rank), "WORLD_SIZE": str(world)}
+    if plan:
+        environment |= {name: value for name, value in plan.cluster.env.items() if name.startswith("GLOO")}
+    text = RANK.format(environment=environment, alarm=int(SECONDS), timeout=int(SECONDS / 2)).encode()
+    command = [job.python, "-"] if case.here else ssh_command(case.host, python_command(job.python))
+    return output_of(command, SECONDS, stdin=text)

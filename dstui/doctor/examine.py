@@ -1,0 +1,49 @@
+"""Runs the checks over the cases: a flat list of results, in the order of the checks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dstui.doctor.case import Case, Check, Judgement, Verdict
+from dstui.doctor.checks import CHECKS
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one check found on one host."""
+
+    id: str
+    host: str
+    verdict: Verdict
+    seen: str
+    fix: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that `dstui doctor --json` promises."""
+        title = CHECKS[self.id].title if self.id in CHECKS else ""
+        return {"id": self.id, "title": title, "host": self.host, "verdict": self.verdict, "seen": self.seen, "fix": self.fix}
+
+
+def examine(cases: Sequence[Case], problem: str | None = None) -> list[Result]:
+    """All results. `problem`: why the hosts of the Plan could not be told, which fails the check `hosts`."""
+    found = [Result("hosts", "localhost", "fail", problem, "correct cluster: in the Plan")] if problem else []
+    for check in CHECKS.values():
+        found += [result for case in (cases[:1] if check.once else cases) for result in _results(check, case)]
+    return found
+
+
+def _results(check: Check, case: Case) -> list[Result]:
+    if case.failure and not case.ready and check.id != "reach" and not (check.once and case.here):
+        return [Result(check.id, case.host, "skipped", "the host could not be looked at")]
+    try:
+        judgements = list(check.judge(case))
+    except (KeyError, TypeError, IndexError) as error:  # a host that answered with half of what it should
+        judgements = [Judgement("skipped", f"the host's answer lacks something: {error}")]
+    return [Result(check.id, case.host, judgement.verdict, judgement.seen, judgement.fix) for judgement in judgements]
+
+
+def ready(results: Sequence[Result]) -> bool:
+    """Whether nothing failed."""
+    return all(result.verdict != "fail" for result in results)

@@ -1,0 +1,142 @@
+"""Brings together what the doctor judges: this machine, every host of the Plan over ssh, all at once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dstui.check.rules.machine import wish_for
+from dstui.doctor.case import Case
+from dstui.files import FileProblem, read_text
+from dstui.hosts.ssh import Failure
+from dstui.machine.advice import Wish
+from dstui.machine.child import output_of
+from dstui.machine.probe import probe
+from dstui.machine.remote import Program, look_at
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.render.launch import HERE, RenderError, place, slots
+
+READY = Path(__file__).with_name("ready.py")
+DEADLINE = 60.0
+"""Seconds for a host: importing torch and deepspeed from a cold network file system takes half of it."""
+MEET_SECONDS = 8.0
+"""How long hosts wait for each other at rank 0's port."""
+PORT = 29500
+"""The launcher's own choice, where the Plan names none (deepspeed/launcher/constants.py)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is asked about: the Plan's hosts with their slots, interpreter, folder and script."""
+
+    plan: Plan | None
+    slots: Mapping[str, int]
+    python: str
+    workdir: str
+    script: str | None
+    problem: str | None = None
+    """Why the hosts of the Plan could not be told."""
+
+
+def job_of(plan: Plan | None, machine: Machine) -> Job:
+    """The job of a Plan on this machine; without a Plan a job that wants nothing but this machine."""
+    if plan is None:
+        return Job(None, {"localhost": 0}, sys.executable, str(Path.cwd()), None)
+    python, workdir = plan.job.python or sys.executable, place(plan, plan.job.workdir)
+    script = str(Path(workdir, plan.job.script)) if plan.job.script else None
+    problem, used = None, None
+    try:
+        pool = parse_hostfile(read_text(Path(place(plan, plan.cluster.hostfile)))) if plan.cluster.hostfile else None
+        used = slots(plan, machine, pool)
+    except (FileProblem, HostfileError, RenderError) as error:
+        problem = str(error)
+    hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
+    return Job(plan, hosts, place(plan, python) if "/" in python else python, workdir, script, problem)
+
+
+def cases(plan: Plan | None, *, imports: bool = True) -> tuple[Job, tuple[Case, ...]]:
+    """The job, and a case for each of its hosts, looked at side by side. Never raises for what a host does."""
+    here = probe(python=plan.job.python if plan and plan.job.python and "/" in plan.job.python else sys.executable)
+    job = job_of(plan, here)
+    with _token(job) as token, ThreadPoolExecutor(max(1, len(job.slots))) as pool:
+        found = list(pool.map(lambda host: _case(job, host, here, _wanted(job, host, token, imports)), job.slots))
+    return job, tuple(replace(case, others=tuple(other for other in found if other is not case)) for case in found)
+
+
+@contextlib.contextmanager
+def _token(job: Job) -> Iterator[str | None]:
+    """A small file in the job's folder, by which other hosts show whether they see the same folder; None where it is not needed."""
+    path = Path(job.workdir, f".dstui-doctor-{secrets.token_hex(8)}")
+    try:
+        if len(job.slots) < 2 and all(host in HERE for host in job.slots):
+            yield None
+            return
+        with contextlib.suppress(OSError):
+            path.write_text("dstui doctor was here for a moment\n")
+        yield str(path) if path.exists() else None
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _wanted(job: Job, host: str, token: str | None, imports: bool) -> dict[str, Any]:
+    """The argument of `ready.py` for one host."""
+    names = list(job.slots)
+    port = (job.plan.cluster.master_port if job.plan else None) or PORT
+    master = (job.plan.cluster.master_addr if job.plan else None) or names[0]
+    several = len(names) > 1
+    return {
+        "python": job.python,
+        "script": job.script,
+        "folders": [job.workdir],
+        "token": token,
+        "names": names if several else [],
+        "listen": [port, len(names) - 1] if host == names[0] else None,
+        "connect": [master, port] if several and host != names[0] else None,
+        "seconds": MEET_SECONDS if several else 0.0,
+        "imports": imports,
+    }
+
+
+def _case(job: Job, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
+    began = time.time()
+    local = host in HERE
+    if local:
+        machine, lines = here, output_of([job.python, str(READY), json.dumps(wanted)], DEADLINE)
+        kind, said = lines[-1]
+        problem = None if kind == "done" else Failure("here", str(said).splitlines()[-1], "name an interpreter in job.python that runs")
+    else:
+        view = look_at(host, deadline=DEADLINE, python=job.python, extra=Program(READY, wanted))
+        lines, machine, problem = list(view.lines), view.machine or Machine.unprobed(), view.failure
+    ready = {name: value for kind, facts in lines if kind == "ready" for name, value in facts.items()}
+    return Case(
+        host=host,
+        machine=machine,
+        ready=ready,
+        failure=problem,
+        plan=job.plan,
+        python=job.python,
+        slots=job.slots[host],
+        wish=wish_for(job.plan, machine) if job.plan else Wish(),
+        here=local,
+        hosts=tuple(job.slots),
+        skew=None if local else _skew(ready, began, time.time()),
+        environment=dict(os.environ),
+    )
+
+
+def _skew(ready: Mapping[str, Any], began: float, ended: float) -> float | None:
+    """How far a host's clock is outside of the time in which it was read here; 0 where it is inside."""
+    clock = ready.get("clock")
+    return None if clock is None else min(0.0, clock - began) + max(0.0, clock - ended)

@@ -1,0 +1,214 @@
+"""What a job needs of a host and no snapshot holds: folders, names, ports, caches, imports. Prints JSON lines; a program of its own.
+
+Runs under the interpreter of the job (`PYTHON ready.py ARGUMENT`, a JSON object), here or sent over ssh: plain Python 3.8 without
+anything of dstui. It writes one small file into the job's folder and removes it, and listens on one port for a moment.
+
+ARGUMENT: {"python": str, "workdir": str, "script": str | null, "folders": [str], "token": str | null, "names": [str],
+"listen": [port, peers] | null, "connect": [host, port] | null, "seconds": float, "imports": bool}
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+STALE_SECONDS = 600
+"""A lock of torch's extension builder that is older belongs to a build that was killed."""
+NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "fuse.sshfs", "ceph", "wekafs")
+IMPORTS = """\
+import json, torch, deepspeed
+cuda = torch.cuda.is_available()
+arches = torch.cuda.get_arch_list() if cuda else []
+found = {"torch": torch.__version__, "deepspeed": deepspeed.__version__, "gpus": torch.cuda.device_count() if cuda else 0, "arches": arches}
+print("\\n" + json.dumps(found))
+"""
+
+
+def emit(kind: str, value: Any) -> None:
+    """One line, at once."""
+    sys.stdout.write(json.dumps([kind, value]) + "\n")
+    sys.stdout.flush()
+
+
+def folder(path: str) -> dict[str, Any]:
+    """Whether a folder is there and can be written to, what a small synchronised write takes, what is free, where it lies."""
+    if not Path(path).is_dir():
+        return {"exists": False}
+    found: dict[str, Any] = {"exists": True, "filesystem": filesystem(path)}
+    free = os.statvfs(path)
+    found["free"] = free.f_bavail * free.f_frsize
+    found["inodes"] = free.f_favail if free.f_files else None
+    try:
+        began = time.monotonic()
+        with tempfile.NamedTemporaryFile(dir=path, prefix=".dstui-doctor-") as file:
+            file.write(b"dstui was here for a moment\n")
+            file.flush()
+            os.fsync(file.fileno())
+        found["write_seconds"] = time.monotonic() - began
+    except OSError as error:
+        found["problem"] = error.strerror or str(error)
+    return found
+
+
+def filesystem(path: str) -> str:
+    """The type of the file system that holds a path."""
+    real, best = os.path.realpath(path), ("", "unknown")
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        mount = left.split()[4].replace("\\040", " ")
+        if (real == mount or real.startswith(mount.rstrip("/") + "/")) and len(mount) >= len(best[0]):
+            best = (mount, right.split()[0])
+    return best[1]
+
+
+def script(path: str) -> dict[str, Any]:
+    """Whether the script is there, what it is (a hash), and whether Python can compile it."""
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        return {"problem": error.strerror or str(error)}
+    try:
+        compile(text, path, "exec")
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        return {"problem": f"line {line}: {getattr(error, 'msg', error)}" if line else str(error), "compiles": False}
+    return {"hash": hashlib.sha256(text).hexdigest()[:16], "compiles": True}
+
+
+def addresses(names: list[str]) -> dict[str, Any]:
+    """Name -> the IPv4 addresses that this host knows for it; the own name too."""
+    return {"": socket.gethostname(), **{name: resolved(name) for name in names}}
+
+
+def resolved(name: str) -> list[str]:
+    """The IPv4 addresses of a name; none where it is not known."""
+    try:
+        return sorted({str(entry[4][0]) for entry in socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)})
+    except OSError:
+        return []
+
+
+def extensions() -> dict[str, Any]:
+    """torch's folder of compiled ops: where it lies, on what, and locks that a killed build left behind."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    place = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache / "torch_extensions")
+    now = time.time()
+    stale = [str(lock) for lock in place.rglob("lock") if now - lock.stat().st_mtime > STALE_SECONDS]
+    above = next(folder for folder in (place, *place.parents) if folder.is_dir())
+    return {"folder": str(place), "network": filesystem(str(above)) in NETWORK, "stale": sorted(stale)}
+
+
+def imports(python: str) -> dict[str, Any]:
+    """What the job's own interpreter says when it imports torch and deepspeed; takes seconds."""
+    try:
+        ran = subprocess.run([python, "-c", IMPORTS], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    except OSError as error:
+        return {"problem": f"{python}: {error.strerror}"}
+    if ran.returncode:
+        words = ran.stderr.decode(errors="replace").strip().splitlines()
+        return {"problem": words[-1] if words else f"it ended with status {ran.returncode}"}
+    found: dict[str, Any] = json.loads(ran.stdout.decode().strip().splitlines()[-1])
+    return found
+
+
+def holder(port: int) -> str:
+    """Who listens on a TCP port: pid and command, as far as this user may see."""
+    inodes = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        for line in (table.read_text().splitlines() if table.exists() else [])[1:]:
+            fields = line.split()
+            if int(fields[1].split(":")[1], 16) == port and fields[3] == "0A":
+                inodes.add(f"socket:[{fields[9]}]")
+    for process in Path("/proc").glob("[0-9]*"):
+        if inodes & targets(process / "fd"):
+            return f"pid {process.name} ({(process / 'comm').read_text().strip()})"
+    return "another user's process" if inodes else "a connection that is closing"
+
+
+def targets(folder: Path) -> set[str]:
+    """What the links in a folder point to; nothing where they may not be seen, or are gone."""
+    try:
+        return {os.readlink(link) for link in folder.iterdir()}  # noqa: PTH115 - Path.readlink came with 3.9
+    except OSError:
+        return set()
+
+
+def listen(port: int, peers: int, seconds: float) -> dict[str, Any]:
+    """Bind the port that rank 0 will need, and take the connections of the other hosts for a while."""
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            server.bind(("", port))
+            server.listen(peers + 1)
+        except OSError as error:
+            return {"problem": error.strerror, "holder": holder(port)}
+        ends, came = time.monotonic() + seconds, 0
+        while came < peers and time.monotonic() < ends:
+            server.settimeout(max(0.05, ends - time.monotonic()))
+            try:
+                server.accept()[0].close()
+                came += 1
+            except OSError:
+                break
+        return {"peers": came}
+
+
+def connect(host: str, port: int, seconds: float) -> dict[str, Any]:
+    """Reach the port on rank 0's host; tried again for a while, since it may not listen yet."""
+    ends = time.monotonic() + seconds
+    problem = attempt(host, port, ends)
+    while problem and time.monotonic() < ends:
+        time.sleep(0.1)
+        problem = attempt(host, port, ends)
+    return {"reached": not problem, "problem": problem}
+
+
+def attempt(host: str, port: int, ends: float) -> str:
+    """One try; why it failed, or nothing."""
+    try:
+        socket.create_connection((host, port), timeout=max(0.1, ends - time.monotonic())).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def talk(wanted: dict[str, Any], found: dict[str, Any]) -> None:
+    """The part that waits for other hosts."""
+    seconds = wanted["seconds"]
+    if wanted.get("listen"):
+        port, peers = wanted["listen"]
+        found["listen"] = listen(port, peers, seconds)
+    if wanted.get("connect"):
+        host, port = wanted["connect"]
+        found["connect"] = connect(host, port, seconds)
+
+
+def report(wanted: dict[str, Any]) -> None:
+    """Print everything that was asked for."""
+    found: dict[str, Any] = {}
+    waiting = threading.Thread(target=talk, args=(wanted, found))
+    waiting.start()
+    python = wanted["python"]
+    emit("ready", {"python_found": os.access(python, os.X_OK) if "/" in python else True})
+    emit("ready", {"folders": {path: folder(path) for path in wanted["folders"]}, "extensions": extensions()})
+    emit("ready", {"names": addresses(wanted["names"]), "script": script(wanted["script"]) if wanted["script"] else None})
+    if wanted["token"]:
+        emit("ready", {"shared": Path(wanted["token"]).exists()})
+    if wanted["imports"]:
+        emit("ready", {"imports": imports(python)})
+    waiting.join()
+    emit("ready", {**found, "clock": time.time()})
+
+
+if __name__ == "__main__":
+    report(json.loads(sys.argv[1]))
+    emit("done", None)
