@@ -53,8 +53,10 @@ class Case:
     """The other hosts, for comparison; without others of their own."""
     skew: float | None = None
     """Seconds by which the host's clock is ahead of this machine's, at least."""
+    start: Machine = field(default_factory=Machine.unprobed)
+    """The machine where dstui runs, from which the launcher would start."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Of the host where dstui runs: what the launcher would see."""
+    """The environment there."""
     deep: Mapping[str, Any] | None = None
     """What the all-reduce over all hosts gave; None where it was not asked for."""
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dstui.doctor.case import Case, Check, Judgement, Verdict
-from dstui.doctor.checks import CHECKS
+from dstui.doctor.case import CHECKS, Case, Check, Judgement, Verdict
+from dstui.doctor.checks import ORDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Result:
 def examine(cases: Sequence[Case], problem: str | None = None) -> list[Result]:
     """All results. `problem`: why the hosts of the Plan could not be told, which fails the check `hosts`."""
     found = [Result("hosts", "localhost", "fail", problem, "correct cluster: in the Plan")] if problem else []
-    for check in CHECKS.values():
+    for check in ORDER:
         found += [result for case in (cases[:1] if check.once else cases) for result in _results(check, case)]
     return found
 

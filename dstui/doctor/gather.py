@@ -132,6 +132,7 @@ def _case(job: Job, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
         here=local,
         hosts=tuple(job.slots),
         skew=None if local else _skew(ready, began, time.time()),
+        start=here,
         environment=dict(os.environ),
     )
 

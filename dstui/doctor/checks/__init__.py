@@ -1,8 +1,11 @@
-"""The checks, by topic: importing this package registers all of them, in the order in which they are told."""
+"""The checks, by topic: importing this package registers all of them. `ORDER` is the order in which they are told: that of a first day."""
 
 from __future__ import annotations
 
-from dstui.doctor.case import CHECKS  # noqa: I001 - the order is that of a first day, not of the alphabet
-from dstui.doctor.checks import reach, gpus, software, host, network, job
+from dstui.doctor.case import CHECKS, Check
+from dstui.doctor.checks import gpus, host, job, network, reach, software
 
-__all__ = ["CHECKS", "gpus", "host", "job", "network", "reach", "software"]
+__all__ = ["ORDER", "gpus", "host", "job", "network", "reach", "software"]
+
+TOPICS = (reach, gpus, software, host, network, job)
+ORDER: tuple[Check, ...] = tuple(sorted(CHECKS.values(), key=lambda check: [t.__name__ for t in TOPICS].index(check.judge.__module__)))

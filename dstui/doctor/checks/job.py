@@ -14,9 +14,20 @@ ROOM = 20 << 30
 """A checkpoint takes 14 to 18 bytes per parameter: 20 GB is one of a model with a billion."""
 SLOW_WRITE = 0.5
 STAY_BEHIND = (
-    "HF_HOME HF_HUB_OFFLINE HF_DATASETS_CACHE TRANSFORMERS_CACHE TRITON_CACHE_DIR TORCH_EXTENSIONS_DIR "
-    "LD_LIBRARY_PATH CUDA_HOME WANDB_MODE WANDB_PROJECT OMP_NUM_THREADS http_proxy https_proxy"
-).split()
+    "HF_HOME",
+    "HF_HUB_OFFLINE",
+    "HF_DATASETS_CACHE",
+    "TRANSFORMERS_CACHE",
+    "TRITON_CACHE_DIR",
+    "TORCH_EXTENSIONS_DIR",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "WANDB_MODE",
+    "WANDB_PROJECT",
+    "OMP_NUM_THREADS",
+    "http_proxy",
+    "https_proxy",
+)
 """Variables that people set and a job may need; launchers over ssh pass on only PYTHON*, NCCL*, UCX*, MV2*, MLFLOW*."""
 PASSES_ALL = ("slurm", "mpich")
 

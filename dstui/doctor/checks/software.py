@@ -140,7 +140,7 @@ def extension_cache(case: Case) -> Judgements:
 def launcher(case: Case) -> Judgements:
     """The program that starts ranks on other hosts is on this machine."""
     name = case.get("cluster.launcher")
-    software = case.machine.software
+    software = case.start.software
     program, path = {
         "pdsh": ("pdsh", software.pdsh),
         "openmpi": ("mpirun", software.mpirun),

@@ -1,0 +1,351 @@
+"""Each check on cases made for it: one check, one test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dstui.doctor.case import CHECKS, Case, Judgement
+from dstui.doctor.checks import ORDER
+from dstui.doctor.examine import examine, ready
+from dstui.hosts.ssh import Failure
+from dstui.machine.advice import Wish
+from dstui.machine.snapshot import Driver, Gpu, Host, IbPort, Machine, Nic, PciGpu, Software, Unknown
+from dstui.plan import Plan, load
+
+GIB = 1 << 30
+HEAD = "version: 1\njob: {script: train.py, args: [--deepspeed_config, '{ds_config}']}\n"
+
+
+def plan(text: str = "") -> Plan:
+    return load(HEAD + text)
+
+
+def gpu(index: int = 0, **facts: Any) -> Gpu:
+    return Gpu(
+        index=index, **{"name": "NVIDIA H100 80GB HBM3", "memory_total": 80 * GIB, "memory_used": 0, "compute_capability": "9.0", **facts}
+    )
+
+
+def machine(
+    *gpus: Gpu, host: dict[str, Any] | None = None, software: dict[str, Any] | None = None, driver: Driver | None = None
+) -> Machine:
+    return Machine(
+        source="a case",
+        gpus=gpus,
+        host=Host(**(host or {})),
+        software=Software(**(software or {})),
+        driver=driver or Driver(state="ok", version="580.95", cuda="13.0", modules=()),
+    )
+
+
+def verdicts(id: str, case: Case) -> list[str]:
+    return [judgement.verdict for judgement in CHECKS[id].judge(case)]
+
+
+def one(id: str, case: Case) -> Judgement:
+    found = list(CHECKS[id].judge(case))
+    assert len(found) == 1, found
+    assert found[0].fix is None or found[0].verdict != "ok"
+    assert found[0].verdict not in ("warn", "fail") or found[0].fix, "what is wrong has a way out"
+    return found[0]
+
+
+def case(m: Machine | None = None, **facts: Any) -> Case:
+    return Case(**{"host": "h1", "machine": m or machine(), "python": "/venv/bin/python", "hosts": ("h1",), **facts})
+
+
+def two(change: Callable[[Case], Case], **facts: Any) -> Case:
+    """The second of two hosts, changed; the first is as it should be."""
+    first = case(hosts=("h1", "h2"), **facts)
+    second = change(replace(first, host="h2", here=False))
+    return replace(second, others=(first,))
+
+
+def test_every_check_has_a_title_and_a_test_and_a_place_in_the_order() -> None:
+    mine = Path(__file__).read_text()
+    for check in ORDER:
+        assert check.title.endswith(".")
+        assert f'"{check.id}"' in mine, f"the check {check.id} has no test"
+    assert [check.id for check in ORDER][:2] == ["hostfile", "reach"]
+
+
+def test_hostfile(tmp_path: Path) -> None:
+    text = HEAD + "cluster: {hostfile: hosts}\n"
+    named = load(text, str(tmp_path / "plan.yaml"), str(tmp_path))
+    assert one("hostfile", case(plan=plan())).verdict == "skipped"
+    assert one("hostfile", case(plan=named)).verdict == "fail"
+    (tmp_path / "hosts").write_text("a slots=1\na slots=1\n")
+    assert "line 2" in one("hostfile", case(plan=named)).seen
+    (tmp_path / "hosts").write_text("a slots=1\nb slots=3\n")
+    assert one("hostfile", case(plan=named)).seen == "2 hosts, 4 slots"
+
+
+def test_reach() -> None:
+    assert one("reach", case()).verdict == "ok"
+    assert one("reach", case(failure=Failure("login", "it wants a password", "ssh-copy-id h1"))).fix == "ssh-copy-id h1"
+
+
+def test_python() -> None:
+    assert "no interpreter at /venv/bin/python" in one("python", case(ready={"python_found": False})).seen
+    same = machine(software={"python": "3.11.7"})
+    assert one("python", two(lambda c: c, m=same)).verdict == "ok"
+    other = two(lambda c: replace(c, machine=machine(software={"python": "3.10.1"})), m=same)
+    assert one("python", other).seen == "Python 3.10.1 here, 3.11.7 on h1"
+
+
+def test_versions() -> None:
+    mine = {"torch": "2.9.1", "torch_cuda": "13.0", "deepspeed": "0.19.8"}
+    assert one("versions", case()).verdict == "skipped"
+    assert verdicts("versions", two(lambda c: c, m=machine(software=mine))) == ["ok"] * 4
+    found = two(lambda c: replace(c, machine=machine(software={**mine, "deepspeed": None})), m=machine(software=mine))
+    assert verdicts("versions", found) == ["ok", "ok", "fail", "ok"]
+
+
+@pytest.mark.parametrize(("skew", "verdict"), [(None, "skipped"), (0.5, "ok"), (-7.0, "warn"), (3600.0, "warn")])
+def test_clock(skew: float | None, verdict: str) -> None:
+    assert one("clock", case(skew=skew)).verdict == verdict
+
+
+def test_driver() -> None:
+    assert one("driver", case()).verdict == "skipped"
+    assert one("driver", case(machine(gpu()))).seen == "driver 580.95, CUDA up to 13.0"
+    dead = machine(host={"pci_gpus": (PciGpu(bus_id="0000:1b:00.0"),)}, driver=Driver(state=Unknown("the driver answers: unknown error")))
+    assert one("driver", case(dead)).verdict == "fail"
+
+
+def test_gpu_count() -> None:
+    assert one("gpu-count", case()).verdict == "skipped"
+    assert one("gpu-count", case(slots=2)).seen == "2 ranks on the CPU"
+    assert one("gpu-count", case(machine(gpu(0), gpu(1)), slots=2)).verdict == "ok"
+    assert one("gpu-count", case(machine(gpu(0), gpu(1, problem="lost")), slots=2)).verdict == "fail"
+    mixed = two(lambda c: replace(c, machine=machine()), m=machine(gpu()), slots=1)
+    assert "there are some on h1" in one("gpu-count", mixed).seen
+
+
+def test_gpu_health() -> None:
+    assert one("gpu-health", case()).verdict == "skipped"
+    assert one("gpu-health", case(machine(gpu()))).verdict == "ok"
+    sick = machine(gpu(0, problem="the GPU is lost: it fell off the bus"), gpu(1, throttle=("hardware thermal",)))
+    assert verdicts("gpu-health", case(sick)) == ["fail", "warn"]
+
+
+def test_gpu_models() -> None:
+    assert one("gpu-models", case()).verdict == "skipped"
+    assert one("gpu-models", case(machine(gpu(0), gpu(1)))).seen == "all H100 80GB"
+    found = two(lambda c: replace(c, machine=machine(gpu(name="NVIDIA A100-SXM4-80GB"))), m=machine(gpu()))
+    assert one("gpu-models", found).verdict == "warn"
+
+
+def test_gpu_idle() -> None:
+    assert one("gpu-idle", case(machine(gpu()))).seen == "free"
+    assert one("gpu-idle", case(machine(gpu(memory_used=40 * GIB)))).verdict == "warn"
+    unused = case(machine(gpu(0), gpu(1, memory_used=40 * GIB)), wish=Wish(gpus=(0,)))
+    assert one("gpu-idle", unused).verdict == "ok"
+
+
+def test_deepspeed() -> None:
+    installed = {"torch": "2.9.1", "deepspeed": "0.19.8"}
+    assert one("deepspeed", case(machine(software=installed))).verdict == "ok"
+    missing = one("deepspeed", case(machine(software={**installed, "deepspeed": None})))
+    assert missing.fix == "/venv/bin/python -m pip install deepspeed"
+    broken = case(machine(software=installed), ready={"imports": {"problem": "ImportError: libcudart.so.13"}})
+    assert "libcudart" in one("deepspeed", broken).seen
+
+
+def test_torch_cuda() -> None:
+    cuda = {"torch": "2.9.1", "torch_cuda": "13.0", "torch_hip": None}
+    assert one("torch-cuda", case(machine(software=cuda))).verdict == "skipped"
+    assert one("torch-cuda", case(machine(gpu(), software={**cuda, "torch_cuda": None}))).verdict == "fail"
+    blind = case(machine(gpu(), software=cuda, host={"environment": {"CUDA_VISIBLE_DEVICES": ""}}), ready={"imports": {"gpus": 0}})
+    assert one("torch-cuda", blind).fix == "unset CUDA_VISIBLE_DEVICES"
+    old = case(machine(gpu(), software=cuda), ready={"imports": {"gpus": 1, "arches": ["sm_70", "sm_80", "sm_86"]}})
+    assert "no kernels for sm_90" in one("torch-cuda", old).seen
+    assert one("torch-cuda", replace(old, ready={"imports": {"gpus": 1, "arches": ["sm_80", "sm_90"]}})).verdict == "ok"
+    consumer = case(machine(gpu(compute_capability="8.9"), software=cuda), ready={"imports": {"gpus": 1, "arches": ["sm_80", "sm_86"]}})
+    assert one("torch-cuda", consumer).verdict == "ok", "code for 8.0 runs on 8.9"
+
+
+def test_compiler() -> None:
+    tools = {"gxx": "/usr/bin/g++", "ninja": "/venv/bin/ninja", "python_headers": True}
+    adam = plan("deepspeed: {optimizer: {type: AdamW, params: {lr: 1e-4}}}\n")
+    assert one("compiler", case(machine(software=tools))).verdict == "ok"
+    bare = machine(gpu(), software={**tools, "gxx": None, "ninja": None})
+    assert one("compiler", case(bare)).verdict == "warn"
+    needed = one("compiler", case(bare, plan=adam))
+    assert needed.verdict == "fail" and needed.seen.startswith("no g++, no ninja: DeepSpeed compiles the fused Adam")
+    plain = plan("deepspeed: {optimizer: {type: AdamW, params: {lr: 1e-4, torch_adam: true}}}\n")
+    assert one("compiler", case(bare, plan=plain)).verdict == "warn"
+
+
+def test_nvcc() -> None:
+    cuda = {"torch": "2.9.1", "torch_cuda": "13.0", "nvcc": "/usr/local/cuda/bin/nvcc", "cuda_toolkit": "13.0.2"}
+    adam = plan("deepspeed: {optimizer: {type: Adam, params: {lr: 1e-4}}}\n")
+    assert one("nvcc", case(machine(gpu(), software=cuda))).verdict == "ok"
+    assert one("nvcc", case(machine(gpu(), software={**cuda, "nvcc": None}), plan=adam)).verdict == "fail"
+    older = one("nvcc", case(machine(gpu(), software={**cuda, "cuda_toolkit": "12.4"}), plan=adam))
+    assert older.verdict == "fail" and "refuses" in older.seen
+    assert one("nvcc", case(machine(software=cuda))).verdict == "skipped"
+
+
+def test_libaio() -> None:
+    nvme = plan("deepspeed: {zero_optimization: {stage: 3, offload_optimizer: {device: nvme, nvme_path: /scratch}}}\n")
+    assert one("libaio", case()).verdict == "skipped"
+    assert one("libaio", case(machine(software={"libaio": True, "libaio_headers": False}), plan=nvme)).fix == "apt install libaio-dev"
+    assert one("libaio", case(machine(software={"libaio": True, "libaio_headers": True}), plan=nvme)).verdict == "ok"
+
+
+def test_extension_cache() -> None:
+    cache = {"folder": "/home/jo/.cache/torch_extensions", "network": False, "stale": []}
+    assert one("extension-cache", case()).verdict == "skipped"
+    assert one("extension-cache", case(ready={"extensions": cache})).verdict == "ok"
+    assert one("extension-cache", case(ready={"extensions": {**cache, "network": True}})).verdict == "warn"
+    assert one("extension-cache", case(ready={"extensions": {**cache, "stale": ["/c/cpu_adam/lock"]}})).fix == "rm /c/cpu_adam/lock"
+
+
+def test_launcher() -> None:
+    assert one("launcher", case()).verdict == "skipped"
+    both = {"hosts": ("h1", "h2"), "plan": plan("cluster: {hosts: {h1: 1, h2: 1}, launcher: pdsh}\n")}
+    assert one("launcher", case(start=machine(software={"pdsh": None}), **both)).fix == "apt install pdsh, or another cluster.launcher"
+    assert one("launcher", case(start=machine(software={"pdsh": "/usr/bin/pdsh"}), **both)).verdict == "ok"
+
+
+def test_shm() -> None:
+    assert one("shm", case(machine(host={"shm_total": 64 * GIB, "shm_free": 60 * GIB}), slots=8)).verdict == "ok"
+    assert one("shm", case(machine(host={"shm_total": 64 << 20, "container": "docker"}), slots=2)).verdict == "warn"
+    assert one("shm", case()).verdict == "skipped"
+
+
+def test_memlock() -> None:
+    offload = plan("deepspeed: {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}}\n")
+    small = machine(host={"memlock": 8 << 20})
+    assert one("memlock", case(small)).verdict == "ok"
+    assert one("memlock", case(small, plan=offload)).verdict == "warn"
+    assert one("memlock", case(machine(host={"memlock": None}), plan=offload)).seen == "no limit"
+    rdma = machine(host={"memlock": 8 << 20, "infiniband": (IbPort(device="mlx5_0", port=1, state="ACTIVE"),)})
+    assert one("memlock", case(rdma, hosts=("h1", "h2"))).verdict == "fail"
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(None, "ok"), (65536, "ok"), (1024, "warn")])
+def test_open_files(limit: int | None, verdict: str) -> None:
+    assert one("open-files", case(machine(host={"nofile": limit}))).verdict == verdict
+
+
+def test_cpus() -> None:
+    offload = plan("deepspeed: {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}}\n")
+    host = {"cpus_usable": 16, "cpu_quota": None}
+    assert one("cpus", case(machine(host=host), slots=8)).seen == "2 for each of 8 ranks"
+    assert one("cpus", case(machine(host=host), slots=8, plan=offload)).verdict == "warn"
+    assert one("cpus", case(machine(host={**host, "cpu_quota": 2.0}), slots=8)).verdict == "warn"
+
+
+def test_memory() -> None:
+    host = {"memory_total": 64 * GIB, "memory_limit": None}
+    assert one("memory", case(machine(host=host), slots=8)).verdict == "ok"
+    tight = one("memory", case(machine(host={**host, "memory_limit": 8 * GIB}), slots=8))
+    assert tight.verdict == "warn" and "cgroup" in tight.seen
+
+
+def test_names() -> None:
+    addresses = {"": "h2", "h1": ["10.0.0.1"], "h2": ["10.0.0.2"]}
+    assert one("names", case()).verdict == "skipped"
+    assert one("names", two(lambda c: c, ready={"names": addresses})).verdict == "ok"
+    assert "does not know the name h1" in one("names", two(lambda c: replace(c, ready={"names": {**addresses, "h1": []}}))).seen
+    assert "takes h2 for 127.0.1.1" in one("names", two(lambda c: replace(c, ready={"names": {**addresses, "h2": ["127.0.1.1"]}}))).seen
+
+
+def test_port() -> None:
+    taken = {"listen": {"problem": "Address already in use", "holder": "pid 7 (python)"}}
+    assert one("port", case(ready={"listen": {"peers": 0}})).seen == "port 29500 is free"
+    assert one("port", case(ready=taken)).verdict == "warn", "a launch on this machine takes a free one"
+    assert one("port", case(ready=taken, plan=plan("cluster: {master_port: 29501}\n"))).verdict == "fail"
+    reached = {"connect": {"reached": True, "problem": ""}}
+    assert one("port", two(lambda c: replace(c, ready=reached))).seen == "reaches port 29500 on h1"
+    refused = {"connect": {"reached": False, "problem": "Connection refused"}}
+    assert one("port", two(lambda c: replace(c, ready=refused))).verdict == "fail"
+
+
+def test_interface() -> None:
+    slow, fast = Nic(name="eth0", state="up", speed=1000, default_route=True), Nic(name="ib0", state="up", speed=200000)
+    assert one("interface", case()).verdict == "skipped"
+    several = {"hosts": ("h1", "h2")}
+    assert "ib0" in str(one("interface", case(machine(host={"nics": (slow, fast)}), **several)).fix)
+    told = Wish(environment={"NCCL_SOCKET_IFNAME": "ib0"})
+    assert one("interface", case(machine(host={"nics": (slow, fast)}), wish=told, **several)).verdict == "ok"
+    assert one("interface", case(machine(host={"nics": (slow,)}), wish=Wish(stage=3), **several)).verdict == "warn"
+    assert one("interface", case(machine(host={"nics": (slow,)}), wish=Wish(stage=1), **several)).verdict == "ok"
+
+
+def test_rdma() -> None:
+    ports = (IbPort(device="mlx5_0", port=1, state="ACTIVE", gbps=400.0, link_layer="InfiniBand"),)
+    down = (IbPort(device="mlx5_0", port=1, state="DOWN"),)
+    several: dict[str, Any] = {"hosts": ("h1", "h2"), "wish": Wish(nodes=2)}
+    assert one("rdma", case(machine(host={"infiniband": ()}), **several)).verdict == "skipped"
+    assert one("rdma", case(machine(host={"infiniband": ports}), **several)).verdict == "ok"
+    assert one("rdma", case(machine(host={"infiniband": down}), **several)).verdict == "warn"
+    assert "peermem" in one("rdma", case(machine(gpu(), host={"infiniband": ports}), **several)).seen
+
+
+def test_all_reduce() -> None:
+    assert one("all-reduce", case()).verdict == "skipped"
+    assert one("all-reduce", case(deep={"ranks": 2, "seconds": 3.0})).seen == "2 ranks in 3.0 s"
+    assert one("all-reduce", case(deep={"problem": "h2: timed out"})).verdict == "fail"
+
+
+def test_plan() -> None:
+    assert one("plan", case()).verdict == "skipped"
+    assert one("plan", case(plan=plan("deepspeed: {train_micro_batch_size_per_gpu: 1}\n"))).verdict == "ok"
+    both = plan("deepspeed: {train_micro_batch_size_per_gpu: 1, fp16: {enabled: true}, bf16: {enabled: true}}\n")
+    assert "fail" in verdicts("plan", case(plan=both))
+
+
+def test_script() -> None:
+    here = {"plan": plan(), "ready": {"script": {"hash": "aa", "compiles": True}}}
+    assert one("script", case(**here)).verdict == "ok"
+    assert one("script", case(plan=plan(), ready={"script": {"problem": "No such file or directory"}})).verdict == "fail"
+    assert "line 3" in one("script", case(plan=plan(), ready={"script": {"problem": "line 3: invalid syntax", "compiles": False}})).seen
+    differing = two(lambda c: replace(c, ready={"script": {"hash": "bb", "compiles": True}}), **here)
+    assert "another one on h1" in one("script", differing).seen
+
+
+def test_folder() -> None:
+    good = {"exists": True, "filesystem": "ext4", "free": 500 * GIB, "write_seconds": 0.01}
+    assert one("folder", case(ready={"folders": {"/job": good}})).verdict == "ok"
+    assert one("folder", case(ready={"folders": {"/job": {"exists": False}}})).verdict == "fail"
+    assert one("folder", case(ready={"folders": {"/job": {**good, "problem": "Read-only file system"}}})).verdict == "fail"
+    assert one("folder", case(ready={"folders": {"/job": {**good, "free": GIB}}})).verdict == "warn"
+    assert one("folder", case(ready={"folders": {"/job": {**good, "write_seconds": 2.0}}})).verdict == "warn"
+
+
+def test_shared_folder() -> None:
+    assert one("shared-folder", case()).verdict == "skipped"
+    assert one("shared-folder", two(lambda c: replace(c, ready={"shared": True}))).verdict == "ok"
+    assert one("shared-folder", two(lambda c: replace(c, ready={"shared": False}))).verdict == "warn"
+
+
+def test_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    far = two(lambda c: c, environment={"HF_HOME": "/data/hf"})
+    assert one("environment", case(environment={"HF_HOME": "/data/hf"})).verdict == "skipped"
+    assert "HF_HOME" in one("environment", far).seen
+    assert one("environment", replace(far, plan=plan("cluster: {env: {HF_HOME: /data/hf}}\n"))).verdict == "ok"
+    (tmp_path / ".deepspeed_env").write_text("FOO=1\n")
+    assert "every launch" in str(next(iter(CHECKS["environment"].judge(far))).fix)
+
+
+def test_a_host_that_cannot_be_reached_fails_once_and_is_not_judged_further() -> None:
+    lost = case(failure=Failure("login", "it wants a password", "ssh-copy-id h1"), here=False)
+    results = examine([lost])
+    assert [result.id for result in results if result.verdict == "fail"] == ["reach"]
+    assert {result.verdict for result in results if result.id != "reach"} == {"skipped"}
+    assert not ready(results)
+
+
+def test_an_answer_that_lacks_something_stops_no_other_check() -> None:
+    results = examine([case(ready={"folders": {"/job": {}}})])
+    assert next(result for result in results if result.id == "folder").verdict == "skipped"
+    assert next(result for result in results if result.id == "reach").verdict == "ok"

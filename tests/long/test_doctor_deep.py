@@ -1,0 +1,48 @@
+"""`dstui doctor --deep`: all hosts meet in a real all-reduce over gloo."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "hosts"))
+import farm as farming
+
+PLAN = "version: 1\njob: {script: train.py, args: [--deepspeed_config, '{ds_config}']}\ncluster: {hosts: {h1: 1, h2: 1}, env: {GLOO_SOCKET_IFNAME: eth0}}\n"
+
+
+@pytest.fixture(scope="module")
+def farm() -> Iterator[farming.Farm]:
+    if reason := farming.missing():
+        pytest.skip(reason)
+    with farming.Farm(2) as hosts:
+        yield hosts
+
+
+def all_reduce(farm: farming.Farm, folder: Path) -> dict[str, str]:
+    (folder / "train.py").write_text("pass\n")
+    (folder / "plan.yaml").write_text(PLAN)
+    words = [sys.executable, "-m", "dstui", "doctor", str(folder / "plan.yaml"), "--deep", "--json"]
+    ran = farm.run("login", *words, timeout=240)
+    assert ran.stderr == "", ran.stderr
+    found: dict[str, str] = next(check for check in json.loads(ran.stdout)["checks"] if check["id"] == "all-reduce")
+    return found
+
+
+def test_two_hosts_add_up_a_number_together(farm: farming.Farm, tmp_path: Path) -> None:
+    found = all_reduce(farm, tmp_path)
+    assert found["verdict"] == "ok", found
+    assert found["seen"].startswith("2 ranks in ")
+
+
+def test_a_host_that_cannot_be_reached_keeps_the_others_from_trying(farm: farming.Farm, tmp_path: Path) -> None:
+    farm.cable("h2", plugged=False)
+    try:
+        found = all_reduce(farm, tmp_path)
+    finally:
+        farm.cable("h2", plugged=True)
+    assert found["verdict"] == "fail" and "h2 cannot be reached" in found["seen"]
