@@ -21,7 +21,9 @@ from dstui.machine.codec import Maybe, Unknown, decode
 from dstui.machine.snapshot import NOT_ASKED, Machine
 
 PATIENCE = 5
-"""After so many intervals without a line the driver is taken to hang."""
+"""After so many intervals without a line the driver is taken to hang,"""
+START_SECONDS = 3.0
+"""but not sooner than this: a busy machine needs a moment to start the child."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,8 @@ class Live:
         if self._child.poll() is not None:
             return Unknown("NVML is not there")
         silent = time.monotonic() - self._heard
-        return Unknown(f"the driver has not answered for {silent:.0f} s") if silent > PATIENCE * self.interval else None
+        late = silent > max(START_SECONDS, PATIENCE * self.interval)
+        return Unknown(f"the driver has not answered for {silent:.0f} s") if late else None
 
     def _lines(self) -> list[bytes]:
         assert self._child.stdout
