@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from dstui.plan import Plan
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
-WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape")
+WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape", "next_pane", "pane_before")
 """What the F-keys and ctrl-keys do while a value is typed."""
 PANES = ("steps", "form-rows", "preview", "checks")
 
@@ -178,8 +178,8 @@ class DstuiApp(Jobs):
         return self.size.width < WIDE
 
     def on_resize(self) -> None:
-        """Another size: other parts may be seen."""
-        self.arrange()
+        """Another size: other parts may be seen, once the app knows it too."""
+        self.call_later(self.arrange)
 
     def show_tab(self, tab: str) -> None:
         """On a narrow screen, which of the three is seen; everywhere, which has the focus."""
@@ -230,6 +230,8 @@ class DstuiApp(Jobs):
         key = next((k for k in KEYS if k.action and k.action.partition("(")[0] == action), None)
         if key is None:
             return True
+        if len(self.screen_stack) > 1:
+            return False  # a dialog has the keys
         if self.typing:
             return action in WHILE_TYPING
         if not any(self.step.pane in k.where for k in KEYS if k.action.partition("(")[0] == action):
@@ -304,6 +306,7 @@ class DstuiApp(Jobs):
         self._turn_pane(-1)
 
     def _turn_pane(self, by: int) -> None:
+        self.query_one(Form).close()
         if self.step.pane != "form":
             self.screen.focus_next() if by > 0 else self.screen.focus_previous()
         elif self.narrow:

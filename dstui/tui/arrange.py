@@ -30,9 +30,9 @@ PARTS: Final = (
 
 def shown(width: int, height: int, pane: str, tab: str) -> frozenset[str]:
     """The ids of the parts that are on the screen."""
-    if width < MINIMUM[0] or height < MINIMUM[1]:
-        return frozenset({"too-small"})
     always = {"title-bar", "body", "footer"}
+    if width < MINIMUM[0] or height < MINIMUM[1]:
+        always.add("too-small")  # over all the rest, which keeps the focus and what is being typed
     if pane == "run":
         return frozenset(always | {"step-line", "run"})
     if width >= WIDE:

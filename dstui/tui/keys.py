@@ -64,8 +64,8 @@ KEYS: Final = (
     Key("g", "rank", "rank", "The log of one rank, by its number.", RUN, 2, "0-9 g"),
     Key("s", "stop", "stop", "Stop the job, after a question.", RUN, 8),
     Key("r", "jobs", "jobs", "The list of jobs, to look at another one.", RUN, 9),
-    Key("tab", "next_pane", "pane", "The next pane.", hint=8, display="tab"),
-    Key("shift+tab", "pane_before", "pane before", "The pane before.", display="⇧tab"),
+    Key("tab", "next_pane", "pane", "The next pane.", hint=8, display="tab", priority=True),
+    Key("shift+tab", "pane_before", "pane before", "The pane before.", display="⇧tab", priority=True),
     Key("escape", "escape", "back", "Close, or go back.", display="esc"),
     Key("f2,ctrl+s", "save", "save", "Save the Plan.", ANYWHERE | TYPING, hint=9, display="F2", priority=True),
     Key(

@@ -49,7 +49,8 @@ class Store:
 
         False where the Plan refused: the state then says why, and the Plan is as it was.
         """
-        plan = self.state.plan
+        # Each key typed starts from the Plan before typing: a field that is empty for a moment keeps its place and its comment.
+        plan = self._history.current if live else self.state.plan
         try:
             for path, value in edits:
                 if value is not UNSET:

@@ -27,13 +27,14 @@ def step_of(path: str) -> Step:
 
 def field_of(path: str, state: State) -> tuple[Step, Field] | None:
     """The form field that edits this path, or the nearest parent of it; None where no form has it."""
-    found: tuple[int, Step, Field] | None = None
-    for step in STEPS:
-        for field in step.fields(state):
-            for own in (field.path, *field.owns):
-                if (path == own or path.startswith(own + ".")) and (found is None or len(own) > found[0]):
-                    found = len(own), step, field
-    return found[1:] if found else None
+    found = [
+        ((len(own), own == field.path), step, field)
+        for step in STEPS
+        for field in step.fields(state)
+        for own in (field.path, *field.owns)
+        if path == own or path.startswith(own + ".")
+    ]
+    return max(found, key=lambda each: each[0])[1:] if found else None
 
 
 def badge(step: Step, state: State) -> str:

@@ -59,7 +59,7 @@ class Editor(Input):
     """The one Input of the form."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,tab,down", "close", "close", show=False),
+        Binding("escape,down", "close", "close", show=False),
         Binding("up", "close", "close", show=False),
     ]
 

@@ -1,0 +1,167 @@
+"""The screen in a real terminal: from the first frame to a finished training, and what becomes of both when either is killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dstui.files import find_plan, read_plan
+from tests.terminal import Terminal
+
+RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l")
+"""Leave the other screen, show the cursor, leave the mouse alone."""
+
+Start = Callable[..., Terminal]
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> str:
+    """The shipped quickstart with fewer steps, in the test's folder."""
+    plan = read_plan(find_plan("quickstart"))
+    args = list(plan.job.args)
+    args[args.index("--steps") + 1] = "12"
+    (tmp_path / "quick.yaml").write_text(plan.set("job.args", args).text)
+    return "quick.yaml"
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """`start("quickstart", columns=80)`: dstui in a terminal, in an empty folder."""
+    begun: list[Terminal] = []
+
+    def begin(*args: str, columns: int = 120, rows: int = 40, **env: str) -> Terminal:
+        terminal = Terminal([sys.executable, "-m", "dstui", *args], columns, rows, env=env, cwd=str(tmp_path))
+        begun.append(terminal)
+        return terminal
+
+    yield begin
+    for terminal in begun:
+        terminal.close()
+
+
+def status_of(folder: Path) -> dict[str, object]:
+    """status.json of the only job in a folder."""
+    found = list(folder.glob("dstui_runs/*/status.json"))
+    return json.loads(found[0].read_text()) if found else {}
+
+
+def launch(terminal: Terminal) -> None:
+    """From the first frame through every step to a running job."""
+    terminal.wait("1 · Machine", "CPU, 2 ranks", "✔ ok")
+    for key, wanted in (
+        ("2", "2 · Job"),
+        ("3", "3 · ZeRO"),
+        ("4", "4 · Offload"),
+        ("5", "5 · Precision"),
+        ("6", "6 · Batch"),
+        ("7", "7 · Cluster"),
+    ):
+        terminal.press(key)
+        terminal.wait(wanted)
+    terminal.press("]")
+    terminal.wait("What will be written", "launches it")
+    terminal.press("l")
+    terminal.wait("Ranks", "Log: all ranks", timeout=40)
+
+
+def test_from_start_to_a_finished_training_with_the_losses_of_both_ranks(start: Start, quick: str, tmp_path: Path) -> None:
+    terminal = start(quick)
+    launch(terminal)
+    terminal.wait("r0 step", "r1 step", timeout=60)
+    terminal.wait("succeeded", "0 ✔ ended  step 12  loss", "1 ✔ ended  step 12  loss", timeout=60)
+    terminal.press("1")
+    terminal.wait("Log: rank 1", "step 12/12 loss")
+    terminal.press("q")
+    assert terminal.exit_code() == 0
+    receipt = bytes(terminal.raw).rpartition(b"\x1b[?1049l")[2].decode()
+    assert "dstui attach quickstart-" in receipt
+    assert status_of(tmp_path)["exit_code"] == 0
+
+
+def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(start: Start, quick: str, tmp_path: Path) -> None:
+    terminal = start(quick)
+    launch(terminal)
+    terminal.wait("running", timeout=40)
+    terminal.kill(signal.SIGKILL)
+    assert terminal.exit_code() == 137
+    deadline = time.monotonic() + 90
+    while status_of(tmp_path).get("exit_code") is None and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert (status_of(tmp_path)["state"], status_of(tmp_path)["exit_code"]) == ("succeeded", 0)
+
+
+def test_stop_asks_then_ends_every_process_and_says_so(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "wait.py").write_text("import time\nprint('waiting', flush=True)\ntime.sleep(300)\n")
+    (tmp_path / "plan.yaml").write_text(
+        "version: 1\nname: waits\njob: {script: wait.py, args: ['{ds_config}']}\ncluster: {hosts: {localhost: 2}, env: {DS_ACCELERATOR: cpu}}\n"
+        "deepspeed: {train_micro_batch_size_per_gpu: 1, gradient_clipping: 1.0}\n"
+    )
+    terminal = start("plan.yaml")
+    terminal.wait("1 · Machine", "8 Review")
+    terminal.settle(0.5)
+    terminal.press("8")
+    terminal.wait("launches it")
+    terminal.press("l")
+    terminal.wait("r0 waiting", "r1 waiting", timeout=40)
+    terminal.press("s")
+    terminal.wait("Stop waits-")
+    terminal.press("y")
+    terminal.wait("stopping,")
+    terminal.wait("No process is left", "stopped", timeout=40)
+    terminal.press("q")
+    assert terminal.exit_code() == 0
+    assert status_of(tmp_path)["state"] == "stopped"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_the_terminal_as_it_was(start: Start, number: signal.Signals) -> None:
+    terminal = start("quickstart")
+    terminal.wait("1 · Machine")
+    terminal.kill(number)
+    assert terminal.exit_code() == 128 + number
+    for sequence in RESTORED:
+        assert sequence in terminal.raw
+
+
+def test_a_small_terminal_says_what_is_needed_and_grows(start: Start) -> None:
+    terminal = start("quickstart", columns=40, rows=10)
+    terminal.wait("at least 60x16")
+    terminal.resize(120, 40)
+    terminal.wait("1 · Machine", "Checks")
+    terminal.resize(40, 10)
+    terminal.wait("at least 60x16")
+    terminal.press("q")
+    assert terminal.exit_code() == 0
+
+
+def test_without_colour_everything_is_there_in_glyphs_and_words(start: Start) -> None:
+    terminal = start("quickstart", NO_COLOR="1")
+    terminal.wait("✔ 1 Machine", "▸", "✔ ok")
+    colours = {terminal.screen.buffer[y][x].fg for y in range(40) for x in range(120)}
+    greys = {colour for colour in colours if len(colour) == 6 and colour[:2] == colour[2:4] == colour[4:]}
+    assert colours <= greys | {"default"}
+    terminal.press("q")
+    assert terminal.exit_code() == 0
+
+
+def test_without_a_file_it_asks_what_to_start_from(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("version: 1\nname: mine\njob: {script: t.py}\ndeepspeed: {train_micro_batch_size_per_gpu: 3}\n")
+    terminal = start()
+    terminal.wait("Start from what?", "mine.yaml", "quickstart")
+    terminal.press("1")
+    terminal.wait('"train_micro_batch_size_per_gpu": 3')
+    terminal.press("q")
+    assert terminal.exit_code() == 0
+
+
+def test_a_click_goes_to_a_step(start: Start) -> None:
+    terminal = start("quickstart")
+    terminal.wait("1 · Machine", "✔ ok")
+    terminal.click(10, 5)
+    terminal.wait("3 · ZeRO stage")

@@ -1,0 +1,95 @@
+"""What the tests of the screen share: an app on a Plan in a folder of its own, for a recorded machine, driven by keys."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from dstui.files import read_plan
+from dstui.machine.snapshot import GIB, Gpu, Host, Machine
+from dstui.tui.app import DstuiApp
+from dstui.tui.widgets.rows import Rows
+
+PLAN = """\
+version: 1
+name: small            # a comment that stays
+job:
+  script: train.py
+  args: [--deepspeed_config, "{ds_config}"]
+deepspeed:
+  train_micro_batch_size_per_gpu: 4
+  gradient_accumulation_steps: 2
+  bf16:
+    enabled: true
+  zero_optimization:
+    stage: 2
+  optimizer:
+    type: AdamW
+    params: {lr: 1e-4}
+"""
+SCRIPT = "import deepspeed, argparse\nparser = deepspeed.add_config_arguments(argparse.ArgumentParser())\n"
+
+Open = Callable[..., AbstractAsyncContextManager[Pilot[int]]]
+
+
+def machine(gpus: int = 0) -> Machine:
+    """A recorded machine: so many A100, or none."""
+    cards = tuple(
+        Gpu(index=n, name="NVIDIA A100-SXM4-80GB", memory_total=80 * GIB, memory_used=0, compute_capability="8.0") for n in range(gpus)
+    )
+    links = tuple(tuple("X" if a == b else "NV12" for b in range(gpus)) for a in range(gpus))
+    return Machine(source="a test", gpus=cards, links=links, host=Host(cpus_usable=2, memory_total=8 * GIB, memory_limit=None))
+
+
+@pytest.fixture
+def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+    """`async with open_app(text, gpus=2, size=(120, 40)) as pilot`: the app, its first checks done."""
+    monkeypatch.chdir(tmp_path)
+
+    @asynccontextmanager
+    async def opened(text: str = PLAN, *, gpus: int = 0, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[int]]:
+        path = tmp_path / "plan.yaml"
+        path.write_text(text)
+        (tmp_path / "train.py").write_text(SCRIPT)
+        app = DstuiApp(read_plan(path), path, machine(gpus))
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await until(pilot, lambda: app.store.state.checked)
+            yield pilot
+
+    return opened
+
+
+async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 10.0) -> None:
+    """Wait for something that can be observed."""
+    for _ in range(int(seconds / 0.02)):
+        await pilot.pause()
+        if true():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError(f"not within {seconds} s; the screen shows:\n{screen(pilot)}")
+
+
+def store(pilot: Pilot[int]):
+    """The store of the app under test."""
+    assert isinstance(pilot.app, DstuiApp)
+    return pilot.app.store
+
+
+def value(pilot: Pilot[int], path: str) -> object:
+    """What the Plan holds."""
+    return store(pilot).state.plan.get(path)
+
+
+def screen(pilot: Pilot[int]) -> str:
+    """Everything on the screen as text."""
+    lines = pilot.app.screen._compositor.render_strips()
+    return "\n".join(strip.text for strip in lines)
+
+
+def text_of(pilot: Pilot[int], selector: str) -> str:
+    """The rows of one list as text."""
+    return "\n".join(row.text for row in pilot.app.screen.query_one(selector, Rows).rows)

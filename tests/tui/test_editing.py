@@ -1,0 +1,158 @@
+"""Every step edits the Plan, whatever way it is edited; nothing that was typed or written is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
+
+# step, keys from its first row, path, what the Plan holds then
+EDITS = [
+    ("1", ["enter", "backspace", "3", "enter"], "cluster.cpu_ranks", 3),
+    ("2", ["enter", *["backspace"] * 5, *"run7", "enter"], "name", "run7"),
+    ("3", ["down", "enter"], "deepspeed.zero_optimization.stage", 3),
+    ("4", ["down", "enter"], "deepspeed.zero_optimization.offload_optimizer.device", "cpu"),
+    ("5", ["down", "enter"], "deepspeed.fp16.enabled", True),
+    ("6", ["enter", "backspace", *"16", "enter"], "deepspeed.train_micro_batch_size_per_gpu", 16),
+    ("7", ["enter", *"localhost: 2", "enter"], "cluster.hosts", {"localhost": 2}),
+]
+
+
+@pytest.mark.parametrize(("step", "keys", "path", "wanted"), EDITS)
+async def test_every_step_edits_the_plan(open_app: Open, step: str, keys: list[str], path: str, wanted: object) -> None:
+    async with open_app() as pilot:
+        await pilot.press(step)
+        for key in keys:
+            await pilot.press({" ": "space", ":": "colon"}.get(key, key))
+        assert value(pilot, path) == wanted
+        assert store(pilot).state.plan.text.count("# a comment that stays") == 1
+
+
+async def test_an_edit_marks_exactly_the_lines_of_the_preview_that_it_changed(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "down", "enter")
+        marked = [row.text.strip() for row in pilot.app.query_one("#preview").rows if row.mark]
+        assert marked == ['"stage": 3']
+
+
+async def test_the_preview_is_the_file_byte_for_byte(open_app: Open) -> None:
+    from dstui.render.artifacts import ds_config
+
+    async with open_app() as pilot:
+        await pilot.press("3", "down", "enter")
+        shown = "".join("".join(span.text for span in row.left) + "\n" for row in pilot.app.query_one("#preview").rows)
+        assert shown == ds_config(store(pilot).state.plan)
+
+
+async def test_undo_and_redo_go_through_every_edit_and_typing_is_one_step(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("6", "enter", "backspace", "1", "2", "8", "enter")
+        await pilot.press("3", "down", "enter")
+        assert (value(pilot, "deepspeed.train_micro_batch_size_per_gpu"), value(pilot, "deepspeed.zero_optimization.stage")) == (128, 3)
+        await pilot.press("z")
+        assert (value(pilot, "deepspeed.train_micro_batch_size_per_gpu"), value(pilot, "deepspeed.zero_optimization.stage")) == (128, 2)
+        await pilot.press("z")
+        assert store(pilot).state.plan.text == PLAN
+        await pilot.press("Z", "Z")
+        assert (value(pilot, "deepspeed.train_micro_batch_size_per_gpu"), value(pilot, "deepspeed.zero_optimization.stage")) == (128, 3)
+
+
+async def test_escape_while_typing_keeps_what_was_typed_and_can_be_undone(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("6", "enter", "backspace", "7", "escape")
+        assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 7
+        await pilot.press("z")
+        assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 4
+
+
+async def test_what_is_no_number_never_reaches_the_plan_and_is_said(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("6", "enter", "x", "enter")
+        assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 4
+        await until(pilot, lambda: "is no number" in screen(pilot))
+
+
+async def test_numbers_keep_the_spelling_in_which_they_were_typed(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", *["down"] * 3, "enter", "5", "e", "8", "enter")
+        assert "reduce_bucket_size: 5e8\n" in store(pilot).state.plan.text
+        assert '"reduce_bucket_size": 5e8' in text_of(pilot, "#preview")
+
+
+async def test_the_letter_that_clears_a_field_takes_its_key_out_of_the_plan(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("6", "down", "d")
+        assert value(pilot, "deepspeed.gradient_accumulation_steps") is None
+
+
+async def test_what_is_not_possible_stays_visible_and_says_why(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("4", "end")
+        assert "needs stage 3" in text_of(pilot, "#form-rows")
+        before = store(pilot).state.plan.text
+        await pilot.press("enter")
+        assert store(pilot).state.plan.text == before
+
+
+async def test_one_key_applies_the_fix_of_the_first_finding(open_app: Open) -> None:
+    async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
+        findings = store(pilot).state.findings
+        first = next(f for f in findings if f.fix and f.fix.patch)
+        await pilot.press("x")
+        assert first.message not in {f.message for f in store(pilot).state.findings}
+        await pilot.press("z")
+        assert store(pilot).state.plan.text.endswith("train_batch_size: 13\n")
+
+
+async def test_enter_on_a_finding_goes_to_its_field(open_app: Open) -> None:
+    async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
+        await pilot.press("tab", "tab", "enter")
+        assert pilot.app.step.id == "batch"
+
+
+async def test_enter_on_a_line_of_the_preview_goes_to_its_field(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("tab", *["down"] * 7, "enter")
+        assert pilot.app.step.id == "zero"
+        assert pilot.app.query_one("#form").here.path == "deepspeed.zero_optimization.stage"
+
+
+async def test_a_key_without_a_form_is_found_and_set_by_its_name(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("slash", *"memory_breakdown")
+        await pilot.press("enter")
+        await until(pilot, lambda: "Set a key" in screen(pilot))
+        await pilot.press(*"true", "enter")
+        assert value(pilot, "deepspeed.memory_breakdown") is True
+
+
+async def test_unticking_a_gpu_writes_the_include_and_ticking_it_again_takes_it_out(open_app: Open) -> None:
+    async with open_app(gpus=4) as pilot:
+        await pilot.press("1", "down", "enter")
+        assert value(pilot, "cluster.include") == "localhost:0,2,3"
+        assert store(pilot).state.ranks == 3
+        await pilot.press("enter")
+        assert value(pilot, "cluster.include") is None
+
+
+async def test_saving_writes_only_the_edited_node_and_notices_a_change_on_disk(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "down", "enter", "f2")
+        assert (tmp_path / "plan.yaml").read_text() == PLAN.replace("stage: 2", "stage: 3")
+        (tmp_path / "plan.yaml").write_text("# somebody else\n")
+        await pilot.press("3", "up", "enter", "f2")
+        await until(pilot, lambda: "Changed on disk" in screen(pilot))
+        await pilot.press("escape")
+        assert (tmp_path / "plan.yaml").read_text() == "# somebody else\n"
+
+
+async def test_leaving_asks_only_where_edits_would_be_lost(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "down", "enter", "q")
+        await until(pilot, lambda: "Not saved" in screen(pilot))
+        await pilot.press("c")
+        assert pilot.app.is_running
+        await pilot.press("z", "q")
+        await until(pilot, lambda: pilot.app._exit)

@@ -1,0 +1,149 @@
+"""What is seen at which size, which keys mean what, and that everything can be reached by keys and by mouse alone."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from dstui.tui.keys import KEYS
+from dstui.tui.steps import STEPS, field_of, step_of
+from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
+
+
+async def test_at_120_columns_steps_form_preview_and_checks_are_seen_together(open_app: Open) -> None:
+    async with open_app() as pilot:
+        shown = screen(pilot)
+        for wanted in ("Steps", "1 · Machine", "ds_config.json", "Checks", "F1 help", "q quit"):
+            assert wanted in shown
+
+
+async def test_at_80_columns_steps_are_one_line_and_preview_and_checks_are_tabs(open_app: Open) -> None:
+    async with open_app(size=(80, 24)) as pilot:
+        await pilot.press("3")
+        assert "✔3 ZeRO stage" in screen(pilot).splitlines()[1]
+        assert "What is sharded" in screen(pilot)
+        await pilot.press("tab")
+        await until(pilot, lambda: '"train_micro_batch_size_per_gpu": 4' in screen(pilot) and "What is sharded" not in screen(pilot))
+        await pilot.press("tab")
+        await until(pilot, lambda: "╭─ Checks" in screen(pilot))
+        await pilot.press("tab")
+        await until(pilot, lambda: "What is sharded" in screen(pilot))
+
+
+@pytest.mark.parametrize("size", [(120, 40), (100, 30), (80, 24), (60, 16)])
+async def test_every_step_fits_the_screen_with_whole_frames(open_app: Open, size: tuple[int, int]) -> None:
+    async with open_app(size=size) as pilot:
+        for step in STEPS:
+            await pilot.press("1") if step is STEPS[0] else await pilot.press("right_square_bracket")
+            await until(pilot, lambda: screen(pilot).count("╭") == screen(pilot).count("╯") > 0)
+            lines = screen(pilot).splitlines()
+            assert (pilot.app.step, len(lines)) == (step, size[1])
+            assert "quit" in lines[-1]
+
+
+@pytest.mark.parametrize("size", [(40, 10), (20, 5), (1, 1)])
+async def test_a_screen_too_small_says_what_is_needed_and_can_be_left(open_app: Open, size: tuple[int, int]) -> None:
+    async with open_app(size=size) as pilot:
+        if size == (40, 10):
+            assert "at least 60x16" in screen(pilot)
+        await pilot.press("q")
+        await until(pilot, lambda: pilot.app._exit)
+
+
+async def test_resizing_to_and_fro_loses_nothing(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("6", "enter", "9")
+        for size in ((80, 24), (40, 10), (60, 16), (200, 60), (120, 40)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        assert pilot.app.focused is not None
+        assert pilot.app.focused.id == "editor"
+        await pilot.press("enter")
+        assert store(pilot).state.plan.get("deepspeed.train_micro_batch_size_per_gpu") == 49
+
+
+def test_a_letter_means_one_thing_wherever_it_is_valid() -> None:
+    meanings: dict[str, set[str]] = {}
+    for key in KEYS:
+        for name in filter(None, key.keys.split(",")):
+            meanings.setdefault(name, set()).add(key.action)
+    assert {name: actions for name, actions in meanings.items() if len(actions) > 1} == {}
+
+
+async def test_every_action_of_the_table_exists(open_app: Open) -> None:
+    async with open_app() as pilot:
+        for key in KEYS:
+            name = key.action.partition("(")[0]
+            assert not name or hasattr(pilot.app, f"action_{name}"), name
+
+
+async def test_every_step_is_reached_by_its_number_by_brackets_and_by_a_click(open_app: Open) -> None:
+    async with open_app() as pilot:
+        for number, step in enumerate(STEPS, 1):
+            await pilot.press(str(number))
+            assert pilot.app.step is step
+            if step.pane == "run":
+                await pilot.press("left_square_bracket")
+                assert pilot.app.step is STEPS[-2]
+        await pilot.press("3")
+        await pilot.click("#steps", offset=(6, 6))
+        assert pilot.app.step.id == "batch"
+
+
+async def test_a_click_on_an_option_sets_it(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3")
+        line = next(n for n, row in enumerate(pilot.app.query_one("#form-rows").rows) if "3  + parameters" in row.text)
+        await pilot.click("#form-rows", offset=(8, line))
+        assert store(pilot).state.plan.get("deepspeed.zero_optimization.stage") == 3
+
+
+async def test_letters_are_text_while_typing_and_function_keys_still_work(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("2", "enter", "q", "x", "z", "f4")
+        assert store(pilot).state.plan.name == "smallqxz"
+        assert pilot.app.step.id == "zero"
+
+
+async def test_the_palette_has_every_step_and_action(open_app: Open) -> None:
+    async with open_app() as pilot:
+        titles = [command.title for command in pilot.app.get_system_commands(pilot.app.screen)]
+        assert {"Go to 3: ZeRO stage", "Save (F2)", "Find (/)", "Quit (q)"} <= set(titles)
+
+
+async def test_help_is_there_also_while_typing(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("6", "enter", "f1")
+        assert "train_micro_batch_size_per_gpu" in text_of(pilot, "#help")
+        await pilot.press("escape", "enter", "3", "question_mark")
+        assert "The next step." in text_of(pilot, "#help")
+
+
+async def test_state_is_never_said_by_colour_alone(open_app: Open) -> None:
+    async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
+        assert re.search(r"✖ 6 Batch & optimizer", text_of(pilot, "#steps"))
+        assert re.search(r"✖ DS\d+", text_of(pilot, "#checks"))
+
+
+async def test_every_deepspeed_finding_belongs_to_a_step_that_shows_it() -> None:
+    for path in ("deepspeed.zero_optimization.stage", "deepspeed.unknown_key", "job.script", "cluster.hosts", "deepspeed.fp16.loss_scale"):
+        assert step_of(path).id in {"zero", "batch", "job", "cluster", "precision"}
+
+
+async def test_every_field_is_found_by_its_own_path(open_app: Open) -> None:
+    async with open_app(gpus=2) as pilot:
+        state = store(pilot).state
+        for step in STEPS:
+            for field in step.fields(state):
+                found = field_of(field.path, state)
+                assert found is not None
+                assert found[1].path == field.path
+
+
+async def test_values_and_findings_with_markup_are_shown_as_they_are(open_app: Open) -> None:
+    async with open_app(PLAN.replace("name: small ", "name: '[red]x[/bar] [@click=app.quit]y' ")) as pilot:
+        await pilot.press("2")
+        assert "[red]x[/bar] [@click=app.quit]y" in text_of(pilot, "#form-rows").replace("\n  ", " ")
+        await pilot.press("8")
+        assert pilot.app.is_running

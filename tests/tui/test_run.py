@@ -1,0 +1,155 @@
+"""A job on the screen, from its folder: ranks, logs, search, following; what a log holds is text and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from dstui.run.folder import JobFolder
+from dstui.tui.logs import LogLine, Merged, Search
+from tests.tui.conftest import Open, screen, store, text_of, until
+
+HOSTILE = [
+    "[rank0]: Traceback (most recent call last):",
+    "x: list[int] = [1, 2]",
+    "[/bar] closes nothing",
+    "[@click=app.quit]do not click[/]",
+    "\x1b[2J\x1b[H\x1b]0;owned\x07clear \x1b[31mred\x1b[0m \x9b31m",
+]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> JobFolder:
+    """A job of two ranks that has ended, as its supervisor leaves it; rank 1 failed."""
+    folder = JobFolder(tmp_path / "job")
+    folder.path.mkdir()
+    folder.prepare(1)
+    folder.log(0).write_text("".join(f"step {n}/400 loss {3 - n / 200:.4f}\n" for n in range(1, 401)))
+    folder.log(1).write_text("".join(f"{line}\n" for line in HOSTILE) + "RuntimeError: out of memory\n")
+    folder.launcher_log.write_text("")
+    rank = {"host": "here", "pid": 1, "state": "ended", "exit_code": 0}
+    status = {"state": "failed", "exit_code": 3, "started": "2026-01-01T00:00:00+00:00", "ended": "2026-01-01T00:00:17+00:00", "attempt": 1}
+    folder.status_file.write_text(json.dumps({**status, "ranks": {"0": rank, "1": {**rank, "exit_code": 3}}}))
+    return folder
+
+
+async def look_at(pilot: Pilot[int], job: JobFolder) -> None:
+    """Attach to the job, and wait until all of it was read."""
+    await pilot.press("9")
+    await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
+    pilot.app.look_at(job)
+    await until(pilot, lambda: store(pilot).state.run == "failed" and pilot.app.run_pane.log_view.lines.end > 400)
+
+
+async def test_a_job_that_ended_shows_its_summary_and_each_rank_in_words(open_app: Open, job: JobFolder) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job)
+        assert "✖ failed (exit status 3)  0:17" in text_of(pilot, "#run-head")
+        assert "0 ✔ ended  step 400  loss 1" in text_of(pilot, "#ranks")
+        assert "1 ✖ failed" in text_of(pilot, "#ranks")
+        assert "✖ 9 Run" in text_of(pilot, "#steps") or "✖9" in text_of(pilot, "#step-line")
+
+
+async def test_lines_of_a_log_are_shown_as_they_are_and_no_escape_gets_through(open_app: Open, job: JobFolder) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job)
+        await pilot.press("1")
+        await until(pilot, lambda: "Log: rank 1" in screen(pilot) and "out of memory" in screen(pilot))
+        shown = screen(pilot)
+        for line in HOSTILE[:4]:
+            assert line in shown
+        assert "clear red" in shown
+        assert "\x1b" not in shown
+        assert "\x9b" not in shown
+
+
+async def test_a_rank_is_chosen_by_its_number_and_all_by_a(open_app: Open, job: JobFolder) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job)
+        await pilot.press("g", "0", "enter")
+        await until(pilot, lambda: "Log: rank 0" in screen(pilot))
+        await pilot.press("a")
+        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+        await pilot.press("g", "7", "enter")
+        await until(pilot, lambda: "There is no rank 7" in screen(pilot))
+
+
+async def test_a_search_counts_its_matches_and_n_goes_from_one_to_the_next(open_app: Open, job: JobFolder) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job)
+        await pilot.press("0", "slash", *"step 39", "enter")
+        await until(pilot, lambda: "of 11" in screen(pilot))  # 39 and 390 to 399
+        first = pilot.app.run_pane.log_view.at
+        await pilot.press("n")
+        assert pilot.app.run_pane.log_view.at != first
+        await pilot.press("N")
+        assert pilot.app.run_pane.log_view.at == first
+
+
+async def test_e_goes_to_the_line_that_speaks_of_an_error(open_app: Open, job: JobFolder) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job)
+        await pilot.press("1", "e")
+        view = pilot.app.run_pane.log_view
+        assert "Traceback" in view.lines.line(view.at).text or "out of memory" in view.lines.line(view.at).text
+
+
+async def test_reading_is_never_disturbed_by_new_lines_which_are_counted(open_app: Open, job: JobFolder) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job)
+        await pilot.press("0")
+        view, pane = pilot.app.run_pane.log_view, pilot.app.run_pane
+        await until(pilot, lambda: view.follow and "step 400/400" in screen(pilot))
+        await pilot.press("home")
+        assert "step 1/400" in screen(pilot)
+        with job.log(0).open("a") as log:
+            log.write("a new line\n" * 3)
+        pane.tick()
+        await until(pilot, lambda: "▼ 3 new" in screen(pilot))
+        assert "step 1/400" in screen(pilot)
+        await pilot.press("f")
+        await until(pilot, lambda: "a new line" in screen(pilot) and "following" in screen(pilot))
+
+
+async def test_a_line_being_read_stays_where_it_is_when_old_lines_are_dropped(open_app: Open, job: JobFolder) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job)
+        view = pilot.app.run_pane.log_view
+        lines = Merged(kept=100)
+        for n in range(100):
+            lines.add(LogLine(0, f"line {n}"))
+        view.show_lines(lines)
+        view.go_to(60)
+        top = view.lines.first + view.scroll_offset.y
+        for n in range(100, 120):
+            lines.add(LogLine(0, f"line {n}"))
+        view.sync()
+        assert view.lines.first + view.scroll_offset.y == top
+
+
+def test_a_search_is_done_in_slices_and_finds_what_comes_later() -> None:
+    lines = Merged()
+    for n in range(5000):
+        lines.add(LogLine(0, f"step {n}"))
+    search = Search("step 49", lines)
+    search.advance(0.0)
+    assert not search.complete
+    while not search.complete:
+        search.advance()
+    assert len(search.found) == 111
+    lines.add(LogLine(0, "step 49 again"))
+    assert search.advance()
+    assert search.neighbour(5000, 1) == 49
+
+
+def test_a_capital_letter_makes_a_search_mind_case() -> None:
+    lines = Merged()
+    for text in ("Error here", "error there"):
+        lines.add(LogLine(None, text))
+    for pattern, count in (("error", 2), ("Error", 1)):
+        search = Search(pattern, lines)
+        search.advance()
+        assert len(search.found) == count
