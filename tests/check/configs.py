@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -86,4 +87,4 @@ def put(config: dict[str, Any], path: str, value: Any) -> None:
         at = at.setdefault(name, {})
         if not isinstance(at, dict):
             return
-    at[last] = dict(value) if isinstance(value, dict) else value
+    at[last] = copy.deepcopy(value)

@@ -38,7 +38,13 @@ def _instead(c: Context, path: str) -> Fix:
     key = c.key(path)
     if path in INSTEAD:
         return c.put(path, INSTEAD[path], f"write {INSTEAD[path]}")
-    if key is not None and key.default is not None and not isinstance(key.default, (dict, list)) and key.default != AUTO:
+    if (
+        key is not None
+        and key.type != "object"
+        and key.default is not None
+        and not isinstance(key.default, (dict, list))
+        and key.default != AUTO
+    ):
         return c.put(path, key.default, f"write {str(key.default).lower() if isinstance(key.default, bool) else key.default}, the default")
     return c.drop(path, f"remove {path}")
 
@@ -103,7 +109,8 @@ def clipping_is_a_word(c: Context) -> Problems:
     value = c.written("gradient_clipping")
     if isinstance(value, str):
         message = 'nobody fills "auto" for plain DeepSpeed' if value == AUTO else f"gradient_clipping is the word {value!r}"
-        yield c.problem("gradient_clipping", message, fix=c.put("gradient_clipping", 1.0, "write 1.0"))
+        new = 1.0 if c.value("zero_optimization.compute_grad_norm") in (None, True) else 0
+        yield c.problem("gradient_clipping", message, fix=c.put("gradient_clipping", new, f"write {new}"))
 
 
 @rule(

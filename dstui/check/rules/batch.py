@@ -95,17 +95,35 @@ def whole(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 and value % 1 == 0
 
 
-def a_batch_that_fits(c: Context) -> Fix | None:
-    """Without train_batch_size any micro-batch fits; where nothing else is given, the nearest multiple of the ranks does."""
+def fits(written: Triple, known: Any) -> bool:
+    """Whether DeepSpeed takes the triple; where the ranks are not known, for some number of them."""
+    found = verdict(written, 1 if known is None else known).fails
+    return not found or (
+        known is None and found == "product" and written.train is not None and not written.train % (written.micro * (written.steps or 1))
+    )
+
+
+def mended(c: Context, *attempts: tuple[str, dict[str, Any]]) -> Fix | None:
+    """The first of these changes (key -> new value, None removes it) after which the triple fits; as a last resort all three anew."""
     written, known = given(c), ranks(c)
-    if whole(written.micro) and (written.steps is None or whole(written.steps)):
-        total = written.micro * (written.steps or 1) * (known or 1)
-        return c.drop(TRAIN, "remove train_batch_size: it follows from the others" + (f" ({total:g})" if known else ""))
-    unit = (known or 1) * (written.steps if whole(written.steps) else 1)
-    if whole(unit) and isinstance(written.train, (int, float)) and whole(written.steps or 1) and written.micro is None:
-        nearest = int(max(1, round(written.train / unit)) * unit)
-        return c.put(TRAIN, nearest, f"make train_batch_size {nearest}, a multiple of {unit:g}")
+    for text, changes in (*attempts, ("write a micro-batch of 1 alone", {TRAIN: None, MICRO: 1, STEPS: None})):
+        new = Triple(*(changes.get(key, value) for key, value in zip(KEYS, written, strict=True)))
+        if fits(new, known):
+            steps = [c.put(k, v, "") if v is not None else c.drop(k, "") for k, v in changes.items() if v is not None or k in c.raw]
+            return c.steps(text, *steps)
     return None
+
+
+WITHOUT_TRAIN: tuple[str, dict[str, Any]] = ("remove train_batch_size: it follows from the others", {TRAIN: None})
+
+
+def nearest_train(c: Context) -> tuple[str, dict[str, Any]]:
+    """The batch size next to the written one that the ranks can share."""
+    written, known = given(c), ranks(c)
+    unit = (known or 1) * (written.steps if whole(written.steps) else 1) * (written.micro if whole(written.micro) else 1)
+    train = written.train if isinstance(written.train, (int, float)) and math.isfinite(written.train) else 1
+    nearest = int(max(1, round(train / unit)) * unit) if whole(unit) else 1
+    return f"make train_batch_size {nearest}", {TRAIN: nearest}
 
 
 @rule(
@@ -118,7 +136,7 @@ def a_batch_that_fits(c: Context) -> Fix | None:
 def no_batch_size(c: Context) -> Problems:
     """Neither the batch size nor the micro-batch size is given."""
     if judged(c).fails == "missing":
-        fix = c.put(MICRO, 1, "set train_micro_batch_size_per_gpu (1 fits anywhere, more is faster)")
+        fix = mended(c, ("set train_micro_batch_size_per_gpu (1 fits anywhere, more is faster)", {MICRO: 1}))
         yield c.problem("", "no batch size: give train_micro_batch_size_per_gpu or train_batch_size", fix=fix)
 
 
@@ -132,7 +150,7 @@ def product(c: Context) -> Problems:
     right = micro * steps * known
     message = f"train_batch_size {train:g} is not {micro:g} (micro-batch) × {steps:g} (accumulation) × {known:g} (ranks) = {right:g}"
     path = TRAIN if given(c).train is not None else MICRO
-    yield c.problem(path, message, says=f"{PRODUCT} {train} != {micro} * {steps} * {known}", fix=a_batch_that_fits(c))
+    yield c.problem(path, message, says=f"{PRODUCT} {train} != {micro} * {steps} * {known}", fix=mended(c, WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS003", "error", when="parse", says=PRODUCT, source=f"{CONFIG}:602")
@@ -143,7 +161,7 @@ def fits_no_number_of_ranks(c: Context) -> Problems:
         unit = (written.micro or 1) * (written.steps or 1)
         if written.train % unit:
             message = f"train_batch_size {written.train:g} is no multiple of {unit:g}: it fits no number of ranks"
-            yield c.problem(TRAIN, message, fix=a_batch_that_fits(c))
+            yield c.problem(TRAIN, message, fix=mended(c, WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS004", "error", when="parse", says="Micro batch size per gpu: 0 has to be greater than 0", source=f"{CONFIG}:598")
@@ -153,7 +171,7 @@ def less_than_a_sample_per_rank(c: Context) -> Problems:
     if found.fails == "micro" and given(c).micro is None:
         says = f"Micro batch size per gpu: {found.triple.micro} has to be greater than 0"
         message = f"train_batch_size {found.triple.train:g} leaves less than one sample for each of {ranks(c):g} ranks"
-        yield c.problem(TRAIN, message, says=says, fix=a_batch_that_fits(c))
+        yield c.problem(TRAIN, message, says=says, fix=mended(c, WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS005", "error", when="parse", says="Gradient accumulation steps: 0 has to be greater than 0", source=f"{CONFIG}:600")
@@ -164,7 +182,7 @@ def less_than_a_micro_batch_per_rank(c: Context) -> Problems:
         train, micro, steps = found.triple
         says = f"Gradient accumulation steps: {steps} has to be greater than 0"
         message = f"train_batch_size {train:g} is less than {micro:g} (micro-batch) × {ranks(c):g} (ranks)"
-        yield c.problem(TRAIN, message, says=says, fix=a_batch_that_fits(c))
+        yield c.problem(TRAIN, message, says=says, fix=mended(c, WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS006", "error", when="parse", says="has to be greater than 0", source=f"{CONFIG}:596")
@@ -173,7 +191,7 @@ def not_positive(c: Context) -> Problems:
     written, fails = given(c), judged(c).fails
     bad = [(path, v) for path, v in zip(KEYS, written, strict=True) if isinstance(v, (int, float)) and not v > 0]
     for path, value in bad if fails else []:
-        fix = c.put(path, 1, f"make {path} 1") if path != TRAIN or written.micro is None else c.drop(TRAIN, "remove train_batch_size")
+        fix = mended(c, (f"make {path} 1", {path: 1}), (f"remove {path}", {path: None}), nearest_train(c))
         yield c.problem(path, f"{path} is {value:g}: it has to be greater than 0", fix=fix)
 
 
@@ -187,7 +205,8 @@ def not_a_number(c: Context) -> Problems:
             continue
         digits = isinstance(value, str) and value.strip().isdecimal() and int(value) > 0
         new = int(value) if digits else 1
-        fix = c.drop(path, f"remove {path}") if value == AUTO and path != MICRO else c.put(path, new, f"write {new}")
+        remove, write = (f"remove {path}", {path: None}), (f"write {new}", {path: new})
+        fix = mended(c, *((remove, write) if value == AUTO and path != MICRO else (write, remove)))
         what = 'nobody fills "auto" for plain DeepSpeed' if value == AUTO else f"{path} is {value!r}: a positive whole number"
         yield c.problem(path, what, fix=fix)
 
@@ -197,7 +216,8 @@ def fraction(c: Context) -> Problems:
     """A batch key is a fraction: DeepSpeed counts with it."""
     for path, value in zip(KEYS, given(c), strict=True):
         if isinstance(value, float) and value > 0 and value % 1:
-            fix = c.put(path, max(1, int(value)), f"write {max(1, int(value))}")
+            new = max(1, int(value))
+            fix = mended(c, (f"write {new}", {path: new}), (f"write {new}, remove train_batch_size", {path: new, TRAIN: None}))
             yield c.problem(
                 path, f"{path} is {value:g}: whole samples only", why="DeepSpeed takes the fraction and counts with it", fix=fix
             )

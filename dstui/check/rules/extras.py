@@ -79,7 +79,7 @@ def vocabulary(c: Context) -> Problems:
         says = "not all arguments converted" if isinstance(value, str) else "unsupported operand type(s) for %"
         yield c.problem(path, "vocabulary_size must be a number", says=says, severity="error", when="parse", fix=c.drop(path, "remove it"))
         return
-    if not aligned and isinstance(value, (int, float)):
+    if not aligned and isinstance(value, (int, float)) and abs(value) < 1e15:
         padded = int(-(-value // 8) * 8)
         yield c.problem(path, f"vocabulary_size {value} is no multiple of 8", fix=c.put(path, padded, f"pad it to {padded}"))
 

@@ -99,6 +99,8 @@ def _spelled_like(c: Context, section: str, name: str) -> str | None:
 def _same_form(c: Context, path: str, other: str) -> bool:
     """Whether the value at one path could stand at the other: a section where a section belongs, a value where a value does."""
     key = c.key(other)
+    if key is not None and c.written(path) != AUTO and not fit(c.written(path), key, old=c.old).ok:
+        return False
     return key is not None and (key.type in ("section", "dict") or key.type.startswith(("section |", "dict |"))) == isinstance(
         c.written(path), Mapping
     )
@@ -196,7 +198,9 @@ def _nearest(c: Context, path: str, value: Any, key: Key) -> Fix:
             pass
     elif isinstance(value, float) and abs(value) < 1e18:
         candidates.append(round(value))
-    candidates += [bound for bound in (key.minimum, key.maximum) if bound is not None]
+    numbers = [number for number in (value, *candidates) if isinstance(number, (int, float)) and not isinstance(number, bool)]
+    candidates += [max(number, key.minimum) for number in numbers if key.minimum is not None]
+    candidates += [min(number, key.maximum) for number in numbers if key.maximum is not None]
     if isinstance(value, (int, float)) and key.choices and isinstance(key.choices[0], int):
         candidates.append(min(key.choices, key=lambda choice: abs(choice - value)))
     for new in candidates:
@@ -211,6 +215,13 @@ def _is_null(value: Any) -> bool:
 
 def _is_empty(value: Any) -> bool:
     return not value
+
+
+def _empty(c: Context, section: str) -> Fix:
+    """A section that is none, made one or removed: accelerate insists on zero_optimization."""
+    if section == "zero_optimization" and c.integration != "deepspeed":
+        return c.put(section, {}, "make it an empty section")
+    return c.drop(section, f"remove {section}")
 
 
 def never(_value: Any) -> bool:
@@ -252,9 +263,7 @@ def section_that_is_none(c: Context) -> Problems:
         ):
             continue
         says = "'NoneType' object has no attribute" if value is None and section in loose_sections(c.release) else ""
-        yield c.problem(
-            section, f"{section} is {_shown(value)}: a section belongs here", says=says, fix=c.drop(section, f"remove {section}")
-        )
+        yield c.problem(section, f"{section} is {_shown(value)}: a section belongs here", says=says, fix=_empty(c, section))
 
 
 @rule("DS044", "warning", says="is deprecated", source="runtime/config_utils.py:70")

@@ -40,15 +40,6 @@ def no_script(c: Context) -> Problems:
         yield about_the_plan("job.script", "no script is named: give job.script or job.module")
 
 
-@rule("PL003", "error", when="launch")
-def hosts_twice(c: Context) -> Problems:
-    """hosts and hostfile are both given."""
-    cluster = c.plan.cluster if c.plan is not None else None
-    if cluster is not None and cluster.hosts is not None and cluster.hostfile:
-        fix = Fix("remove cluster.hostfile", ({"op": "remove", "path": "/cluster/hostfile"},))
-        yield about_the_plan("cluster.hostfile", "hosts and hostfile are both given: one of them", fix=fix)
-
-
 @rule("PL004", "error", when="launch", says="include_str and exclude_str are mutually exclusive.", source="launcher/runner.py:267-382")
 def include_and_exclude(c: Context) -> Problems:
     """include and exclude are both given."""

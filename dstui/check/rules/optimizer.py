@@ -10,6 +10,7 @@ from dstui.check.context import AUTO, MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.removed import REPLACED
 from dstui.plan.catalogue import Release
+from dstui.plan.finding import Fix
 
 ENGINE = "runtime/engine.py"
 TYPE, PARAMS = "optimizer.type", "optimizer.params"
@@ -66,7 +67,17 @@ def params_are_none(c: Context) -> Problems:
 def no_type(c: Context) -> Problems:
     """An optimizer section without a type: no optimizer is built."""
     if isinstance(c.written("optimizer"), Mapping) and c.written(TYPE) in (MISSING, None):
-        yield c.problem("optimizer", "the optimizer section has no type: no optimizer is built", fix=c.put(TYPE, "AdamW", "add type AdamW"))
+        yield c.problem("optimizer", "the optimizer section has no type: no optimizer is built", fix=_typed(c))
+
+
+def _typed(c: Context) -> Fix | None:
+    """AdamW where its arguments are all known and numbers; else the section, which does nothing, goes."""
+    params = c.section(PARAMS)
+    known = arguments(c.release, "adam") if isinstance(c.flat.get(PARAMS, {}), Mapping) else frozenset()
+    plain = all(name in known and isinstance(value, (int, float, list)) for name, value in params.items())
+    if plain and known and not c.has("scheduler") and "amsgrad" not in params:
+        return c.put(TYPE, "AdamW", "add type AdamW")
+    return c.drop("optimizer", "remove the section") if c.plan is None else None
 
 
 @rule(

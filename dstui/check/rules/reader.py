@@ -8,6 +8,7 @@ from dstui.check.context import AUTO, MISSING, Context
 from dstui.check.rule import Problems, rule
 
 BOTH = ("trainer", "accelerate")
+OLD_GATHER = "zero_optimization.stage3_gather_fp16_weights_on_model_save"
 PLUGIN = "accelerate/utils/dataclasses.py"
 
 
@@ -57,7 +58,7 @@ def weights_are_not_gathered(c: Context) -> Problems:
     """At stage 3 a saved model holds no weights unless they are gathered."""
     path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
     zero = c.raw.get("zero_optimization")
-    if isinstance(zero, Mapping) and c.stage == 3 and not c.on(path):
+    if isinstance(zero, Mapping) and c.stage == 3 and not c.on(path) and not c.has(OLD_GATHER):
         why = "otherwise save_pretrained and the Trainer write no model.safetensors, and zero_to_fp32.py is needed"
         yield c.problem(
             path, "whole weights are not gathered when the model is saved", why=why, severity="info", fix=c.put(path, True, "gather them")

@@ -1,0 +1,23 @@
+"""What the tests of the checks share: one warm child that asks the installed DeepSpeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dstui.run.oracle import Oracle
+
+
+@pytest.fixture(scope="session")
+def deepspeed() -> Iterator[Oracle]:
+    """The installed DeepSpeed's parser."""
+    with Oracle() as oracle:
+        yield oracle
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Oracle]:
+    """The installed DeepSpeed's `initialize`, on CPU ranks."""
+    with Oracle(how="initialize") as oracle:
+        yield oracle

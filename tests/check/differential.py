@@ -1,0 +1,56 @@
+"""Comparing our verdict with DeepSpeed's, and what the installed DeepSpeed itself says its keys are."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dstui
+from dstui.check import check_config
+from dstui.machine.snapshot import Machine
+from dstui.run.oracle import Oracle
+
+EXTRACT = Path(dstui.__file__).parent / "oracle" / "extract.py"
+NO_GPU = Machine(source="a machine without a GPU, as the ranks here are")
+
+
+@dataclass
+class Tally:
+    """How often we agree, and every case in which we do not."""
+
+    taken: int = 0
+    refused: int = 0
+    differ: list[tuple[str, dict[str, Any], int, str]] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        ours = sum(kind == "we refuse" for kind, *_ in self.differ)
+        theirs = len(self.differ) - ours
+        return f"{self.taken} taken by both, {self.refused} refused by both, {ours} refused by us only, {theirs} by DeepSpeed only"
+
+
+def compare(config: dict[str, Any], ranks: int, version: str, oracle: Oracle, tally: Tally) -> None:
+    """One configuration, both verdicts."""
+    theirs = oracle.judge(config, ranks)
+    findings = check_config(config, NO_GPU, world_size=ranks, deepspeed_version=version)
+    refused = [f for f in findings if f.severity == "error" and f.when == "parse"]
+    if theirs.ok and not refused:
+        tally.taken += 1
+    elif not theirs.ok and refused:
+        tally.refused += 1
+    elif theirs.ok:
+        tally.differ.append(("we refuse", config, ranks, f"{refused[0].code} {refused[0].message}"))
+    else:
+        tally.differ.append(("DeepSpeed refuses", config, ranks, f"{theirs.kind}: {theirs.message}"))
+
+
+def live_records(path: str = "") -> dict[str, Any]:
+    """The keys as the DeepSpeed at hand declares them now, not as the catalogue remembers them."""
+    env = {**os.environ, "PYTHONPATH": path} if path else None
+    done = subprocess.run([sys.executable, str(EXTRACT)], capture_output=True, text=True, check=True, env=env, timeout=120)
+    facts: dict[str, Any] = json.loads(done.stdout)
+    return facts

@@ -1,0 +1,83 @@
+"""A fix, applied, removes its diagnostic and adds no other error."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+from cases import CASES, Case
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from configs import configs
+from dstui.check import check, check_config
+from dstui.plan import Plan, load
+from dstui.plan.catalogue import DATA, NEWEST
+from dstui.plan.finding import Finding, Operation
+
+FACTS = json.loads((DATA / f"deepspeed-{NEWEST}.json").read_text())
+
+
+def patched(config: dict[str, Any], patch: tuple[Operation, ...]) -> dict[str, Any]:
+    """RFC 6902: add, replace and remove, strictly (a missing parent is an error)."""
+    config = copy.deepcopy(config)
+    for operation in patch:
+        *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
+        at = config
+        for name in parents:
+            at = at[name]
+        if operation["op"] in ("remove", "replace"):
+            assert last in at, operation
+        if operation["op"] == "remove":
+            del at[last]
+        else:
+            at[last] = operation["value"]
+    return config
+
+
+def errors(findings: list[Finding]) -> Counter[str]:
+    """How many errors of each code there are."""
+    return Counter(f.code for f in findings if f.severity == "error")
+
+
+def same(finding: Finding, other: Finding) -> bool:
+    return (finding.code, finding.path) == (other.code, other.path)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(configs(FACTS["keys"], list(FACTS["removed"])), st.integers(1, 8), st.sampled_from(("deepspeed", "trainer", "accelerate")))
+def test_a_fix_of_a_generated_configuration_does_what_it_says(config: dict[str, Any], ranks: int, reader: str) -> None:
+    before = check_config(config, world_size=ranks, integration=reader)
+    for finding in before:
+        if finding.fix and finding.fix.patch:
+            new = patched(config, finding.fix.patch)
+            after = check_config(new, world_size=ranks, integration=reader)
+            assert not any(same(finding, other) for other in after), (finding, new)
+            added = errors(after) - errors(before)
+            assert not added, (finding, added, new)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.plan], ids=str)
+def test_the_fix_of_a_rule_removes_its_finding_and_adds_no_error(case: Case) -> None:
+    options: dict[str, Any] = {"world_size": case.ranks, "integration": case.reader, "deepspeed_version": case.version}
+    config = case.config("fires")
+    before = check_config(config, case.machine, **options)
+    for finding in (f for f in before if f.code == case.code and f.fix and f.fix.patch):
+        assert finding.fix and finding.fix.patch
+        after = check_config(patched(config, finding.fix.patch), case.machine, **options)
+        assert not any(same(finding, other) for other in after), finding
+        assert not errors(after) - errors(before), (finding, errors(after) - errors(before))
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.plan], ids=str)
+def test_the_fix_of_a_plan_is_a_patch_that_the_plan_takes(case: Case) -> None:
+    plan: Plan = load(f"version: 1\n{case.plan}\ndeepspeed: {json.dumps(case.config('fires'))}\n")
+    before = check(plan, case.machine, world_size=case.ranks)
+    for finding in (f for f in before if f.code == case.code and f.fix and f.fix.patch):
+        assert finding.fix and finding.fix.patch
+        after = check(plan.patch(finding.fix.patch), case.machine, world_size=case.ranks)
+        assert not any(same(finding, other) for other in after), finding
+        assert not errors(after) - errors(before), finding

@@ -1,0 +1,59 @@
+"""Every rule, with a configuration that fires it and one that just does not; what the parser refuses is proven by the parser."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cases import CASES, Case
+
+from dstui.check import check, check_config
+from dstui.check.rules import RULES
+from dstui.plan import load
+from dstui.plan.finding import Finding
+from dstui.run.oracle import Oracle
+
+OURS = [rule for rule in RULES.values() if not rule.code.startswith("MC")]
+PARSED = [case for case in CASES if RULES[case.code].when == "parse" and not case.proof and case.reader == "deepspeed" and not case.plan]
+
+
+def findings(case: Case, which: str) -> list[Finding]:
+    """What the checks say of a case."""
+    config = case.config(which)
+    machine = case.machine_passes if which == "passes" and case.machine_passes else case.machine
+    lines = case.plan_passes if which == "passes" and case.plan_passes is not None else case.plan
+    if lines:
+        plan = load(f"version: 1\n{lines}\ndeepspeed: {json.dumps(config)}\n")
+        return check(plan, machine, world_size=case.ranks, deepspeed_version=case.version)
+    return check_config(config, machine, world_size=case.ranks, integration=case.reader, deepspeed_version=case.version)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_rule_fires_and_just_does_not_fire(case: Case) -> None:
+    fired = [f for f in findings(case, "fires") if f.code == case.code]
+    assert fired, f"{case.code} does not fire"
+    assert case.code not in {f.code for f in findings(case, "passes")}
+    for finding in fired:
+        assert finding.message, "a sentence says what is wrong"
+        assert (finding.when is not None) == (finding.severity == "error"), "an error says when the run would die, and only an error"
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {rule.code for rule in OURS} == {case.code for case in CASES}
+
+
+@pytest.mark.parametrize("case", PARSED, ids=str)
+def test_what_is_said_to_be_refused_is_refused_in_those_words(case: Case, deepspeed: Oracle) -> None:
+    refused = deepspeed.judge(case.config("fires"), case.ranks)
+    assert not refused.ok
+    said = [f.why.removeprefix("DeepSpeed: ") for f in findings(case, "fires") if f.code == case.code]
+    assert any(words and words in refused.message for words in said), f"{said} is not in {refused.message!r}"
+    if case.machine is None:
+        passed = deepspeed.judge(case.config("passes"), case.ranks)
+        assert passed.ok, passed.message
+
+
+def test_an_error_says_when_and_a_rule_says_where_it_is_decided() -> None:
+    for rule in OURS:
+        assert rule.severity != "error" or rule.when, rule.code
+        assert rule.title.endswith("."), rule.code
