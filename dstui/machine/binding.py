@@ -104,6 +104,16 @@ def near_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
     return tuple(found)
 
 
+def even_binding(machine: Machine, ranks: int) -> tuple[Binding, ...]:
+    """Ranks on the CPU: an equal share of the usable cores for each; empty where there are not enough, or nobody knows them."""
+    groups = [expand(group) for group in known(machine.host.core_groups, ())]
+    each = len(groups) // ranks if ranks else 0
+    if not each:
+        return ()
+    shares = [groups[rank * each : (rank + 1) * each] for rank in range(ranks)]
+    return tuple(Binding(rank, rank, tuple(sorted(cpu for group in share for cpu in group)), None) for rank, share in enumerate(shares))
+
+
 def _core_groups(machine: Machine, cpus: str) -> list[tuple[int, ...]]:
     """The physical cores of a CPU list, each as its hardware threads; only what this process may use where that is known."""
     inside = set(expand(cpus))
@@ -118,21 +128,35 @@ def _core_groups(machine: Machine, cpus: str) -> list[tuple[int, ...]]:
 
 
 def numactl_wrapper(bindings: Sequence[Binding]) -> str:
-    """A script that starts a rank on its own CPUs: `sh bind.sh python -u train.py …`, told by LOCAL_RANK which rank it is.
+    """A script that starts a rank on its own CPUs: `bind.sh python -u train.py …`, told by LOCAL_RANK which rank it is.
 
     Memory is bound to the GPU's node where that is known; a node without CPUs is never named. KMP_AFFINITY would undo the binding.
+    A launcher puts --local_rank=N before the interpreter, where it is meant for the script: it goes behind the script's name.
     """
     cases = "".join(f'  {b.rank}) set -- {_numactl(b)} "$@"; OMP_NUM_THREADS={len(b.cpus)} ;;\n' for b in bindings)
-    return (
-        "#!/bin/sh\n"
-        "# Starts a rank on the CPUs beside its GPU. Written by dstui.\n"
-        "unset KMP_AFFINITY\n"
-        'case "$LOCAL_RANK" in\n'
-        f"{cases}"
-        "esac\n"
-        "export OMP_NUM_THREADS\n"
-        'exec "$@"\n'
-    )
+    return WRAPPER.replace("CASES\n", cases)
+
+
+WRAPPER = """\
+#!/bin/sh
+# Starts a rank on the CPUs beside its GPU. Written by dstui.
+case "$1" in
+  --local_rank=*|--local-rank=*)
+    local_rank=$1; python=$2; unbuffered=$3; script=$4; shift 4
+    if [ "$script" = -m ]; then
+      module=$1; shift
+      set -- "$python" "$unbuffered" -m "$module" "$local_rank" "$@"
+    else
+      set -- "$python" "$unbuffered" "$script" "$local_rank" "$@"
+    fi ;;
+esac
+unset KMP_AFFINITY
+case "$LOCAL_RANK" in
+CASES
+esac
+export OMP_NUM_THREADS
+exec "$@"
+"""
 
 
 def _numactl(binding: Binding) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dstui.machine.binding import numactl_wrapper
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.hostfile import hostfile_text
 from dstui.render.jsontext import json_text
-from dstui.render.launch import LaunchSpec, launch_spec
+from dstui.render.launch import BIND, LaunchSpec, launch_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,5 +48,7 @@ def artifacts(
         files.append(Artifact("hostfile", hostfile_text(plan.cluster.hosts), "the hosts and their slots, for the launcher"))
     if plan.cluster.env:
         files.append(Artifact(".deepspeed_env", env_text(plan.cluster.env), "variables that the launcher gives to every rank"))
+    if spec.bindings:
+        files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
     files.append(Artifact("launch.sh", script(spec, ds_config_path), "the command that starts the ranks", executable=True))
     return tuple(files)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from dstui.machine.binding import Binding, even_binding, near_binding
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, select
@@ -20,6 +21,8 @@ DS_CONFIG = "{ds_config}"
 """In the arguments of a job: the path of the rendered ds_config.json."""
 CONFIG_VARIABLE = "DSTUI_DS_CONFIG"
 """Where every rank finds that path too."""
+BIND = "bind.sh"
+"""The wrapper that starts each rank on its own CPUs."""
 HERE = ("localhost", "127.0.0.1", "::1")
 BACKENDS = ("pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm")
 """What `deepspeed --launcher` knows; it starts the ranks of every host by itself."""
@@ -52,6 +55,8 @@ class LaunchSpec:
     cpu: bool = False
     launcher: str = "local"
     hosts: tuple[str, ...] = ("localhost",)
+    bindings: tuple[Binding, ...] = ()
+    """The CPUs of each local rank, where bind.sh gives them; it stands beside the ds_config.json."""
 
     @property
     def local(self) -> bool:
@@ -64,11 +69,19 @@ class LaunchSpec:
 
     def argv(self, ds_config: str = "./ds_config.json", node: int | None = None) -> list[str]:
         """The launcher as a list of words."""
-        options = list(self.options(node))
-        if self.script[0] == "-m":
-            options.append("--module")
-        target = [self.script[-1], *(word.replace(DS_CONFIG, ds_config) for word in self.script_args)]
-        return [self.python, "-m", "deepspeed.launcher.runner", *options, *target]
+        return [*self._launcher(node), *self._target(ds_config)]
+
+    def _launcher(self, node: int | None) -> list[str]:
+        """Up to the script."""
+        kind = ["--no_python"] if self.bindings else ["--module"] if self.script[0] == "-m" else []
+        return [self.python, "-m", "deepspeed.launcher.runner", *self.options(node), *kind]
+
+    def _target(self, ds_config: str) -> list[str]:
+        """The script with its arguments, behind bind.sh where ranks are bound to CPUs."""
+        args = [word.replace(DS_CONFIG, ds_config) for word in self.script_args]
+        if not self.bindings:
+            return [self.script[-1], *args]
+        return [posixpath.join(posixpath.dirname(ds_config) or ".", BIND), self.python, "-u", *self.script, *args]
 
     def environment(self, ds_config: str = "./ds_config.json") -> dict[str, str]:
         """What is added to the environment of the launcher."""
@@ -88,10 +101,8 @@ class LaunchSpec:
             yield f'PATH={shlex.quote(folder)}:"$PATH" \\'
         for name, value in self.environment(ds_config).items():
             yield f"{name}={shlex.quote(value)} \\"
-        words = self.argv(ds_config, node)
-        options = 3 + len(self.options(node)) + (self.script[0] == "-m")
-        yield shlex.join(words[:options]) + " \\"
-        yield "  " + shlex.join(words[options:])
+        yield shlex.join(self._launcher(node)) + " \\"
+        yield "  " + shlex.join(self._target(ds_config))
 
 
 def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> dict[str, list[int]] | None:
@@ -158,7 +169,14 @@ def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
         cpu=cpu,
         launcher=launcher,
         hosts=hosts,
+        bindings=_bindings(machine, next(iter(used.values()), []) if used else []) if cluster.cpu_binding == "numactl" else (),
     )
+
+
+def _bindings(machine: Machine, slots_of_a_host: list[int]) -> tuple[Binding, ...]:
+    """The CPUs of each rank of a host (the first stands for all); none where the machine does not tell."""
+    there = [slot for slot in slots_of_a_host if slot < len(machine.gpus)]
+    return near_binding(machine, there) if there else even_binding(machine, len(slots_of_a_host))
 
 
 def place(plan: Plan, path: str) -> str:

@@ -24,6 +24,8 @@ PORTS = range(20000, 32768)
 
 def launch_plan(spec: LaunchSpec, run: Run, folder: JobFolder) -> dict[str, Any]:
     """launch.json: what the supervisor starts, at every attempt, and how the run is watched."""
+    from dstui.render.launch import BIND
+
     config = str(folder.ds_config)
     argv = spec.argv(config)
     return {
@@ -33,6 +35,7 @@ def launch_plan(spec: LaunchSpec, run: Run, folder: JobFolder) -> dict[str, Any]
         "args": argv[len(argv) - len(spec.script_args) :],
         "env": spec.environment(config),
         "workdir": spec.workdir,
+        "bind": str(folder.ds_config.with_name(BIND)) if spec.bindings else None,
         "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
         "silence": run.silence,
         "on_end": run.on_end,
@@ -44,7 +47,8 @@ def command(plan: Mapping[str, Any], folder: JobFolder, tag: str, attempt: int =
     options = list(plan["options"])
     if not any(option.split("=")[0] == PORT_OPTION for option in options):
         options += [PORT_OPTION, str(free_port())]
-    shim = [str(SHIM), str(folder.attempt(attempt)), tag]
+    bind = [f"bind:{plan['bind']}"] if plan.get("bind") else []
+    shim = [str(SHIM), str(folder.attempt(attempt)), tag, *bind]
     return [plan["python"], "-m", "deepspeed.launcher.runner", *options, *shim, *plan["script"], *plan["args"], *more]
 
 

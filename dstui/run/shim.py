@@ -1,6 +1,6 @@
 """What stands between any launcher and one rank of a training, so that every launcher tells the same truth.
 
-    LAUNCHER … shim.py [--local_rank=N] FOLDER TAG SCRIPT ARGS…        or  … FOLDER TAG -m MODULE ARGS…
+    LAUNCHER … shim.py [--local_rank=N] FOLDER TAG [bind:WRAPPER] SCRIPT ARGS…        or  … FOLDER TAG -m MODULE ARGS…
 
 The rank gets its own log (FOLDER/logs/rank_N.log) and a record of its life (FOLDER/ranks/rank_N.json: host, pid, start, end, exit
 status), RANK and its like from whatever the launcher gives, and the job's tag in its environment. It dies with the shim, and the
@@ -132,7 +132,8 @@ def main(argv: list[str]) -> int:
         return 128 + signal.SIGTERM  # it died before we could ask to be told
     local_rank = argv[:1] if argv and argv[0].startswith(("--local_rank", "--local-rank")) else []
     folder, tag, *words = argv[len(local_rank) :]
-    command = command_of(words, local_rank)
+    bind = ["/bin/sh", words.pop(0).partition(":")[2]] if words[0].startswith("bind:") else []
+    command = [*bind, *command_of(words, local_rank)]
     rank = name_rank()
     if rank is None:
         print(f"dstui: the launcher gave this process no rank (none of {', '.join(NAMES['RANK'])} is set)", file=sys.stderr)

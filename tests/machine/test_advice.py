@@ -11,7 +11,7 @@ import fakenvml
 import pytest
 
 from dstui.machine.advice import PIECES, Advice, Wish, advise
-from dstui.machine.binding import deepspeed_binding, far_ranks, near_binding, numactl_wrapper, physical_cores
+from dstui.machine.binding import deepspeed_binding, even_binding, far_ranks, near_binding, numactl_wrapper, physical_cores
 from dstui.machine.choice import choose
 from dstui.machine.snapshot import Disk, Driver, Fabric, Gpu, GpuProcess, Host, IbPort, Machine, Nic, NvLink, PciGpu, Software, Unknown
 from dstui.machine.topology import islands
@@ -475,6 +475,29 @@ def test_the_wrapper_runs_each_rank_on_the_cpus_beside_its_gpu(tmp_path: Path) -
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "LOCAL_RANK": "2", "KMP_AFFINITY": "compact"}
     ran = subprocess.run(["sh", str(script), "python", "-u", "my train.py"], env=environment, capture_output=True, text=True, check=True)
     assert ran.stdout == "16  --physcpubind=16-23,144-151 --membind=1 python -u my train.py\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "becomes"),
+    [
+        ("--local_rank=2 python -u train.py --lr 1", "python -u train.py --local_rank=2 --lr 1"),
+        ("--local_rank=2 python -u -m pkg.train --lr 1", "python -u -m pkg.train --local_rank=2 --lr 1"),
+    ],
+)
+def test_the_wrapper_gives_the_local_rank_to_the_script(tmp_path: Path, words: str, becomes: str) -> None:
+    script = tmp_path / "bind.sh"
+    script.write_text(numactl_wrapper(near_binding(system("dgx-a100"), range(8))))
+    (tmp_path / "numactl").write_text('#!/bin/sh\nshift 2\necho "$*"\n')
+    (tmp_path / "numactl").chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "LOCAL_RANK": "2"}
+    ran = subprocess.run(["sh", str(script), *words.split()], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout == becomes + "\n"
+
+
+def test_ranks_on_the_cpu_share_the_cores_evenly() -> None:
+    machine = Machine(host=Host(core_groups=("0,4", "1,5", "2,6", "3,7")))
+    assert [binding.cpu_list for binding in even_binding(machine, 2)] == ["0-1,4-5", "2-3,6-7"]
+    assert even_binding(machine, 5) == () == even_binding(Machine(), 2)
 
 
 @pytest.mark.parametrize(
