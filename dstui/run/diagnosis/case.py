@@ -64,7 +64,7 @@ class Case:
     def order(self, hit: Hit) -> tuple[float, int, int]:
         """A key that sorts hits by time: in one file by position, else by when their ranks ended, or by their lines' own stamps."""
         if len(self.found.files) == 1:
-            return (0.0, 0, hit.at[1])
+            return (0.0, 0, (hit.noticed or hit.at)[1])
         rank = NEVER if hit.rank is None else hit.rank
         when = self.found.ended.get(int(rank), NEVER) if self.found.ended and rank != NEVER else hit.time
         return (NEVER if when is None else when, 1 << 30 if rank == NEVER else int(rank), hit.at[1])
@@ -82,8 +82,8 @@ class Case:
             cause = SIGNAL_CAUSES.get(-end.exit.code)
             if cause and BY_ID[cause].role != "stop":
                 key = (cause, end.rank)
-                if key not in found or end.noticed < found[key].at:
-                    found[key] = Hit(BY_ID[cause], end.noticed, end.text, end.stream, end.rank, end.host)
+                if key not in found or end.at < found[key].at:
+                    found[key] = Hit(BY_ID[cause], end.at, end.text, end.stream, end.rank, end.host, noticed=end.noticed)
         ended = self.found.ended
         first = min((ended[end.rank] for end in self.bad_ends if end.rank in ended), default=NEVER)
         for key in [key for key in found if key[0] == "KILLED-UNKNOWN" and key[1] in ended and ended[key[1]] > first]:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 from dstui.files import FileProblem
 from dstui.run.diagnosis.lines import rank_of_file
 from dstui.run.diagnosis.scan import Findings, Scanner
-from dstui.run.text import LONGEST, sanitise
+from dstui.run.text import LONGEST, decode
 
 CHUNK = 1 << 20
 HEAD, TAIL = 64 << 20, 448 << 20
@@ -70,22 +70,16 @@ def log_files(paths: Iterable[Path | str]) -> list[str]:
 
 
 def _scan(file: BinaryIO, scanner: Scanner, name: str) -> None:
-    tail: deque[str] = deque(maxlen=TAIL_LINES)
+    tail: deque[bytes] = deque(maxlen=TAIL_LINES)
     for number, raw in _lines(file):
-        line = _text(raw)
         scanner.found.lines += 1
+        line = raw if len(raw) <= LONGEST else raw[: LONGEST // 2] + b" " + raw[-LONGEST // 2 :]
         if line and not line.isspace():
             tail.append(line)
-        for segment in line.split("\r") if "\r" in line else (line,):
-            if scanner.interesting(segment):
-                scanner.feed(number, sanitise(segment))
-    scanner.found.tails[name] = [sanitise(line) for line in tail]
-
-
-def _text(raw: bytes) -> str:
-    if len(raw) > LONGEST:
-        raw = raw[: LONGEST // 2] + b" " + raw[-LONGEST // 2 :]
-    return raw.decode("utf-8", "replace")
+        for segment in line.split(b"\r") if b"\r" in line else (line,):
+            if (shape := scanner.look(segment)) is not None:
+                scanner.feed(number, decode(segment), shape)
+    scanner.found.tails[name] = [decode(line) for line in tail]
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

@@ -349,7 +349,7 @@ SIGNATURES = (
         "performance",
         "The optimizer on the CPU is what takes the time",
         "With one thread per rank (OMP_NUM_THREADS=1, torchrun's default) Adam on the CPU is slow.",
-        (rx("step", r"\bstep(?:_microstep)?: \d{5,}\.\d+"),),
+        (rx("step: ", r"\bstep: \d{5,}\.\d+"), rx("step_microstep: ", r"\bstep_microstep: \d{5,}\.\d+")),
         (Way("Give each rank its cores", patches.setting("cluster.cpu_binding", "deepspeed")), "OMP_NUM_THREADS = cores per rank"),
     ),
     Signature(
