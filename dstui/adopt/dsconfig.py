@@ -7,6 +7,7 @@ read strict JSON, where each of these is the end.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +52,14 @@ def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = Fal
     if places.depth > MAX_DEPTH:
         raise ConfigError(f"nested deeper than {MAX_DEPTH} levels")
     strict, problem = _strict(text)
+    if (
+        problem is None
+        and integration in (None, "deepspeed")
+        and not holds_auto(strict)
+        and re.search(r"[:\[,]\s*-?(NaN|Infinity)\b", text)
+    ):
+        at = re.search(r"-?(NaN|Infinity)", text)
+        problem = json.JSONDecodeError("JSON has no NaN and no Infinity", text, at.start() if at else 0)
     config = _hjson(text, problem) if problem else strict
     if not isinstance(config, dict):
         raise ConfigError(f"{_named(config)} where an object {{…}} belongs: a DeepSpeed configuration is one", 1, 1)
@@ -60,6 +69,7 @@ def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = Fal
         found.findings.append(_not_strict(found, problem, mark))
     found.findings.extend(_bare_words(found) if problem else [])
     found.findings.extend(_twice(found))
+    found.findings.extend(_endless(found, config, ""))
     return found
 
 
@@ -96,7 +106,11 @@ def _hjson(text: str, problem: json.JSONDecodeError) -> Any:
     except hjson.HjsonDecodeError as error:
         line, column = (problem.lineno, problem.colno) if problem.lineno else (error.lineno, error.colno)
         hint = _hint(text, line)
-        raise ConfigError(f"not JSON, and not what DeepSpeed reads either: {hint or problem.msg.lower()}", line, column) from None
+        raise ConfigError(
+            f"not JSON, and not what DeepSpeed reads either: {hint or (problem.msg if problem.msg.startswith('JSON') else problem.msg.lower())}",
+            line,
+            column,
+        ) from None
     except OverflowError:
         raise ConfigError("a number too large to be one") from None
     except (RecursionError, ValueError):
@@ -157,6 +171,16 @@ def _bare_words(found: DsConfig) -> list[Finding]:
         fix = Fix("write it as clean JSON", rewrite=json.dumps(_as_meant(found.config), indent=2) + "\n")
         findings.append(Finding("DS025", "warning", path, message, why, line=place.line, column=place.column, fix=fix))
     return findings
+
+
+def _endless(found: DsConfig, value: Any, path: str) -> list[Finding]:
+    """Numbers too large to be one, such as 1e999: DeepSpeed's reader stumbles over them."""
+    if isinstance(value, Mapping):
+        return [finding for name, item in value.items() for finding in _endless(found, item, f"{path}.{name}" if path else name)]
+    if not isinstance(value, float) or abs(value) != float("inf") or found.integration != "deepspeed":
+        return []
+    why = "DeepSpeed: cannot convert float infinity to integer (from hjson, which reads the file)"
+    return [Finding("DS029", "error", path, f"{path} is too large to be a number", why, "parse", found.line_of(path))]
 
 
 def _twice(found: DsConfig) -> list[Finding]:

@@ -16,6 +16,8 @@ TOKEN = re.compile(
       | (?P<string>"(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*') | (?P<word>[^\s{}\[\]:,"']+ | ["'])""",
     re.VERBOSE | re.DOTALL,
 )
+DEEPEST = 200
+"""Levels after which a scan gives up: no configuration is nested like that, and paths would grow without end."""
 LITERAL = re.compile(r"(?:true|false|null|-?\d[\d.eE+-]*)\Z")
 
 
@@ -75,6 +77,8 @@ def positions(text: str) -> Positions:
             outer = len(levels) == 1 and not bare and level.key is None
             levels.append(_Level(token, "" if outer else level.path()))
             found.depth = max(found.depth, len(levels))
+            if found.depth > DEEPEST:
+                break
         elif token in ("}", "]"):
             if len(levels) > 1:
                 levels.pop()

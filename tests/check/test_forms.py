@@ -1,11 +1,10 @@
-# ruff: noqa: UP006, UP007, UP035, UP045 - the annotations are those of DeepSpeed's models
 """Our conversions against pydantic's own, both major versions: DeepSpeed 0.14 uses the first."""
 
 from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Any, Dict, List, Literal, Optional, Union
+from typing import Any, Literal
 
 import pydantic
 import pydantic.v1
@@ -76,13 +75,13 @@ KINDS: list[tuple[str, Any, dict[str, Any]]] = [
     ("int", int, {}),
     ("float", float, {}),
     ("str", str, {}),
-    ("path | null", Optional[Path], {}),
+    ("path | null", Path | None, {}),
     ("choice", Stage, {"choices": (0, 1, 2, 3)}),
     ("choice", Device, {"choices": ("none", "cpu", "nvme")}),
-    ("list[str]", List[str], {}),
-    ("dict | null", Optional[Dict[str, Any]], {}),
-    ("bool | null", Optional[bool], {}),
-    ("list[choice] | null", Optional[List[Literal["z1", "z3"]]], {"choices": ("z1", "z3")}),
+    ("list[str]", list[str], {}),
+    ("dict | null", dict[str, Any] | None, {}),
+    ("bool | null", bool | None, {}),
+    ("list[choice] | null", list[Literal["z1", "z3"]] | None, {"choices": ("z1", "z3")}),
     ("float", float, {"minimum": 0.0, "maximum": 1.0}),
     ("int", int, {"minimum": 1}),
     ("float", float, {"above": 0.0, "below": 1.0}),
@@ -110,6 +109,6 @@ def test_a_value_is_taken_as_pydantic_takes_it(kind: str, annotation: Any, more:
 
 def test_both_spellings_of_a_union_are_kept_as_they_are() -> None:
     either = Key("value", "str | int")
-    model = pydantic.create_model("Model", value=(Union[str, int], ...))
+    model = pydantic.create_model("Model", value=(str | int, ...))
     for value in ("auto", 4, "4"):
         assert fit(value, either).value == model(value=value).value

@@ -92,7 +92,7 @@ def judged(c: Context) -> Verdict:
 
 def whole(value: Any) -> bool:
     """Whether a value is a positive whole number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 and value % 1 == 0
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0 and value % 1 == 0
 
 
 def fits(written: Triple, known: Any) -> bool:
@@ -215,7 +215,7 @@ def not_a_number(c: Context) -> Problems:
 def fraction(c: Context) -> Problems:
     """A batch key is a fraction: DeepSpeed counts with it."""
     for path, value in zip(KEYS, given(c), strict=True):
-        if isinstance(value, float) and value > 0 and value % 1:
+        if isinstance(value, float) and math.isfinite(value) and value > 0 and value % 1:
             new = max(1, int(value))
             fix = mended(c, (f"write {new}", {path: new}), (f"write {new}, remove train_batch_size", {path: new, TRAIN: None}))
             yield c.problem(
