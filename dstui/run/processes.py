@@ -34,13 +34,16 @@ class Process:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(self.pid, number)
 
+    def command(self) -> str:
+        """Its command line; empty where it is gone."""
+        try:
+            return Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+
     def describe(self) -> str:
         """Pid and command line, for a person."""
-        try:
-            words = Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-        except OSError:
-            words = ""
-        return f"{self.pid} {words[:120] or '(no command line)'}"
+        return f"{self.pid} {self.command()[:120] or '(no command line)'}"
 
 
 def find(pid: int) -> Process | None:

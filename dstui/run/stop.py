@@ -18,6 +18,9 @@ STEP = 5.0
 """Seconds on each rung of the ladder before the next."""
 PATIENCE = 3 * STEP + 5.0
 """Seconds after which a supervisor that was asked to stop has to be through; then we do it ourselves."""
+GRACE = 0.5
+"""Seconds for launchers and helpers once the ranks that were asked are gone; a launcher takes three to go by itself."""
+LAUNCHER = "deepspeed.launcher."
 LOOK = 0.1
 
 Members = Callable[[], set[Process]]
@@ -39,15 +42,17 @@ def nothing() -> None:
 def climb(members: Members, ask: Iterable[Process] = (), tick: Callable[[], object] = nothing) -> set[Process]:
     """End all members: those in `ask` get a SIGTERM and time, then everyone gets it, then SIGKILL. Returns who is left.
 
-    Asking goes to all ranks at once and to nobody else: a script that saves a checkpoint on SIGTERM needs its peers for it.
+    Asking goes to all ranks at once and to nobody else: a script that saves a checkpoint on SIGTERM needs its peers for it. DeepSpeed's
+    launcher gets no SIGTERM, but its end: it has nothing to save, and would only leave a traceback of its own.
     """
-    asked = list(ask)
+    asked = set(ask)
     for process in asked:
         process.send(signal.SIGTERM)
-    left = until_gone(members, STEP if asked else 0.0, tick)
+    until_gone(lambda: {process for process in asked if process.alive}, STEP, tick)
+    left = until_gone(members, GRACE if asked else 0.0, tick)
     if left:
         for process in left:
-            process.send(signal.SIGTERM)
+            process.send(signal.SIGKILL if LAUNCHER in process.command() else signal.SIGTERM)
         left = until_gone(members, STEP, tick)
     return until_gone(members, STEP, tick, signal.SIGKILL) if left else left
 

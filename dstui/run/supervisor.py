@@ -30,8 +30,8 @@ from dstui.run.stop import climb, rank_processes, until_gone
 PR_SET_CHILD_SUBREAPER = 36
 POLL = 0.2
 """Seconds between two looks; the death of the launcher and a request to stop wake it at once."""
-LINGER = 3.0
-"""Seconds that the launcher and helpers of the ranks get to end by themselves after the last rank."""
+LINGER, LINGER_FAILED = 3.0, 1.0
+"""Seconds that the launcher and helpers of the ranks get to end by themselves after the last rank; after a failure somebody waits."""
 STUCK = 30.0
 """Seconds after a failure, or after the death of the launcher, in which the rest must have ended or started."""
 LATE = 60.0
@@ -137,7 +137,8 @@ class Supervisor:
     def clear(self) -> None:
         """Leave nothing of this attempt behind."""
         by_itself = self.ranks.over and self.asked is None
-        left = until_gone(self.members, LINGER, self.look) if by_itself else self.members()
+        linger = LINGER_FAILED if self.ranks.exit_code() else LINGER
+        left = until_gone(self.members, linger, self.look) if by_itself else self.members()
         if left:
             left = climb(self.members, [] if by_itself else rank_processes(self.ranks), self.look)
         self.look()

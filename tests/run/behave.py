@@ -6,6 +6,7 @@ Each word is a function below. A lock is what the build of an op holds, a buffer
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ NOISE = (
 )
 FACTS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT", "DSTUI_DS_CONFIG", "PYTHONUNBUFFERED", "PATH", "DSTUI_JOB")
 LOCKS: list[int] = []
+SOCKETS: list[socket.socket] = []
 
 
 def wait(path: str) -> None:
@@ -75,6 +77,12 @@ def buffer(_: str) -> None:
     Path(f"/dev/shm/deepspeed_allreduce_buffer_{os.getuid()}_{address}").write_bytes(b"66 MiB")
 
 
+def listen(_: str) -> None:
+    """Rank 0 holds the port at which the ranks would meet."""
+    if os.environ["RANK"] == "0":
+        SOCKETS.append(socket.create_server((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))))
+
+
 def noise(_: str) -> None:
     """What no terminal should ever see."""
     for line in NOISE:
@@ -93,7 +101,7 @@ WORDS = {
     "hang": lambda _: time.sleep(1000),
     "deaf": lambda _: signal.signal(signal.SIGTERM, signal.SIG_IGN),
     "say": lambda text: print(text, flush=True),
-    **{function.__name__: function for function in (wait, once, checkpoint, polite, helper, lock, release, buffer, noise, facts)},
+    **{function.__name__: function for function in (wait, once, checkpoint, polite, helper, lock, release, buffer, listen, noise, facts)},
 }
 
 if __name__ == "__main__":

@@ -1,0 +1,143 @@
+"""Random kills of everything that a job consists of, at random moments: `dstui runs` tells the truth, and a stop leaves nothing.
+
+DSTUI_KILLS=N sets how many (200 take about half an hour on two cores); DSTUI_SEED=N repeats a series.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
+from lab import Lab, gone, of_job, ready
+from scenarios import LAUNCHER, NODE, buffers
+
+from dstui.run.folder import FINAL, JobFolder
+from dstui.run.status import refresh
+from dstui.run.stop import stop
+
+KILLS = int(os.environ.get("DSTUI_KILLS", "200"))
+SEED = int(os.environ.get("DSTUI_SEED", str(random.randrange(10**6))))
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
+VICTIMS = ("front", "supervisor", "runner", "launcher", "shim", "rank")
+LONGEST = 5.0
+"""Seconds after the start, or after the ranks are ready, in which the kill comes."""
+TRUTH = 5.0
+"""Seconds in which the status must have become true, and the job be where the kill sends it."""
+LIVES = 1.5
+"""Seconds after which a job that outlives the kill is looked at."""
+
+
+def victim(folder: JobFolder, kind: str, front: int) -> int | None:
+    """The pid of one process of this kind, where there is one yet."""
+    if kind == "front":
+        return front
+    if kind == "supervisor":
+        found = folder.read_status().get("supervisor")
+        return found["pid"] if found else None
+    words = {"runner": LAUNCHER, "launcher": NODE}
+    processes = of_job(folder, words[kind]) if kind in words else of_job(folder, "--local_rank=1")
+    shims = [
+        process for process in processes if kind in ("shim", "rank") and ("shim.py" in " ".join(process.cmdline())) == (kind == "shim")
+    ]
+    chosen = processes if kind in words else [process for process in shims if NODE not in process.cmdline()]
+    return chosen[0].pid if chosen else None
+
+
+def expected(kind: str, name: signal.Signals) -> str:
+    """What becomes of a job whose ranks run, when this process gets this signal."""
+    if kind == "front":
+        return "stopped"
+    if kind == "supervisor":
+        return "stopped" if name in (signal.SIGINT, signal.SIGTERM) else "running"
+    return "running" if kind == "runner" else "failed"
+
+
+def settled(folder: JobFolder, wanted: str | None) -> bool:
+    """Whether the job is where the kill sends it, and its status, brought up to date, says so (where no rank ran, only the latter)."""
+    state = refresh(folder)["state"]
+    return (state in FINAL) == (not of_job(folder)) and wanted in (None, state)
+
+
+def one_kill(number: int, path: Path) -> dict[str, Any]:
+    """Start a job, kill something, look, stop, look again."""
+    dice = random.Random(f"{SEED} {number}")
+    kind, name, moment, early = dice.choice(VICTIMS), dice.choice(SIGNALS), dice.uniform(0.0, LONGEST), dice.random() < 0.3
+    front = subprocess.Popen(["sleep", "1000"])
+    try:
+        folder = Lab(path).start("all:buffer", "all:listen", "all:hang", front_pid=front.pid)
+        if not early:
+            ready(folder)
+            moment /= 4
+        time.sleep(moment)  # the moment itself is what is drawn
+        pid = victim(folder, kind, front.pid)
+        if pid is not None:
+            psutil.Process(pid).send_signal(name)
+        if kind == "front":
+            front.wait()
+        told = {
+            "number": number,
+            "killed": kind if pid else f"no {kind} yet",
+            "signal": name.name,
+            "moment": f"{moment:.2f} s after the {'start' if early else 'ranks'}",
+        }
+        wanted = expected(kind, name) if pid is not None and not early else None
+        began = time.monotonic()
+        if wanted == "running":
+            time.sleep(LIVES)  # long enough to have died
+        while not settled(folder, wanted) and time.monotonic() - began < 3 * TRUTH:
+            time.sleep(0.1)
+        told |= {"true after": round(time.monotonic() - began, 2), "then": refresh(folder)["state"]}
+        port = int(folder.read_status()["command"][folder.read_status()["command"].index("--master_port") + 1])
+        report = stop(folder)
+        status = refresh(folder)
+        supervisor = status["supervisor"]["pid"]
+        left = [process.cmdline() for process in of_job(folder)]
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+        wait_until_gone(supervisor)
+        return {**told, "state": status["state"], "code": status["exit_code"], "left": left + report.left, "buffers": list(buffers(folder))}
+    finally:
+        front.kill()
+        front.wait()
+
+
+def wait_until_gone(pid: int) -> None:
+    """The supervisor goes after its last word."""
+    deadline = time.monotonic() + TRUTH
+    while not gone(pid):
+        assert time.monotonic() < deadline, "the supervisor stays"
+        time.sleep(0.02)
+
+
+def test_after_every_kill_the_truth_is_told_and_a_stop_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with ThreadPoolExecutor(int(os.environ.get("DSTUI_SIDE_BY_SIDE", "3"))) as pool:
+        for number in range(KILLS):
+            (tmp_path / str(number)).mkdir()
+        outcomes = list(pool.map(lambda number: one_kill(number, tmp_path / str(number)), range(KILLS)))
+    wrong = [
+        outcome
+        for outcome in outcomes
+        if outcome["left"]
+        or outcome["buffers"]
+        or outcome["state"] not in FINAL
+        or outcome["code"] is None
+        or outcome["true after"] > TRUTH
+    ]
+    with capsys.disabled():
+        print(f"\nseed {SEED}: {KILLS} kills, {len(wrong)} wrong")
+        for outcome in outcomes if len(outcomes) <= 40 else wrong:
+            print("  ", {name: value for name, value in outcome.items() if name not in ("left", "buffers") or value})
+    assert not wrong
