@@ -15,7 +15,7 @@ from dstui.run.events import Event, Exited, Line, Metric, Notice, RankState, Sta
 from dstui.run.folder import FINAL, JobFolder, from_iso
 from dstui.run.metrics import scan
 from dstui.run.status import ranks_of, refresh
-from dstui.run.tail import Tail
+from dstui.run.tail import Tail, allow_files
 
 BUDGET = 1 << 20
 """Bytes of logs that one poll reads, in all."""
@@ -25,6 +25,8 @@ SPELL = 0.03
 """Seconds that one poll works, a piece more or less, so that a screen that polls stays alive under any flood."""
 REFRESH = 1.0
 """Seconds between two looks whether the supervisor is still there."""
+FILES_ASIDE, FILES_OF_A_RANK = 256, 2
+"""Open files that a follower's process needs: its own, and for each rank one here and one in a view of its log."""
 BAR_EVERY = 10.0
 """Seconds after which a progress bar is told as a line: a sign of life where only lines are shown."""
 
@@ -134,6 +136,7 @@ class Follower:
             return []
         self._status_seen, self._status = seen, status
         self.state, self.exit_code = str(status.get("state")), status.get("exit_code")
+        allow_files(FILES_ASIDE + FILES_OF_A_RANK * len(status.get("ranks", {})))
         return [number for number, facts in ((int(n), facts) for n, facts in status.get("ranks", {}).items()) if self._take(number, facts)]
 
     def _change_attempt(self, attempt: int) -> bool:

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 from dstui.run.text import LONGEST, decode
+
+
+def allow_files(count: int) -> None:
+    """Let this process have so many files open, as far as the system permits: the usual 1,024 are few for a job of a thousand ranks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 class Tail:

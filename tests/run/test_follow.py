@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import time
 from pathlib import Path
 
@@ -100,6 +101,22 @@ def test_a_progress_bar_is_alive_between_lines_and_told_now_and_then(folder: Job
     later = time.monotonic() + BAR_EVERY
     monkeypatch.setattr("dstui.run.follow.time.monotonic", lambda: later)
     assert follower.poll() == [Line(0, " 20%|## | 2/10 loss=0.5"), Metric(0, 1, "loss", 0.5)]
+
+
+def test_a_job_of_more_ranks_than_a_process_may_have_files_is_followed_whole(folder: JobFolder) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        status = initial("tag", dict.fromkeys(range(100), "here"), None)
+        for number in range(100):
+            status["ranks"][str(number)]["state"] = "started"
+            write(folder, number, b"one\n")
+        folder.write_status(status)
+        follower = Follower(folder)
+        assert {event.rank for event in follower.poll() if isinstance(event, Line)} == set(range(100))
+        follower.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_where_lines_name_no_step_values_are_counted(folder: JobFolder) -> None:
