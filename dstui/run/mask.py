@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote
 
 MASK = "***"
@@ -86,9 +86,14 @@ def mask(text: str, known: Iterable[str] = ()) -> str:
     return _without_named(text)
 
 
-def secrets(named: Mapping[str, object]) -> set[str]:
+def secrets(named: Mapping[str, str]) -> set[str]:
     """Of names and their values (an environment), the values that are secret and long enough to be known again."""
-    return {value for name, value in named.items() if isinstance(value, str) and len(value) >= SHORTEST and is_secret(name)}
+    return {value for name, value in named.items() if len(value) >= SHORTEST and is_secret(name)}
+
+
+def secrets_in(text: str) -> set[str]:
+    """The same of what a text names: a Plan, a command line, an env file."""
+    return {value for found in _named(text) if len(value := found["value"].strip("\\\"'")) >= SHORTEST and value != MASK}
 
 
 def is_secret(name: str) -> bool:
@@ -97,22 +102,27 @@ def is_secret(name: str) -> bool:
 
 
 def _without_named(text: str) -> str:
-    pieces, at, looked = [], 0, 0
+    pieces, at = [], 0
+    for found in _named(text):
+        pieces += [text[at : found.start("value")], _hidden(found["value"])]
+        at = found.end()
+    return "".join(pieces) + text[at:]
+
+
+def _named(text: str) -> Iterator[re.Match[str]]:
+    """What secret names are given, in the group `value`."""
     lower = text.lower()
     if len(lower) != len(text):  # two letters of Unicode are longer in small
         lower = "".join(character.lower() if character.isascii() else character for character in text)
+    looked = 0
     for hit in HINT.finditer(lower):
         if hit.start() < looked:
             continue
-        before = text[max(hit.start() - LONGEST_NAME, looked) : hit.start()]
-        rest = _word(text, hit.start())
-        name = _word(before[::-1])[::-1] + rest
+        before, rest = text[max(hit.start() - LONGEST_NAME, looked) : hit.start()], _word(text, hit.start())
         looked = hit.start() + len(rest)
-        found = _value_of(name, text, looked)
-        if found:
-            pieces += [text[at : found.start("value")], _hidden(found["value"])]
-            at = looked = found.end()
-    return "".join(pieces) + text[at:]
+        if found := _value_of(_word(before[::-1])[::-1] + rest, text, looked):
+            looked = found.end()
+            yield found
 
 
 def _word(text: str, start: int = 0) -> str:

@@ -1,0 +1,41 @@
+"""`dstui bundle [RUN]`: a zip for a bug report, without secrets."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from dstui.files import FileProblem
+from dstui.machine.probe import probe
+from dstui.run.bundle import LAST_LINES, bundle
+from dstui.run.folder import JobFolder
+from dstui.run.index import find
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "run", nargs="?", default="", metavar="RUN", help="a job folder, a run's name or its beginning (default: the latest)"
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the zip (default: NAME-bundle.zip in the current folder)")
+    parser.add_argument("--lines", type=int, default=LAST_LINES, metavar="N", help=f"last lines of each log (default: {LAST_LINES})")
+    parser.add_argument("--force", action="store_true", help="replace the zip where it exists")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write it and say what to do with it; 0, 1 where there is no such run, 2 where it cannot be read or written."""
+    try:
+        folder = JobFolder(args.run) if args.run and Path(args.run).is_dir() else find(args.run)
+        more = {} if (folder.path / "machine.json").exists() else {"machine.json": json.dumps(probe().to_json(), indent=1) + "\n"}
+        written = bundle(folder, args.output or Path.cwd(), more=more, lines=max(args.lines, 0), replace=args.force)
+    except LookupError as error:
+        print(f"dstui: {error}", file=sys.stderr)
+        return 1
+    except FileProblem as problem:
+        print(f"dstui: {problem}", file=sys.stderr)
+        return 2
+    print(written)
+    print("What looked like a secret is masked; look through it all the same before you hand it on.", file=sys.stderr)
+    return 0
