@@ -1,6 +1,6 @@
 """The Textual face: edit the Plan, see what follows from it, launch it and watch every rank.
 
-`run_tui` is all that the command line needs; nothing of Textual is imported before it is called.
+`run_tui` and `attach_tui` are all that the command line needs; nothing of Textual is imported before one is called.
 """
 
 from __future__ import annotations
@@ -11,16 +11,33 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
+    from dstui.run.folder import JobFolder
 
 
 def run_tui(plan: Plan | None, path: Path | None, machine: Machine | None) -> int:
     """Edit `plan` (None: ask what to start from), saved to `path`, for `machine` (None: look at this one); the exit status."""
+    return _run(plan, path, machine, None)
+
+
+def attach_tui(folder: JobFolder) -> int:
+    """Look at a job that was started before, with the Plan that it was started from; the exit status."""
+    from dstui.files import FileProblem, read_plan
+    from dstui.plan import PlanError
+
+    try:
+        plan = read_plan(folder.path / "plan.yaml")
+    except (FileProblem, PlanError):  # the job can be looked at all the same
+        plan = None
+    return _run(plan, None, None, folder)
+
+
+def _run(plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None) -> int:
     import gc
 
     gc.disable()  # until the first frame is painted: collecting what is only being built costs a tenth of it
     from dstui.tui.app import DstuiApp
 
-    app = DstuiApp(plan, path, machine)
+    app = DstuiApp(plan, path, machine, job)
     app.run()
     for line in app.receipt():
         print(line)

@@ -38,11 +38,11 @@ from dstui.tui.widgets.titlebar import TitleBar
 if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
+    from dstui.run.folder import JobFolder
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
 WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape", "next_pane", "pane_before")
 """What the F-keys and ctrl-keys do while a value is typed."""
-PANES = ("steps", "form-rows", "preview", "checks")
 
 
 class DstuiApp(Jobs):
@@ -53,12 +53,13 @@ class DstuiApp(Jobs):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
     AUTO_FOCUS = "#form-rows"
 
-    def __init__(self, plan: Plan | None, path: Path | None, machine: Machine | None) -> None:
+    def __init__(self, plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None = None) -> None:
         super().__init__()
         self.register_theme(DARK)
         self.register_theme(LIGHT)
         self.theme = "dstui"
-        self.fresh = plan is None
+        self.fresh = plan is None and job is None
+        self.job = job
         self.store = Store(plan or self.starting_plan(), path, machine, self.redraw_all)
         self.step: Step = STEPS[0]
         self.tab = "form"
@@ -96,7 +97,9 @@ class DstuiApp(Jobs):
         self.store.follow()
         if self.store.state.machine is None:
             self.run_worker(self._probe, thread=True, exit_on_error=False, group="probe")
-        if self.fresh:
+        if self.job is not None:
+            self.watch_job(self.job)
+        elif self.fresh:
             self.ask_what_to_open()
 
     def _probe(self) -> None:
@@ -166,7 +169,7 @@ class DstuiApp(Jobs):
 
     def arrange(self) -> None:
         """Show the parts that belong on a screen of this size, and hide the others."""
-        seen = shown(*self.size, self.step.pane, self.tab)
+        seen = shown(*self.size, self.step.pane, self.tab, self.step.wide)
         for part in self.screen.query(", ".join(f"#{name}" for name in PARTS)):
             part.display = part.id in seen
         side = self.query_one("#side")
@@ -274,7 +277,7 @@ class DstuiApp(Jobs):
     def action_fix(self) -> None:
         """Apply the fix of the finding under the cursor, or of the first that has one."""
         self.query_one(Form).close()
-        finding = self.query_one(Checks).selected
+        finding = self.query_one(Checks).to_fix(self.step)
         if finding is None or finding.fix is None:
             self.say("There is no fix to apply.")
         elif self.store.apply(finding.fix):
@@ -312,8 +315,9 @@ class DstuiApp(Jobs):
         elif self.narrow:
             self.show_tab(TABS[(TABS.index(self.tab) + by) % len(TABS)])
         else:
-            at = next((n for n, p in enumerate(PANES) if self.focused is not None and self.focused.id == p), 1)
-            self.query_one(f"#{PANES[(at + by) % len(PANES)]}").focus()
+            panes = [p for p in self.screen.query("#steps, #form-rows, #preview, #checks") if p.visible and p.region]
+            at = next((n for n, p in enumerate(panes) if p is self.focused), 0)
+            panes[(at + by) % len(panes)].focus()
 
     def action_escape(self) -> None:
         """Close what is open; else the cursor goes back to the form."""

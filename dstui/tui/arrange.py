@@ -28,15 +28,16 @@ PARTS: Final = (
 )
 
 
-def shown(width: int, height: int, pane: str, tab: str) -> frozenset[str]:
-    """The ids of the parts that are on the screen."""
+def shown(width: int, height: int, pane: str, tab: str, alone: bool = False) -> frozenset[str]:
+    """The ids of the parts that are on the screen; `alone`: the form takes the place of preview and checks too."""
     always = {"title-bar", "body", "footer"}
     if width < MINIMUM[0] or height < MINIMUM[1]:
         always.add("too-small")  # over all the rest, which keeps the focus and what is being typed
     if pane == "run":
         return frozenset(always | {"step-line", "run"})
     if width >= WIDE:
-        return frozenset(always | {"steps", "review"} if pane == "review" else always | {"steps", "middle", "side", "preview", "checks"})
+        seen = {"review"} if pane == "review" else {"middle"} if alone else {"middle", "side", "preview", "checks"}
+        return frozenset(always | {"steps"} | seen)
     always.add("step-line")
     if pane == "review":
         return frozenset(always | {"review"})

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     from dstui.tui.state import State
 
-Kind = Literal["choice", "toggle", "number", "numbers", "text", "words", "pairs", "info"]
+Kind = Literal["choice", "toggle", "number", "numbers", "text", "words", "pairs"]
 
 
 class _Unset(Enum):
@@ -67,7 +67,9 @@ class Field:
     owns: tuple[str, ...] = ()
     """Further paths that this field stands for, for jumping to it."""
     says: Callable[[State], str] | None = None
-    """A remark that follows from the state: the whole of an info field, behind the value of another."""
+    """A remark behind the value, which follows from the state."""
+    help: Callable[[State], str] | None = None
+    """Instead of the help text of the path, for what is no key of the Plan."""
 
     def value(self, state: State) -> Any:
         """What the Plan says; UNSET where it says nothing."""

@@ -35,11 +35,11 @@ def form_rows(step: Step, state: State, width: int, opened: str = "") -> list[Ro
     """The form of a step, `width` cells wide; `opened` is the path of the choice whose options are shown."""
     rows = [*paragraph(step.question, width - 1, "title"), BLANK]
     for number, field in enumerate(step.fields(state)):
-        if field.title and (number or not field.spread):
+        if field.title:
             rows += [*([BLANK] if number and rows[-1] is not BLANK else []), row((field.title, "accent"))]
         rows += _field_rows(field, state, width, opened)
         rows += _remarks(field, state, width)
-    return rows
+    return rows + (step.below(state, width) if step.below else [])
 
 
 def _field_rows(field: Field, state: State, width: int, opened: str) -> Iterable[Row]:
@@ -78,16 +78,13 @@ def _line(field: Field, state: State, width: int, barred: str, opened: bool) -> 
     """The row of a field; a text too long for it stands on lines of its own below, and so does what is being typed."""
     key, remark = FieldKey(field.path), field.says(state) if field.says else ""
     room = width - LABEL - 1
-    if field.kind == "info":
-        yield _info(field, remark, width)
-        return
     if barred:
         yield row((fit(field.label, LABEL), "faint"), (fit(barred, min(cell_len(barred), room)), "faint"), key=key)
         return
     value = field.value(state)
     written = value is not UNSET and value is not None
     if field.kind == "toggle":
-        yield _toggle(field, value, written, remark, key)
+        yield _toggle(field, value, written, fit(remark, min(cell_len(remark), width - LABEL)), key)
         return
     text, style = (shown(value), "set") if written else (_unwritten(field), "dim")
     below = field.kind in LONG_KINDS and (opened or cell_len(text) > room)
@@ -110,11 +107,6 @@ def typing_place(field: Field, width: int) -> tuple[int, int, int]:
     return (2, 1, width - 3) if field.kind in LONG_KINDS else (LABEL, 0, width - LABEL - 1)
 
 
-def _info(field: Field, text: str, width: int) -> Row:
-    label = 2 if len(field.label) <= 2 else 15
-    return row((fit(field.label, label), "dim"), fit(text, min(cell_len(text), width - label - 1)))
-
-
 def _unwritten(field: Field) -> str:
     default = default_of(field)
     for option in field.options:
@@ -131,7 +123,7 @@ def _toggle(field: Field, value: object, written: bool, remark: str, key: FieldK
     unknown = not written and default_of(field) in (UNSET, None)
     box = "–" if unknown else "[x] yes" if on else "[ ] no"
     if remark:
-        return row((f"{'[x]' if on else '[ ]'} ", "set" if on else "dim"), fit(field.label, LABEL - 6), " ", (remark, "dim"), key=key)
+        return row((f"{'[x]' if on else '[ ]'} ", "set" if on else "dim"), fit(field.label, LABEL - 4), (remark, "dim"), key=key)
     tail = "" if written or unknown else "default"
     return row(fit(field.label, LABEL), (box, "set" if written else "dim"), right=[(tail, "faint")], key=key)
 

@@ -63,10 +63,12 @@ def spans(pieces: Iterable[Piece]) -> tuple[Span, ...]:
 
 
 def paragraph(text: str, width: int, style: str = "", *, indent: str = "", first: Sequence[Span] = ()) -> list[Row]:
-    """`text` wrapped at `width` cells as rows; `first` stands where the first indent would."""
-    head = sum(cell_len(s.text) for s in first) or cell_len(indent)
-    lines = [line for part in text.split("\n") for line in (wrap(part, max(width - head, 8)) or [""])]
-    return [Row((*(first if number == 0 and first else (Span(indent),)), Span(line, style))) for number, line in enumerate(lines)]
+    """`text` wrapped at `width` cells as rows. `first` stands before the first line, and the others are indented as far."""
+    head = tuple(first) or (Span(indent),)
+    hanging = Span(" " * sum(cell_len(s.text) for s in head))
+    room = max(width - len(hanging.text), 8)
+    lines = [line for part in text.split("\n") for line in (wrap(part, room) or [""])]
+    return [Row((*(head if number == 0 else (hanging,)), Span(line, style))) for number, line in enumerate(lines)]
 
 
 def fit(text: str, width: int) -> str:

@@ -90,6 +90,10 @@ def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(st
     terminal.wait("running", timeout=40)
     terminal.kill(signal.SIGKILL)
     assert terminal.exit_code() == 137
+    again = start("attach")
+    again.wait("9 Run", "Log: all ranks", "quick", timeout=30)
+    again.press("q")
+    assert again.exit_code() == 0
     deadline = time.monotonic() + 90
     while status_of(tmp_path).get("exit_code") is None and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -108,13 +108,13 @@ async def test_one_key_applies_the_fix_of_the_first_finding(open_app: Open) -> N
 
 async def test_enter_on_a_finding_goes_to_its_field(open_app: Open) -> None:
     async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
-        await pilot.press("tab", "tab", "enter")
+        await pilot.press("3", "tab", "tab", "enter")
         assert pilot.app.step.id == "batch"
 
 
 async def test_enter_on_a_line_of_the_preview_goes_to_its_field(open_app: Open) -> None:
     async with open_app() as pilot:
-        await pilot.press("tab", *["down"] * 7, "enter")
+        await pilot.press("6", "tab", *["down"] * 7, "enter")
         assert pilot.app.step.id == "zero"
         assert pilot.app.query_one("#form").here.path == "deepspeed.zero_optimization.stage"
 

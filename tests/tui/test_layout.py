@@ -13,9 +13,17 @@ from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 
 async def test_at_120_columns_steps_form_preview_and_checks_are_seen_together(open_app: Open) -> None:
     async with open_app() as pilot:
-        shown = screen(pilot)
-        for wanted in ("Steps", "1 · Machine", "ds_config.json", "Checks", "F1 help", "q quit"):
+        await pilot.press("3")
+        parts = ("Steps", "3 · ZeRO stage", "ds_config.json", "Checks", "F1 help", "q quit")
+        await until(pilot, lambda: all(part in screen(pilot) for part in parts))
+
+
+async def test_the_machine_step_shows_gpus_links_islands_host_and_what_they_mean(open_app: Open) -> None:
+    async with open_app(gpus=4) as pilot:
+        shown = text_of(pilot, "#form-rows")
+        for wanted in ("[x] 3  A100", " 2 NV12 NV12    X NV12", "Host and software", "What it means"):
             assert wanted in shown
+        assert "ds_config.json" not in screen(pilot)
 
 
 async def test_at_80_columns_steps_are_one_line_and_preview_and_checks_are_tabs(open_app: Open) -> None:

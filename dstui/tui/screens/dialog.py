@@ -15,7 +15,8 @@ from textual.widgets import Input
 from dstui.tui.row import BLANK, Row, paragraph, row
 from dstui.tui.widgets.rows import Rows
 
-WIDTH = 64
+WIDTH = 62
+"""Cells for text, beside the frame, the padding and a scroll bar."""
 
 
 class Answer(NamedTuple):

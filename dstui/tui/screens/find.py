@@ -18,6 +18,12 @@ from dstui.tui.steps import STEPS
 from dstui.tui.widgets.rows import Rows
 
 
+class Found(Rows):
+    """What matches; the line that Enter takes is pointed at, while the focus is where the typing is."""
+
+    KEEPS_POINTER = True
+
+
 class Find(Dialog):
     """Type a part of a name; Enter goes there. The result is a dotted path of the Plan."""
 
@@ -37,7 +43,7 @@ class Find(Dialog):
             line = Input(placeholder="a part of its name: bucket, warmup, nvme…", compact=True)
             line.cursor_blink = False
             yield line
-            yield Rows(id="found")
+            yield Found(id="found")
 
     def on_mount(self) -> None:
         """Everything, until something is typed."""
@@ -72,7 +78,7 @@ def _entries(state: State) -> list[tuple[str, str]]:
     """(path, label) of every setting: those with a form first."""
     from dstui.plan.catalogue import KEYS
 
-    forms = [(f.path, f"{step.title}: {f.label}") for step in STEPS for f in step.fields(state) if f.kind != "info" and "." in f.path]
+    forms = [(f.path, f"{step.title}: {f.label}") for step in STEPS for f in step.fields(state) if f.help is None and "." in f.path]
     known = {path for path, _ in forms}
     return forms + [(f"deepspeed.{p}", "") for p in KEYS if f"deepspeed.{p}" not in known]
 
@@ -84,7 +90,7 @@ def matching(entries: list[tuple[str, str]], text: str, limit: int = 200) -> lis
     for path, label in entries:
         name = path.removeprefix("deepspeed.")
         if all(w in f"{name} {label}".lower() for w in words) or (len(words) == 1 and len(text) > 3 and words[0] in help_for(path).lower()):
-            rows.append(row((fit(name, 40), "name"), right=[(fit(label, 22), "dim")] if label else [], key=path))
+            rows.append(row((fit(name, 36), "name"), (f"  {fit(label, 22)}", "dim"), key=path))
             if len(rows) == limit:
                 break
     return rows

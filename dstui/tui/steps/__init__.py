@@ -14,13 +14,15 @@ from dstui.tui.steps.precision import PRECISION
 from dstui.tui.steps.step import Step
 from dstui.tui.steps.zero import ZERO
 
-__all__ = ["STEPS", "Field", "Step", "badge", "field_of", "step_of"]
+__all__ = ["MACHINE", "STEPS", "Field", "Step", "badge", "field_of", "step_of"]
 
 STEPS: tuple[Step, ...] = (MACHINE, JOB, ZERO, OFFLOAD, PRECISION, BATCH, CLUSTER, REVIEW, RUN)
 
 
 def step_of(path: str) -> Step:
-    """The step whose keys hold this path: the one that owns the longest beginning of it; Review where none does."""
+    """The step whose keys hold this path: the one that owns the longest beginning of it; Machine for no path, else Review."""
+    if not path:
+        return MACHINE
     owners = [(len(own), step) for step in STEPS for own in step.owns if path == own or path.startswith(own + ".")]
     return max(owners, key=lambda pair: pair[0])[1] if owners else REVIEW
 

@@ -8,7 +8,7 @@ from dstui.tui.steps.step import Step, always
 
 def _ready(state: State) -> str:
     errors = state.counted("error")
-    return f"{errors} error{'s' if errors > 1 else ''}" if errors else "ready" if state.checked else ""
+    return "ready" if state.checked and not errors else ""
 
 
 _RUN_BADGES = {"running": "ok", "starting": "ok", "succeeded": "ok", "failed": "error", "lost": "error", "stopped": "warning"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dstui.tui.fields import UNSET, Edit, Field
+from dstui.tui.row import Row
 from dstui.tui.state import State
 from dstui.tui.steps.step import Step
 
@@ -46,23 +47,25 @@ def _barred(gpu: Gpu) -> Any:
     return barred
 
 
-def _gpu_line(gpu: Gpu) -> str:
-    from dstui.tui.steps.facts import gpu_line
+def _fact(name: str, gpu: Gpu) -> str:
+    from dstui.tui.steps import facts
 
-    return gpu_line(gpu)
+    text: str = getattr(facts, name)(gpu)
+    return text
 
 
 def _gpu_field(gpu: Gpu) -> Field:
     return Field(
         path=f"gpu.{gpu.index}",
         owns=(INCLUDE,) if gpu.index == 0 else (),
-        label=f"{gpu.index}  {gpu.short_name}",
+        label=f"{gpu.index:<2} {gpu.short_name}",
         kind="toggle",
         title="GPUs to use" if gpu.index == 0 else "",
         barred=_barred(gpu),
         read=lambda state: gpu.index in picked(state),
         write=_pick(gpu.index),
-        says=lambda _state: _gpu_line(gpu),
+        says=lambda _state: _fact("gpu_line", gpu),
+        help=lambda _state: _fact("gpu_help", gpu),
     )
 
 
@@ -76,12 +79,13 @@ def _cpu_field(state: State) -> Field:
 
 
 def _fields(state: State) -> tuple[Field, ...]:
-    what = tuple(_gpu_field(g) for g in state.gpus) or (_cpu_field(state),)
-    if state.machine is None:
-        return what
-    from dstui.tui.steps.facts import machine_facts
+    return tuple(_gpu_field(g) for g in state.gpus) or (_cpu_field(state),)
 
-    return (*what, *machine_facts(state.machine))
+
+def _below(state: State, width: int) -> list[Row]:
+    from dstui.tui.steps.facts import machine_rows
+
+    return machine_rows(state, width)
 
 
 def _value(state: State) -> str:
@@ -98,4 +102,6 @@ MACHINE = Step(
     owns=(INCLUDE, CPU_RANKS, "cluster.exclude"),
     fields=_fields,
     value=_value,
+    below=_below,
+    wide=True,
 )

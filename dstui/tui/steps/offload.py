@@ -29,8 +29,8 @@ def _nvme_barred(state: State) -> str:
 
 
 def _unless(path: str, *devices: str) -> Barred:
-    names = " or ".join(devices)
-    return lambda state: "" if _device(state, path) in devices else f"only with {names}"
+    why = "only with NVMe" if devices == ("nvme",) else "only with host RAM" if devices == ("cpu",) else "only if offloaded"
+    return lambda state: "" if _device(state, path) in devices else why
 
 
 def _without_nvme(state: State) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dstui.tui.fields import Field
+from dstui.tui.row import Row
 from dstui.tui.state import State
 
 
@@ -23,6 +24,10 @@ class Step:
     value: Callable[[State], str]
     badge: Callable[[State], str] | None = None
     """Where the badge is not simply the gravest finding: a function to ok, warning, error or unknown."""
+    below: Callable[[State, int], list[Row]] | None = None
+    """Rows under the fields, so many cells wide, that only inform."""
+    wide: bool = False
+    """Wants the place of preview and checks too."""
     pane: Literal["form", "review", "run"] = "form"
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dstui.plan.finding import Finding
-from dstui.tui.row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
+from dstui.tui.row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.state import State
+from dstui.tui.steps import Step, step_of
 from dstui.tui.widgets.rows import Rows
 
 
@@ -29,12 +30,12 @@ class Checks(Rows):
         self.label("Checks", _counts(state))
         self.show_rows(check_rows(state, (self.size.width or 38) - 1))
 
-    @property
-    def selected(self) -> Finding | None:
-        """The finding under the cursor while this list has the focus, else the first that has a fix."""
+    def to_fix(self, step: Step) -> Finding | None:
+        """The finding under the cursor while this list has the focus; else the first that has a fix, on this step if there is one."""
         if self.has_focus and isinstance(self.cursor, FindingKey) and self.cursor.number < len(self.findings):
             return self.findings[self.cursor.number]
-        return next((f for f in self.findings if f.fix is not None and f.severity != "info"), None)
+        fixable = [f for f in self.findings if f.fix is not None and f.fix.patch is not None]
+        return next((f for f in fixable if step_of(f.path) is step), None) or next(iter(fixable), None)
 
 
 def _counts(state: State) -> str:
@@ -57,7 +58,8 @@ def _finding_rows(number: int, finding: Finding, width: int) -> list[Row]:
     style = STYLE_OF[finding.severity]
     glyph = GLYPHS.get(finding.severity, "i")
     path = finding.path.removeprefix("deepspeed.")
-    head = row((glyph, style), (f" {finding.code} ", "dim"), (path, style if finding.severity != "info" else ""), key=FindingKey(number))
+    name = fit(path, min(len(path), width - len(finding.code) - 4))
+    head = row((glyph, style), (f" {finding.code} ", "dim"), (name, style if finding.severity != "info" else ""), key=FindingKey(number))
     rows = [head, *paragraph(finding.message, width - 2, indent="  ")]
     if finding.fix:
         rows += paragraph(finding.fix.text, width - 2, "value", first=(Span("  x  " if finding.fix.patch else "  →  ", "accent"),))

@@ -132,7 +132,7 @@ class Form(Container):
             self.rows.scroll_to(y=0, animate=False)
 
     def _first_key(self, state: State) -> Any:
-        first = next((f for f in self.step.fields(state) if f.kind != "info"), None)
+        first = next(iter(self.step.fields(state)), None)
         return self._key_for(first.path, state) if first else None
 
     def _key_for(self, path: str, state: State) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dstui.tui.fields import Field, Option, help_for
-from dstui.tui.row import Row, paragraph, row
+from dstui.tui.row import Row, fit, paragraph, row
 from dstui.tui.state import State
 from dstui.tui.widgets.rows import Rows
 
@@ -25,10 +25,10 @@ class Hint(Rows):
 def hint_rows(field: Field, option: Option | None, state: State, width: int) -> list[Row]:
     """The path, the help text, and the reason where the field is barred."""
     barred = (field.barred(state) if field.barred else "") or (option.barred(state) if option and option.barred else "")
-    name = field.path.removeprefix("deepspeed.")
-    rows = [row((name, "name"))] if "." in field.path else []
+    name = "" if field.help else field.path.removeprefix("deepspeed.")
+    rows = [row((fit(name, min(len(name), width)), "name"))] if "." in name else []
     if barred:
         rows += paragraph(f"Not possible now: {barred}.", width, "warning")
     elif option is not None and option.says:
         rows += paragraph(f"{option.label.strip()}: {option.says}.", width)
-    return rows + paragraph(help_for(field.path), width, "dim")
+    return rows + paragraph(field.help(state) if field.help else help_for(field.path), width, "dim")

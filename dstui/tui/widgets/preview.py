@@ -15,6 +15,8 @@ _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)|("(?:[^"\\]|\\.)*")|(-?\d[\d.eE+
 class Preview(Rows):
     """The preview; choosing a line goes to the field that writes it."""
 
+    MARGIN = 1
+
     def __init__(self) -> None:
         super().__init__(id="preview")
 

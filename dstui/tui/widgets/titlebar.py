@@ -27,9 +27,9 @@ class TitleBar(Rows):
 
 def title_row(state: State, path: Path | None, width: int) -> Row:
     """`dstui  plan.yaml *   2 x H100 …   ZeRO-3 · bf16 · AdamW   ✖ 1 ▲ 2`, as much of it as fits."""
-    name = path.name if path else "not saved yet"
-    counts = [(f"{GLYPHS[s]} {state.counted(s)} ", s) for s in ("error", "warning") if state.counted(s)]
-    verdict = [Span(*c) for c in counts] or ([Span(f"{GLYPHS['ok']} ok ", "ok")] if state.checked else [])
+    name = path.name if path else state.plan.name or "unnamed"
+    counts = [(f"{GLYPHS[s]} {state.counted(s)}  ", s) for s in ("error", "warning") if state.counted(s)]
+    verdict = [Span(*c) for c in counts] or ([Span(f"{GLYPHS['ok']} ok  ", "ok")] if state.checked else [])
     optimizer = state.plan.get("deepspeed.optimizer.type", None)
     plan = " · ".join([f"ZeRO-{stage_of(state)}", precision_of(state.plan), *([str(optimizer)] if optimizer else [])])
     left = (Span(" dstui ", "accent"), Span(f" {name}", "title"), Span("" if state.saved else " *", "warning"))

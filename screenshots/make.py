@@ -1,0 +1,131 @@
+"""Every picture of dstui, taken from the real app: `python screenshots/make.py [NAME ...]`.
+
+The steps are shown for a recorded machine (dgx_h100.json) and a Plan with a mistake in it; the run is a real one of the quickstart,
+on this machine. Writes NAME.svg, and NAME.png where the package resvg-py (extra `screenshots`) and the font Fira Code are there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from dstui.files import find_plan, read_plan
+from dstui.machine.recorded import read_machine
+from dstui.tui.app import DstuiApp
+
+HERE = Path(__file__).parent.absolute()
+FONTS = Path("/usr/share/fonts")
+WIDE, NARROW = (120, 40), (80, 24)
+
+# name, size, keys after the start
+STEPS = (
+    ("machine", WIDE, ["1"]),
+    ("job", WIDE, ["2"]),
+    ("zero", WIDE, ["3"]),
+    ("offload", WIDE, ["4", "down", "down", "enter"]),
+    ("precision", WIDE, ["5"]),
+    ("batch", WIDE, ["6", *["down"] * 4, "enter"]),
+    ("typing", WIDE, ["6", "down", "enter", "backspace", "4"]),
+    ("cluster", WIDE, ["7"]),
+    ("review", WIDE, ["8", "x"]),
+    ("find", WIDE, ["3", "slash", *"bucket"]),
+    ("help", WIDE, ["3", "f1"]),
+    ("narrow-zero", NARROW, ["3"]),
+    ("narrow-checks", NARROW, ["3", "tab", "tab"]),
+    ("narrow-review", NARROW, ["8"]),
+)
+
+
+async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 120.0) -> None:
+    """Wait for something that can be observed."""
+    for _ in range(int(seconds * 20)):
+        await pilot.pause(0.05)
+        if true():
+            return
+    raise SystemExit("the app did not get there; is the machine very busy?")
+
+
+async def shoot_step(name: str, size: tuple[int, int], keys: list[str]) -> None:
+    """One picture of a step."""
+    plan = HERE / "llama2-7b-sft.yaml"
+    app = DstuiApp(read_plan(plan), plan, read_machine(HERE / "dgx_h100.json"))
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.store.state.checked)
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause(0.1)
+        await pilot.pause(0.3)
+        save(app, name)
+
+
+async def shoot_run(wanted: set[str]) -> None:
+    """A real run of the quickstart: while it trains, and when it has ended; and the list of jobs."""
+    plan = find_plan("quickstart")
+    app = DstuiApp(read_plan(plan), plan, None)
+    async with app.run_test(size=WIDE) as pilot:
+        await until(pilot, lambda: app.store.state.machine is not None)
+        await pilot.press("8", "l")
+        await until(pilot, lambda: app.run_pane is not None and len(app.run_pane.losses) > 30)
+        shots = {"run": (WIDE, ["a"]), "narrow-run": (NARROW, [])}
+        for name, (size, keys) in shots.items():
+            await pilot.resize_terminal(*size)
+            await pilot.press(*keys)
+            await pilot.pause(0.4)
+            if name in wanted:
+                save(app, name)
+        await pilot.resize_terminal(*WIDE)
+        await until(pilot, lambda: app.store.state.run == "succeeded")
+        await pilot.press("1", "slash", *"loss 1.", "enter")
+        await pilot.pause(0.5)
+        if "run-ended" in wanted:
+            save(app, "run-ended")
+
+
+def save(app: DstuiApp, name: str) -> None:
+    """NAME.svg, and NAME.png where that is possible."""
+    svg = re.sub(r"terminal-\d+", "terminal", app.export_screenshot(title="dstui"))  # the id would differ every time
+    (HERE / f"{name}.svg").write_text(svg)
+    png = to_png(svg)
+    if png:
+        (HERE / f"{name}.png").write_bytes(png)
+    print(f"{name}.svg" + (f" {name}.png" if png else ""))
+
+
+def to_png(svg: str) -> bytes | None:
+    """The picture as pixels; None where the renderer or the font is missing."""
+    if not any(FONTS.rglob("FiraCode*")):
+        return None
+    try:
+        import resvg_py
+    except ImportError:
+        return None
+    return bytes(resvg_py.svg_to_bytes(svg_string=svg.replace("font-family: arial", "font-family: Fira Code"), font_dirs=[str(FONTS)]))
+
+
+def main(names: list[str]) -> int:
+    """Take the pictures that are named, or all."""
+    wanted = set(names) or {name for name, _, _ in STEPS} | {"run", "narrow-run", "run-ended"}
+    if not any(FONTS.rglob("FiraCode*")):
+        print("The font Fira Code is not installed (apt install fonts-firacode): only SVG is written.", file=sys.stderr)
+    for name, size, keys in STEPS:
+        if name in wanted:
+            asyncio.run(shoot_step(name, size, keys))
+    if wanted & {"run", "narrow-run", "run-ended"}:
+        folder = Path(tempfile.gettempdir()) / "dstui-screenshots"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        os.chdir(folder)
+        asyncio.run(shoot_run(wanted))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
