@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dstui.files import FileProblem, read_text, write_atomic
+from dstui.machine.discreet import without_names
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.machine.report import report
@@ -29,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help="let --save replace a file that holds something else")
     parser.add_argument("--machine", metavar="FILE", type=Path, help="show a snapshot or a pasted `nvidia-smi topo -m` instead")
     parser.add_argument("--hosts", metavar="HOSTFILE", type=Path, help="look at every host of a hostfile over ssh, all at once")
-    parser.add_argument("--serials", action="store_true", help="include the serial numbers of the GPUs, which are left out otherwise")
+    parser.add_argument("--full", action="store_true", help="include serial numbers and the user's name, which are left out otherwise")
     parser.add_argument(
         "--deadline", metavar="SECONDS", type=float, help="stop looking after this time (default: 5; 15 for each of --hosts)"
     )
@@ -45,8 +46,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _machine(args: argparse.Namespace) -> int:
-    machine = read_machine(args.machine) if args.machine else probe(args.deadline or HERE_SECONDS, serials=args.serials)
-    text = json.dumps(machine.to_json(), indent=1) + "\n"
+    machine = read_machine(args.machine) if args.machine else probe(args.deadline or HERE_SECONDS, serials=args.full)
+    data = machine.to_json()
+    text = json.dumps(data if args.full else without_names(data), indent=1) + "\n"
     if args.save:
         write_atomic(args.save, text, replace=args.force)
     sys.stdout.write(text if args.json else report(machine))

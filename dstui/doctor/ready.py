@@ -99,7 +99,7 @@ def resolved(name: str) -> list[str]:
 
 def extensions() -> dict[str, Any]:
     """torch's folder of compiled ops: where it lies, on what, and locks that a killed build left behind."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - Path.home() may raise
     place = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache / "torch_extensions")
     now = time.time()
     stale = [str(lock) for lock in place.rglob("lock") if now - lock.stat().st_mtime > STALE_SECONDS]

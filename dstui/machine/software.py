@@ -33,7 +33,7 @@ def version_of(*names: str) -> str | None:
 
 def tilde(path: str | None) -> str | None:
     """A path with ~ for the home folder."""
-    home = str(Path.home())
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where nobody knows the user
     return "~" + path[len(home) :] if path and home != "/" and path.startswith(home + os.sep) else path
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dstui.machine.codec import known
-from dstui.machine.snapshot import Gpu
+from dstui.machine.snapshot import Gpu, Machine
 
 PCI_ORDER = "PCI_BUS_ID"
 
@@ -68,6 +68,18 @@ def _one(word: str, ordered: Sequence[Gpu]) -> tuple[int | None, str]:
         named = [index for index, uuid in slices if uuid.startswith(word)]
         return (named[0], "a process sees one MIG slice only") if named else (None, f"there is no slice {word}")
     return None, f"{word!r} names no GPU: CUDA ignores it and what follows"
+
+
+def launcher_slots(machine: Machine) -> tuple[int, ...] | None:
+    """The slots that DeepSpeed's launcher takes from the variable where nothing chooses otherwise; None where it takes every GPU.
+
+    What it cannot read is not judged here: it ends with an error.
+    """
+    value = machine.host.environment.get("CUDA_VISIBLE_DEVICES", "")
+    words = [word.strip() for word in value.split(",") if word.strip()]
+    if not words or not machine.gpus or not all(word.isdigit() for word in words):
+        return None
+    return tuple(sorted({int(word) for word in words}))
 
 
 def launcher_reading(value: str, filtered: bool) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from dstui.machine.binding import Binding, even_binding, near_binding
 from dstui.machine.snapshot import Machine
+from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, select
 
@@ -118,6 +119,9 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
         if machine == Machine.unprobed():
             return None
         hosts = {"localhost": len(machine.gpus) or cluster.cpu_ranks}
+        chosen = any(getattr(cluster, name) is not None for name in ("include", "exclude", "num_nodes", "num_gpus"))
+        if not chosen and (seen := launcher_slots(machine)):
+            return {"localhost": [slot for slot in seen if slot < len(machine.gpus)]}
     try:
         return select(hosts, include=cluster.include, exclude=cluster.exclude, num_nodes=cluster.num_nodes, num_gpus=cluster.num_gpus)
     except HostfileError as error:

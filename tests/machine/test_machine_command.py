@@ -10,6 +10,8 @@ from pathlib import Path
 import fakenvml
 import pytest
 
+from dstui.machine.discreet import without_names
+
 
 def dstui(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "dstui", "machine", *words], capture_output=True, text=True, timeout=60, check=False)
@@ -69,3 +71,18 @@ def test_a_machine_whose_driver_does_not_start_says_why(four_a100: None, tmp_pat
     assert ran.returncode == 0
     assert ran.stdout.startswith("no GPU, ")
     assert "NVIDIA driver: the driver's library and kernel module have different versions: reboot, or reload the driver\n" in ran.stdout
+
+
+def test_serial_numbers_are_in_the_snapshot_only_where_they_are_asked_for(four_a100: None) -> None:
+    assert json.loads(dstui("--json").stdout)["gpus"][1]["serial"] == {"unknown": "left out unless asked for"}
+    assert json.loads(dstui("--json", "--full").stdout)["gpus"][1]["serial"] == "1650900000001"
+
+
+def test_a_snapshot_names_no_user() -> None:
+    data = {
+        "environment": {"HF_HOME": "/home/jo/hf", "TMP": "/scratch/jo/tmp", "X": "/home/jones"},
+        "disks": [{"mount": "/home/jo"}, {"free": 7}],
+    }
+    expected = {"environment": {"HF_HOME": "~/hf", "TMP": "/scratch/USER/tmp", "X": "/home/jones"}, "disks": [{"mount": "~"}, {"free": 7}]}
+    assert without_names(data, "jo", "/home/jo") == expected
+    assert without_names("/root/hf", "root", "/root") == "/root/hf"

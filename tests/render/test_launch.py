@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dstui.machine.snapshot import Gpu, Machine
+from dstui.machine.snapshot import Gpu, Host, Machine
 from dstui.plan import Plan, load
 from dstui.render.artifacts import artifacts
-from dstui.render.launch import RenderError, launch_spec, world_size
+from dstui.render.launch import RenderError, launch_spec, slots, world_size
 
 CPU = Machine(source="a machine without a GPU")
 GPUS = Machine(source="a machine with four", gpus=tuple(Gpu(index=i) for i in range(4)))
@@ -137,3 +137,18 @@ def test_accelerate_finds_in_the_environment_what_its_own_launcher_would_have_se
 def test_what_cannot_be_a_command_names_its_key(cluster: str, sentence: str) -> None:
     with pytest.raises(RenderError, match=sentence):
         launch_spec(plan(cluster), GPUS)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "variable", "used"),
+    [
+        ("{}", "2,1", [1, 2]),
+        ("{}", "", [0, 1, 2, 3]),
+        ("{}", "GPU-abc", [0, 1, 2, 3]),
+        ("{num_gpus: 1}", "2,1", [0]),
+        ("{include: 'localhost:3'}", "2,1", [3]),
+    ],
+)
+def test_visible_devices_choose_the_slots_where_nothing_else_does(cluster: str, variable: str, used: list[int]) -> None:
+    machine = Machine(source="this machine", gpus=GPUS.gpus, host=Host(environment={"CUDA_VISIBLE_DEVICES": variable}))
+    assert slots(plan(cluster), machine) == {"localhost": used}

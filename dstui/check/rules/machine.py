@@ -15,7 +15,7 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.catalogue import release
 from dstui.plan.finding import Fix, Operation
-from dstui.plan.hostfile import HostfileError, select
+from dstui.render.launch import RenderError, slots
 
 ZERO = "zero_optimization"
 
@@ -61,15 +61,10 @@ def _wish(c: Context) -> Wish:
 
 def _used(c: Context) -> dict[str, list[int]] | None:
     """Host -> slots, of which the first host's stand for all; None where a hostfile tells, or the filters cannot be read."""
-    plan, machine = c.plan, c.machine
-    assert plan is not None and machine is not None
-    cluster = plan.cluster
-    if cluster.hostfile:
-        return None
-    hosts = cluster.hosts or {"localhost": len(machine.gpus)}
+    assert c.plan is not None and c.machine is not None
     try:
-        return select(hosts, include=cluster.include, exclude=cluster.exclude, num_nodes=cluster.num_nodes, num_gpus=cluster.num_gpus)
-    except HostfileError:
+        return slots(c.plan, c.machine)
+    except RenderError:
         return None
 
 
