@@ -47,6 +47,6 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
 
 def report(diagnosis: Diagnosis) -> str:
     """The diagnosis in words, as lines for a terminal."""
-    from dstui.run.diagnosis.report import report as in_words
+    from dstui.run.diagnosis.words import in_words
 
     return in_words(diagnosis)

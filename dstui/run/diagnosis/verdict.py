@@ -108,7 +108,7 @@ def _cause(case: Case) -> Verdict | None:
     )
     sub = [hit for hit in _roots(case) if hit.signature.id in first.signature.explains]
     by_launcher = first.signature.launcher or bool(first.raised and first.raised.in_launcher)
-    rank, certain = (None, True) if by_launcher else _rank_of(case, same)
+    rank, certain = (None, True) if by_launcher else _rank_of(case, [*same, *sub])
     confidence = _confidence(case, first, same, certain)
     if others and confidence == "high":
         confidence = "medium"

@@ -101,7 +101,7 @@ SIGNATURES = (
         "root",
         "A data-loader worker was killed",
         "Workers are processes of their own: they die of full shared memory or of too little host memory.",
-        (rx("DataLoader worker", r"DataLoader worker \(pid[^)]*\) (?:is killed by signal|exited unexpectedly)"),),
+        (rx("DataLoader worker", r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal|exited unexpectedly)"),),
         ("Fewer workers (num_workers), smaller prefetch; num_workers=0 shows the error itself",),
         "dmesg (memory) and df /dev/shm (shared memory).",
         explains=("SIGABRT",),

@@ -15,7 +15,7 @@ LONGEST = 220
 """Characters of a line of evidence that are shown."""
 
 
-def report(diagnosis: Diagnosis) -> str:
+def in_words(diagnosis: Diagnosis) -> str:
     """The whole diagnosis as lines, without a newline at the end."""
     parts = [_headline(diagnosis)]
     if diagnosis.why:
