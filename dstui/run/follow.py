@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,8 @@ REFRESH = 1.0
 """Seconds between two looks whether the supervisor is still there."""
 FILES_ASIDE, FILES_OF_A_RANK = 256, 2
 """Open files that a follower's process needs: its own, and for each rank one here and one in a view of its log."""
+PACE = 60
+"""How many moments, a second apart or more, tell the pace of the steps."""
 BAR_EVERY = 10.0
 """Seconds after which a progress bar is told as a line: a sign of life where only lines are shown."""
 
@@ -41,6 +44,8 @@ class RankView:
     last_line_at: float | None = None
     """When its log was last written, seconds since the epoch; None where it has written nothing."""
     step: int | None = None
+    steps: int | None = None
+    """How many steps there will be, where its lines say so."""
     loss: float | None = None
     metrics: dict[str, float] = field(default_factory=dict)
     """The latest value of each metric."""
@@ -68,6 +73,7 @@ class Follower:
         self._tails: dict[int | None, Tail] = {None: Tail(folder.launcher_log, backlog)}
         self._notices = Tail(folder.events_file)
         self._turn = 0
+        self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
         self._told_start = self._told_end = False
         self._read_status()
 
@@ -92,6 +98,19 @@ class Follower:
                     found.setdefault(name, value)
         return found
 
+    @property
+    def progress(self) -> tuple[int, int] | None:
+        """Steps done and steps in all, of the first rank that tells both."""
+        return next(((view.step, view.steps) for _, view in sorted(self.ranks.items()) if view.step is not None and view.steps), None)
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the last step, at the pace of the last minute; None where that is not known."""
+        if self.state in FINAL or not self.progress or len(self._pace) < 2:
+            return None
+        (then, before), (now, done) = self._pace[0], self._pace[-1]
+        return (self.progress[1] - done) * (now - then) / (done - before) if done > before else None
+
     def poll(self, budget: int = BUDGET) -> list[Event]:
         """What is new. An `Exited` is the last event ever."""
         if self._told_end:
@@ -106,6 +125,7 @@ class Follower:
         events += self._read_notices()
         read_out = self._read_logs(events, budget)
         events += self._ended_ranks(read_out)
+        self._note_pace()
         if self.state in FINAL and not events and len(read_out) == len(self._tails):
             events += self._end()
         return events
@@ -209,8 +229,7 @@ class Follower:
         if not found:
             return []
         view = self.ranks[rank]
-        if "step" in found:
-            view.step = int(found.pop("step"))
+        _take_step(view, found)
         view.loss = found.get("loss", view.loss)
         view.metrics.update(found)
         events: list[Event] = []
@@ -218,6 +237,16 @@ class Follower:
             view.counts[name] = view.counts.get(name, 0) + 1
             events.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
         return events
+
+    def _note_pace(self) -> None:
+        """When which step was done, once a second at most; a step that goes back is another count."""
+        if not self.progress:
+            return
+        now, done = time.monotonic(), self.progress[0]
+        if self._pace and done < self._pace[-1][1]:
+            self._pace.clear()
+        if not self._pace or (done > self._pace[-1][1] and now - self._pace[-1][0] >= 1.0):
+            self._pace.append((now, done))
 
     def _ended_ranks(self, read_out: set[int | None]) -> list[Event]:
         """The ends of ranks whose last line has been told."""
@@ -234,3 +263,12 @@ class Follower:
         self._told_end = True
         code = self.exit_code if self.exit_code is not None else 1
         return [*(Line(None, line) for line in self._tails[None].flush()), Exited(code, self.state)]
+
+
+def _take_step(view: RankView, found: dict[str, float]) -> None:
+    """Note the step and how many there will be; a shorter count inside the long one is that of an evaluation, not of the training."""
+    step, steps = found.pop("step", None), found.pop("steps", None)
+    if steps is not None and view.steps is not None and steps < view.steps:
+        return
+    view.steps = int(steps) if steps is not None else view.steps
+    view.step = int(step) if step is not None else view.step

@@ -126,6 +126,24 @@ def test_where_lines_name_no_step_values_are_counted(folder: JobFolder) -> None:
     assert [event.step for event in follower.poll() if isinstance(event, Metric)] == [1, 2]
 
 
+def test_the_time_that_remains_follows_from_the_pace_and_evaluations_do_not_disturb_it(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower, now = Follower(folder), time.monotonic()
+    monkeypatch.setattr("dstui.run.follow.time.monotonic", lambda: now)
+    rank(folder, 1, "started")
+    for line in (b"step 10/100 loss 2\n", b"step 20/100 loss 2\n", b" 50%|##  | 5/10 [00:01<00:01]\n", b"step 40/100\n"):
+        write(folder, 1, line)
+        follower.poll()
+        now += 5.0
+    assert follower.progress == (40, 100)
+    assert follower.remaining == pytest.approx(60 * 15 / 30)
+    rank(folder, 1, "ended", 0)
+    end(folder, 0)
+    follower.poll()
+    assert follower.remaining is None
+
+
 def test_the_age_of_a_rank_is_that_of_its_log_also_when_nobody_looked(folder: JobFolder) -> None:
     rank(folder, 0, "started")
     write(folder, 0, b"hello\n")
