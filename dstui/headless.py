@@ -26,10 +26,11 @@ from dstui.plan.finding import Finding
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, world_size
 from dstui.run.events import Event, Exited, Line, Notice, RankState
-from dstui.run.folder import JobFolder
+from dstui.run.folder import JobFolder, read_json
 from dstui.run.follow import Follower
 from dstui.run.start import LaunchError, start
 from dstui.run.stop import stop
+from dstui.run.stragglers import SILENCE, Watch
 from dstui.run.summary import summary
 
 Pool = Mapping[str, int] | None
@@ -113,11 +114,14 @@ def follow(folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int 
     """Print what a job says until it has ended; its exit status. `asked` gives the signal that asks for its end, if any came."""
     follower = Follower(folder)
     show = _json_line if as_json else _Printer(len(str(max(len(follower.ranks) - 1, 0))))
+    watch = Watch(read_json(folder.launch_file).get("silence", SILENCE))
     stopping: threading.Thread | None = None
     if not as_json:
         print(f"dstui: {folder.path}", file=sys.stderr)
     while True:
         events = follower.poll()
+        if news := watch.news(follower.ranks, time.time()):
+            events.append(Notice(news))
         try:
             for event in events:
                 show(event)

@@ -1,0 +1,119 @@
+"""Who is behind, who is silent, and what a hang is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dstui.run.follow import RankView
+from dstui.run.stragglers import Watch, stragglers, verdict
+
+NOW = 10_000.0
+SILENCE = 60.0
+
+
+def view(step: int | None = None, ago: float | None = 0.5, state: str = "started") -> RankView:
+    return RankView("h1", state=state, step=step, last_line_at=None if ago is None else NOW - ago)
+
+
+def sixteen(**odd: RankView) -> dict[int, RankView]:
+    """Sixteen ranks at step 120, silent for 94 s, but for `r11=…`."""
+    return {rank: odd.get(f"r{rank}", view(120, 94)) for rank in range(16)}
+
+
+def test_the_rank_that_others_wait_for_is_named() -> None:
+    hang = verdict(sixteen(r11=view(119, 97)), NOW, SILENCE)
+    assert hang is not None and hang.missing == (11,)
+    assert str(hang) == "15 of 16 ranks wait since 1 min 34 s at step 120; rank 11: it has not reached it"
+
+
+def test_ranks_that_have_ended_or_never_came_are_named() -> None:
+    hang = verdict(sixteen(r3=view(80, 500, "ended"), r4=view(None, None, "waiting")), NOW, SILENCE)
+    assert hang is not None and hang.absent == (3, 4) and hang.living == 14
+    assert str(hang).endswith("; ranks 3 and 4 are not running")
+
+
+def test_where_no_rank_is_behind_nobody_is_blamed() -> None:
+    assert "rank 1" not in str(verdict(sixteen(), NOW, SILENCE))
+    assert str(verdict({0: view(7, 61), 1: view(None, 90)}, NOW, SILENCE)) == (
+        "all 2 ranks have written nothing for 1 min 01 s, the last step told is 7: work without a word, or a hang"
+    )
+    assert str(verdict({0: view(None, 61)}, NOW, SILENCE)).startswith("the only rank has written nothing for 1 min 01 s: ")
+
+
+def test_many_that_are_missing_are_counted() -> None:
+    views = {rank: view(120 if rank < 4 else 119, 94) for rank in range(64)}
+    assert "; 60 ranks (4, 5, 6, 7, 8, 9, …): they have not reached it" in str(verdict(views, NOW, SILENCE))
+
+
+@pytest.mark.parametrize(
+    "views",
+    [
+        {},
+        {0: view(5, 3), 1: view(5, 3000)},  # most scripts print on one rank only
+        {0: view(5, 3000, "ended"), 1: view(5, 3000, "lost")},
+        {0: view(None, None, "waiting")},
+        {0: view(None, None)},
+        {0: view(5, SILENCE)},
+        {0: view(5, -30)},  # a clock that is ahead of ours
+    ],
+)
+def test_without_silence_of_all_that_live_there_is_no_hang(views: dict[int, RankView]) -> None:
+    assert verdict(views, NOW, SILENCE) is None
+
+
+def test_who_is_behind_is_measured_against_the_median_and_who_is_silent_against_the_clock() -> None:
+    views = {
+        0: view(120),
+        1: view(120),
+        2: view(119),
+        3: view(119, 4),
+        4: view(90),
+        5: view(120, 94),
+        6: view(None, 94),
+        7: view(1, 94, "ended"),
+    }
+    assert list(map(str, stragglers(views, NOW, SILENCE))) == [
+        "rank 4 (h1): 30 steps behind",
+        "rank 3 (h1): 1 step behind",
+        "rank 5 (h1): silent 1 min 34 s",
+        "rank 6 (h1): silent 1 min 34 s",
+    ]
+
+
+def test_of_two_ranks_the_slower_is_behind_and_one_alone_never_is() -> None:
+    assert [lag.rank for lag in stragglers({0: view(100), 1: view(120)}, NOW, SILENCE)] == [0]
+    assert stragglers({0: view(100), 1: view(None)}, NOW, SILENCE) == []
+
+
+def test_a_hang_is_said_once_when_it_begins_and_once_when_it_ends() -> None:
+    watch, views = Watch(SILENCE), {0: view(5, 0), 1: view(5, 0)}
+    said = [watch.news(views, NOW + seconds) for seconds in (1, 59, 61, 62, 200)]
+    assert [bool(sentence) for sentence in said] == [False, False, True, False, False]
+    views[0].last_line_at = NOW + 201
+    assert [watch.news(views, NOW + seconds) for seconds in (201, 202)] == ["the ranks go on, after 3 min 20 s without a line", None]
+    assert watch.news(views, NOW + 300) is not None
+    for ended in views.values():
+        ended.state = "lost"
+    assert watch.news(views, NOW + 301) is None
+
+
+some = st.builds(
+    view, st.none() | st.integers(0, 5), st.none() | st.floats(-10, 200), st.sampled_from(["waiting", "started", "ended", "lost"])
+)
+
+
+@given(st.dictionaries(st.integers(0, 20), some))
+def test_a_verdict_is_about_every_rank_once_and_always_has_words(views: dict[int, RankView]) -> None:
+    living = {rank for rank, one in views.items() if one.state == "started"}
+    hang = verdict(views, NOW, SILENCE)
+    if hang:
+        assert not {*hang.waiting} & {*hang.missing}
+        assert {*hang.waiting, *hang.missing} <= living and {*hang.absent} == views.keys() - living
+        assert hang.seconds > SILENCE and hang.waiting and str(hang).isprintable()
+        assert {lag.rank for lag in stragglers(views, NOW, SILENCE) if lag.silent} >= {
+            r for r in living if views[r].last_line_at is not None
+        }
+    for lag in stragglers(views, NOW, SILENCE):
+        assert lag.rank in living and (lag.steps or lag.silent) and str(lag)
