@@ -24,6 +24,7 @@ COMMANDS = {
     "attach": "look at a job again, in the TUI",
     "logs": "what the ranks of a job printed",
     "diagnose": "why a run failed, from its logs, whoever started it",
+    "stacks": "where the ranks of a job are right now: their Python stacks",
     "bundle": "a zip of a job for a bug report, without secrets",
     "stop": "stop a job, on every host, to the last process",
 }

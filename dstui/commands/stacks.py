@@ -1,0 +1,39 @@
+"""`dstui stacks [RUN]`: where the ranks of a job are right now; ranks that are at the same place are told together."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from dstui.run.index import find
+from dstui.run.stacks import DEADLINE, report, stacks
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "run", nargs="?", default="", metavar="RUN", help="a job folder, a run's name or its beginning (default: the latest)"
+    )
+    parser.add_argument("--rank", type=int, action="append", metavar="N", help="only this rank, every thread of it (may be given again)")
+    parser.add_argument("--json", action="store_true", help="every thread of every rank as one JSON object")
+    parser.add_argument("--deadline", type=float, default=DEADLINE, metavar="SECONDS", help=f"for one rank (default: {DEADLINE:g})")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print them; 0, 1 where there is no such run or no living rank, 2 where no stack could be read."""
+    try:
+        folder = find(args.run)
+    except LookupError as error:
+        print(f"dstui: {error}", file=sys.stderr)
+        return 1
+    found = stacks(folder, args.rank or (), deadline=args.deadline)
+    if not found:
+        print(f"dstui: {folder.name}: {'these ranks do' if args.rank else 'no rank does'} not run now", file=sys.stderr)
+        return 1
+    print(
+        json.dumps({"version": 1, "stacks": [stack.as_json() for stack in found]}, indent=1)
+        if args.json
+        else report(found, every_thread=bool(args.rank))
+    )
+    return 0 if any(stack.threads for stack in found) else 2

@@ -1,0 +1,113 @@
+"""Where living ranks are: real ranks, the real py-spy, and every reason why there is no answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from lab import Lab, ready, wait_for
+from made import dstui, made
+
+from dstui.run.folder import JobFolder
+from dstui.run.stacks import Stack, Thread, find_program, report, stacks, why_not
+from dstui.run.status import ranks_of
+from dstui.run.stop import stop
+
+needs_py_spy = pytest.mark.skipif(find_program() is None, reason="py-spy is not installed")
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFolder]:
+    """Two real ranks, of which each hangs at a place of its own."""
+    path = tmp_path_factory.mktemp("stacks")
+    folder = Lab(path).start("0:hang", f"1:wait {path / 'never'}")
+    ready(folder)
+    wait_for(lambda: len(ranks_of(folder, folder.read_status()).living) == 2)
+    yield folder
+    stop(folder)
+
+
+@needs_py_spy
+def test_each_living_rank_tells_its_frames_from_the_innermost_outwards(job: JobFolder) -> None:
+    found = stacks(job, deadline=60)
+    assert [(stack.rank, stack.reason) for stack in found] == [(0, ""), (1, "")]
+    for stack in found:
+        assert stack.threads[0].name == "MainThread"
+        assert stack.threads[0].frames[-1].startswith("<module> (") and all("behave.py:" in frame for frame in stack.threads[0].frames)
+    assert found[0].threads[0].frames[0] != found[1].threads[0].frames[0]
+
+
+@needs_py_spy
+def test_the_command_prints_them_and_the_job_goes_on(job: JobFolder, tmp_path: Path) -> None:
+    code, out, _ = dstui("stacks", job.path, "--deadline", 60, cwd=tmp_path)
+    assert code == 0 and out.startswith("rank 0\n    ") and "\nrank 1\n    " in out and out.count("<module> (") == 2
+    code, out, _ = dstui("stacks", job.path, "--rank", 1, "--deadline", 60, cwd=tmp_path)
+    assert code == 0 and out.startswith("rank 1\n  MainThread (") and "rank 0" not in out
+    code, out, _ = dstui("stacks", job.path, "--json", "--deadline", 60, cwd=tmp_path)
+    assert [(stack["rank"], stack["threads"][0]["name"]) for stack in json.loads(out)["stacks"]] == [(0, "MainThread"), (1, "MainThread")]
+    assert len(ranks_of(job, job.read_status()).living) == 2
+
+
+@needs_py_spy
+def test_a_stopped_rank_is_read_or_given_up_and_stays_as_it_is(job: JobFolder) -> None:
+    pid = ranks_of(job, job.read_status()).ranks[0].pid
+    assert pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        found = stacks(job, [0], deadline=5)[0]
+        assert found.threads or found.reason
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_for(lambda: Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"S", 10)
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exec sleep 100", "no answer in 0.5 s"),
+        ("echo Permission Denied: Try running again with elevated permissions >&2; exit 1", "--cap-add SYS_PTRACE"),
+        ("echo 'Error: Failed to find python version' >&2; exit 1", "py-spy: Error: Failed to find python version"),
+        ("echo '[{\"frames\": [{}]}]'", "it said nothing"),
+        ("echo '{}'; exit 0", ""),
+    ],
+)
+def test_a_program_that_fails_is_a_reason(job: JobFolder, tmp_path: Path, script: str, said: str) -> None:
+    program = tmp_path / "py-spy"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    began = time.monotonic()
+    found = stacks(job, program=str(program), deadline=0.5 if "sleep" in script else 20)
+    assert [stack.rank for stack in found] == [0, 1] and all(said in stack.reason and not stack.threads for stack in found)
+    assert time.monotonic() - began < 30
+    assert "cannot be started" in stacks(job, [1], program=str(tmp_path))[0].reason
+
+
+@pytest.mark.parametrize(("scope", "said"), [(0, "SYS_PTRACE"), (1, "sysctl kernel.yama.ptrace_scope=0"), (2, "sudo"), (3, "lets nobody")])
+def test_a_refusal_says_what_to_do_by_what_the_kernel_allows(scope: int, said: str) -> None:
+    assert said in why_not("Permission Denied: Try running again", scope)
+
+
+def test_ranks_elsewhere_and_ranks_that_are_gone_are_told_as_such(tmp_path: Path) -> None:
+    folder = made(tmp_path / "job", state="running", tag="none")
+    folder.record(0).write_text(json.dumps({"rank": 0, "host": "h2", "pid": 1}))
+    folder.record(1).write_text(json.dumps({"rank": 1, "host": "h2", "pid": 1}))
+    assert [stack.reason for stack in stacks(folder)] == ["it runs on h2: call `dstui stacks` there"] * 2
+    assert stacks(folder, [7]) == []
+    code, out, err = dstui("stacks", "job", cwd=tmp_path)
+    assert (code, out, err) == (2, "ranks 0, 1: it runs on h2: call `dstui stacks` there\n", "")
+    code, _, err = dstui("stacks", "job", "--rank", 7, cwd=tmp_path)
+    assert code == 1 and "do not run now" in err
+
+
+def test_ranks_at_the_same_place_are_told_together_and_the_odd_one_first() -> None:
+    waiting = (Thread("MainThread", False, ("wait (store.py:12)", "main (train.py:3)")), Thread("loader", True, ("read (io.py:1)",)))
+    odd = (Thread("MainThread", True, ("load (data.py:7)",)),)
+    found = [Stack(rank, "h", odd if rank == 2 else waiting) for rank in range(4)] + [Stack(4, "h", reason="gone")]
+    expected = "rank 2\n    load (data.py:7)\nrank 4: gone\nranks 0, 1, 3\n    wait (store.py:12)\n    main (train.py:3)"
+    assert report(found) == expected
+    assert "  loader (running)\n    read (io.py:1)" in report(found, every_thread=True)
