@@ -14,10 +14,3 @@ def deepspeed() -> Iterator[Oracle]:
     """The installed DeepSpeed's parser."""
     with Oracle() as oracle:
         yield oracle
-
-
-@pytest.fixture(scope="session")
-def engine() -> Iterator[Oracle]:
-    """The installed DeepSpeed's `initialize`, on CPU ranks."""
-    with Oracle(how="initialize") as oracle:
-        yield oracle

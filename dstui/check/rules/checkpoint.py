@@ -77,7 +77,7 @@ def writer_and_launcher(c: Context) -> Problems:
 @rule(
     "DS236",
     "error",
-    when="run",
+    when="initialize",
     says="Cannot access accelerator device when none is available.",
     source="runtime/model_checkpointing/writer_factory.py:80",
     since="0.18.2",
@@ -93,7 +93,7 @@ def writer_on_cpu(c: Context) -> Problems:
     if c.section(WRITER).get("decoupled") is True:
         path = f"{WRITER}.decoupled"
         says = "Cowardly refusing to serialize non-leaf tensor"
-        yield c.problem(path, "the decoupled writer needs a GPU", says=says, fix=c.put(path, False, "turn decoupled off"))
+        yield c.problem(path, "the decoupled writer needs a GPU", says=says, when="run", fix=c.put(path, False, "turn decoupled off"))
 
 
 def _no_writer(c: Context) -> Fix:

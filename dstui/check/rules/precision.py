@@ -165,11 +165,10 @@ def master_weights_without_offload(c: Context) -> Problems:
         alone = path.startswith(section) and states
         if c.on(path) and c.stage > 0 and not alone and c.offload("optimizer") == "none":
             name = path.rpartition(".")[2]
-            why = "DeepSpeed keeps 16-bit master weights only for an optimizer that steps on the CPU"
             fix = c.put("zero_optimization.offload_optimizer.device", "cpu", "offload the optimizer to the CPU")
             if not c.has("zero_optimization.offload_optimizer") or not c.section("zero_optimization.offload_optimizer"):
                 fix = c.drop(path, f"remove {name}")
-            yield c.problem(path, f"{name} needs offload_optimizer with device cpu", why=why, fix=fix)
+            yield c.problem(path, f"{name} needs offload_optimizer with device cpu", fix=fix)
 
 
 @rule("DS061", "error", when="initialize", says="are mutually exclusive.", source="runtime/base_optimizer.py:499", since="0.19.8")

@@ -57,6 +57,14 @@ def without_offload(c: Context) -> Problems:
         )
 
 
+@rule("DS317", "error", when="initialize", says="got an unexpected keyword argument 'torch_adam'", source=ENGINE, since="0.19.8")
+def with_torch_adam(c: Context) -> Problems:
+    """ZenFlow with torch's own Adam."""
+    path = "optimizer.params.torch_adam"
+    if asked_for(c) and c.stage in (1, 2) and c.offload("optimizer") != "none" and c.section("optimizer.params").get("torch_adam"):
+        yield c.problem(path, "zenflow brings its own Adam: torch_adam does not go with it", fix=c.drop(path, "remove torch_adam"))
+
+
 @rule("DS155", "error", when="run", says="has no attribute 'zenflow_need_update'", source=f"{ENGINE}:84", since="0.18.2")
 def without_zero(c: Context) -> Problems:
     """ZenFlow at stage 0."""

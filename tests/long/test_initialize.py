@@ -1,0 +1,113 @@
+"""What is said to fail in `deepspeed.initialize`, or later, does so in the real DeepSpeed on CPU ranks, and in those words."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
+
+from cases import ADAM, CASES, NO_GPU, Case, put
+from test_rules import findings
+
+from dstui.check import check_config
+from dstui.run.oracle import Oracle
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Oracle]:
+    """The installed DeepSpeed's `initialize`, on CPU ranks."""
+    with Oracle(how="initialize") as one:
+        yield one
+
+
+PROVEN = [case for case in CASES if case.proof == "init"]
+
+
+@pytest.mark.parametrize("case", PROVEN, ids=str)
+def test_what_is_said_to_fail_fails_in_those_words(case: Case, engine: Oracle) -> None:
+    said = [f for f in findings(case, "fires") if f.code == case.code]
+    steps = 1 if any(f.when == "run" for f in said) else case.steps
+    died = engine.judge(case.config("fires"), case.ranks, steps=steps)
+    assert not died.ok
+    assert any(f.why.removeprefix("DeepSpeed: ") in died.message and f.when == died.when for f in said), (died, said)
+
+
+KEYS = {
+    "zero_optimization.stage": (0, 1, 2, 3),
+    "zero_optimization.overlap_comm": (True, False),
+    "zero_optimization.reduce_scatter": (True, False),
+    "zero_optimization.allgather_bucket_size": (5, 1000),
+    "zero_optimization.round_robin_gradients": (True,),
+    "zero_optimization.zero_hpz_partition_size": (1, 2, 3),
+    "zero_optimization.zero_quantized_weights": (True,),
+    "zero_optimization.compute_grad_norm": (False,),
+    "zero_optimization.legacy_stage1": (True,),
+    "bf16.enabled": (True, False),
+    "fp16.enabled": (True,),
+    "bf16.bf16_master_weights_and_grads": (True,),
+    "data_types.grad_accum_dtype": ("fp32", "bf16", "fp64"),
+    "data_types.param_dtype": ("bf16", "fp32"),
+    "gradient_predivide_factor": (1.0, 2.0),
+    "prescale_gradients": (True, False),
+    "gradient_clipping": (0, 1.0),
+    "gradient_allreduce_op": ("mean", "sum"),
+    "managed_gradient_accumulation": (False, True),
+    "log_level": ("info", "loud"),
+    "optimizer": (
+        {"type": "SGD", "params": {"lr": 0.1}},
+        {"type": "sgd", "params": {"lr": 0.1}},
+        {"type": "AdamW", "params": {"lr": 0.1, "torch_adam": True, "max_grad_norm": 1.0}},
+        {"type": "AdamW", "params": {"lr": 0.1, "torch_adam": True, "foo": 1}},
+        {"type": "Lamb", "params": {"lr": 0.1}},
+    ),
+    "zero_allow_untested_optimizer": (True,),
+    "scheduler": (
+        {"type": "WarmupLR", "params": {"warmup_num_steps": 5}},
+        {"type": "WarmupLR", "params": {"warmup_num_steps": 0}},
+        {"type": "WarmupLR"},
+        {"type": "WarmupDecayLR", "params": {}},
+        {"type": "StepLR", "params": {"step_size": 1}},
+        {"type": "Nope", "params": {}},
+    ),
+    "checkpoint.writer": ({"type": "python"}, {"type": "python", "data_parallel": "replica"}),
+    "tensor_parallel.autotp_size": (0, 1),
+}
+
+
+@st.composite
+def engines(draw: st.DrawFn) -> dict[str, object]:
+    """A configuration of which the parser has little to say, and `initialize` more."""
+    config: dict[str, object] = {"train_micro_batch_size_per_gpu": 1, **copy.deepcopy(ADAM)}
+    put(config, "zero_optimization.stage", draw(st.sampled_from((0, 1, 2, 3))))
+    for path in draw(st.lists(st.sampled_from(sorted(KEYS)), max_size=3, unique=True)):
+        put(config, path, draw(st.sampled_from(KEYS[path])))
+    return config
+
+
+def test_our_verdict_is_initializes(engine: Oracle, count: int = 200) -> None:
+    differ, seen = [], 0
+
+    @settings(
+        max_examples=count, deadline=None, derandomize=True, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
+    @given(engines())
+    def agree(config: dict[str, object]) -> None:
+        nonlocal seen
+        seen += 1
+        theirs = engine.judge(config, 2)
+        ours = [f for f in check_config(config, NO_GPU, world_size=2) if f.severity == "error" and f.when in ("parse", "initialize")]
+        if theirs.ok != (not ours):
+            differ.append((config, theirs.kind, theirs.message[:200], [f.code for f in ours]))
+
+    agree()
+    print(f"{seen} configurations through deepspeed.initialize on 2 ranks, {len(differ)} verdicts differ")
+    for one in differ:
+        print(one)
+    assert not differ
