@@ -21,8 +21,8 @@ PCIE_GIGABYTES = {1: 3.2, 2: 6.4, 3: 12.4, 4: 25.8, 5: 55.4, 6: 110.0}
 
 
 def islands_of(machine: Machine, wish: Wish) -> list[Island]:
-    """The islands that the chosen GPUs lie in."""
-    chosen = set(wish.slots(machine))
+    """The islands that the chosen GPUs lie in, as far as they work."""
+    chosen = {gpu.index for gpu in wish.chosen(machine) if gpu.problem is None}
     return [island for island in machine.islands if chosen & set(island.gpus)]
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from dstui.machine.advice import advise, gpus_in_words
 from dstui.machine.codec import Maybe, Unknown
 from dstui.machine.snapshot import Gpu, Host, Machine, Software
 
 GIB = 1 << 30
+MARKS = {"error": "✗", "warning": "▲", "info": "·"}
 
 
 def report(machine: Machine) -> str:
     """All that a person wants to know at one glance, with a newline at its end."""
     blocks = [_head(machine), _gpus(machine.gpus), _links(machine), _islands(machine), _host(machine.host), _software(machine.software)]
+    blocks.append(_meaning(machine))
     return "\n\n".join("\n".join(lines) for block in blocks if (lines := list(block))) + "\n"
 
 
@@ -74,17 +77,18 @@ def _links(machine: Machine) -> Iterator[str]:
 
 
 def _islands(machine: Machine) -> Iterator[str]:
-    for island in machine.islands if len(machine.gpus) > 1 else ():
-        gpus = ", ".join(str(gpu) for gpu in island.gpus)
+    alone = [island.gpus[0] for island in machine.islands if island.width is None]
+    for island in machine.islands:
         if island.width is None:
-            yield f"GPU {gpus}: no working NVLink"
             continue
         least, most = island.width
         width = f"{least} to {most} links" if least != most else "1 link" if most == 1 else f"{most} links"
         speed = f", {island.bandwidth / 1000:.0f} GB/s" if isinstance(island.bandwidth, int) else ""
-        yield f"GPU {gpus}: {island.kind}, {width} between two{speed}"
+        yield f"{gpus_in_words(island.gpus)}: {island.kind}, {width} between two{speed}"
         if len(island.clique) < len(island.gpus):
             yield "  each joined to each: " + " or ".join(", ".join(map(str, clique)) for clique in island.cliques)
+    if alone and len(machine.gpus) > 1:
+        yield f"{gpus_in_words(alone)}: no working NVLink"
 
 
 def _host(host: Host) -> Iterator[str]:
@@ -136,6 +140,14 @@ def _software(software: Software) -> Iterator[str]:
     for words, names in (("found", [n for n, where in programs if where]), ("not found", [n for n, where in programs if where is None])):
         if names:
             yield f"{words}: {', '.join(names)}"
+
+
+def _meaning(machine: Machine) -> Iterator[str]:
+    """The advice for any job on this machine, the gravest first."""
+    for advice in advise(machine):
+        yield f"{MARKS[advice.level or 'info']} {advice.message}"
+        if advice.fix and advice.level != "info":
+            yield f"  → {advice.fix}"
 
 
 def _installed(version: Maybe[str | None]) -> str:

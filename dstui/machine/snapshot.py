@@ -7,8 +7,7 @@ Every field that has to be looked up may be Unknown, with the reason: "unknown, 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -359,7 +358,9 @@ class Machine:
 
     def summary(self) -> str:
         """The machine in one line: `8 x H100 80GB, one NVSwitch island`."""
-        return _gpu_summary(self) if self.gpus else _host_summary(self)
+        from dstui.machine.words import summary
+
+        return summary(self)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `islands` as lists of indices, what else is known of them in `island_details`."""
@@ -372,37 +373,3 @@ class Machine:
     def from_json(cls, data: Mapping[str, Any]) -> Machine:
         """What `to_json` wrote, also by an older or newer dstui: what is missing is unknown, what is not known is left aside."""
         return decode(cls, {**data, "islands": data.get("island_details", [])})
-
-
-def _gpu_summary(machine: Machine) -> str:
-    names = Counter(gpu.short_name for gpu in machine.gpus)
-    gpus = " + ".join(f"{count} x {name}" for name, count in names.items())
-    broken = [str(gpu.index) for gpu in machine.gpus if gpu.problem]
-    parts = [gpus, islands_in_words(machine.islands), f"GPU {', '.join(broken)} not usable" if broken else ""]
-    return ", ".join(part for part in parts if part)
-
-
-def islands_in_words(islands: Sequence[Island]) -> str:
-    """`one NVSwitch island`, `2 NVLink pairs`, `no NVLink`; empty for a single GPU."""
-    joined = [island for island in islands if island.kind != "single"]
-    if not joined:
-        return "no NVLink" if len(islands) > 1 else ""
-    alone = len(islands) - len(joined)
-    groups = Counter((island.kind, len(island.gpus)) for island in joined)
-    words = [_island_words(kind, size, count, count == len(islands)) for (kind, size), count in groups.items()]
-    return " + ".join(words) + (f" + {alone} alone" if alone else "")
-
-
-def _island_words(kind: Kind, size: int, count: int, only: bool) -> str:
-    name = {"NVSwitch": "NVSwitch island", "pair": "NVLink pair"}.get(kind, f"NVLink {kind}")
-    sized = "" if kind == "pair" or (only and count == 1) else f" of {size}"
-    return f"{'one' if count == 1 else count} {name}{'es' if count > 1 and name.endswith('mesh') else 's' if count > 1 else ''}{sized}"
-
-
-def _host_summary(machine: Machine) -> str:
-    host = machine.host
-    if isinstance(host.cpus_usable, Unknown) and isinstance(host.memory, Unknown):
-        return "machine not looked at yet" if machine == Machine.unprobed() else "no GPU"
-    cores = f"{host.cpus_usable} cores" if host.cpus_usable else "cores unknown"
-    memory = host.memory
-    return f"no GPU, {cores}, " + (f"{round(memory / GIB)} GB RAM" if isinstance(memory, int) else "RAM unknown")

@@ -30,8 +30,9 @@ def test_the_report_shows_gpus_links_islands_host_and_software(four_a100: None) 
     assert ran.returncode == 0 and ran.stderr == ""
     assert ran.stdout.startswith("4 x A100 80GB, 2 NVLink pairs\ndriver 570.172.08, CUDA up to 12.8\n")
     assert "GPU2  SYS   SYS   X     NV12\n" in ran.stdout
-    assert "GPU 0, 1: pair, 12 links between two, 300 GB/s\n" in ran.stdout
+    assert "GPUs 0 and 1: pair, 12 links between two, 300 GB/s\n" in ran.stdout
     assert "RAM" in ran.stdout and "deepspeed" in ran.stdout
+    assert "· the GPUs form 2 islands (0, 1; 2, 3)\n" in ran.stdout
 
 
 def test_json_is_the_snapshot(four_a100: None) -> None:

@@ -90,7 +90,7 @@ def test_a_lost_gpu_leaves_the_others_and_the_islands_of_the_rest(look: Look) ->
     assert [gpu.problem for gpu in machine.gpus if gpu.index != 3] == [None] * 7
     assert machine.islands[0].gpus == (0, 1, 2, 4, 5, 6, 7)
     assert machine.links[0][3] == machine.links[3][0] == "?"
-    assert machine.summary().endswith("GPU 3 not usable")
+    assert machine.summary() == "7 x H100 80GB, one NVSwitch island, GPU 3 not usable"
 
 
 def test_a_gpu_that_dies_while_the_others_are_looked_at_is_named(look: Look) -> None:

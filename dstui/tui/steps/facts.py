@@ -12,7 +12,8 @@ from rich.cells import cell_len
 
 from dstui.machine.codec import Maybe, Unknown, known
 from dstui.machine.report import size
-from dstui.machine.snapshot import GIB, Gpu, Machine, islands_in_words
+from dstui.machine.snapshot import GIB, Gpu, Machine
+from dstui.machine.words import islands_in_words
 from dstui.tui.row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.state import State
 
