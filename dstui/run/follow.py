@@ -17,6 +17,7 @@ from dstui.run.folder import FINAL, JobFolder, from_iso
 from dstui.run.metrics import scan
 from dstui.run.status import ranks_of, refresh
 from dstui.run.tail import Tail, allow_files
+from dstui.run.text import sanitise
 
 BUDGET = 1 << 20
 """Bytes of logs that one poll reads, in all."""
@@ -191,7 +192,7 @@ class Follower:
             except ValueError:
                 continue
             if isinstance(found, dict) and found.get("event") == "notice":
-                events.append(Notice(str(found.get("text"))))
+                events.append(Notice(sanitise(str(found.get("text")))))
         return events
 
     def _read_logs(self, events: list[Event], budget: int) -> set[int | None]:
@@ -210,7 +211,7 @@ class Follower:
             for line in lines:
                 events.append(Line(rank, line))
                 if rank is not None:
-                    events += self._measure(rank, line)
+                    events += measure(self.ranks[rank], rank, line)
             if rank is not None:
                 events += self._note_life(rank, tail)
         return read_out
@@ -222,21 +223,7 @@ class Follower:
         if not tail.is_bar or not view.live or now - view.bar_told < BAR_EVERY:
             return []
         view.bar_told = now
-        return [Line(rank, view.live), *self._measure(rank, view.live)]
-
-    def _measure(self, rank: int, line: str) -> list[Event]:
-        found = scan(line)
-        if not found:
-            return []
-        view = self.ranks[rank]
-        _take_step(view, found)
-        view.loss = found.get("loss", view.loss)
-        view.metrics.update(found)
-        events: list[Event] = []
-        for name, value in found.items():
-            view.counts[name] = view.counts.get(name, 0) + 1
-            events.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
-        return events
+        return [Line(rank, view.live), *measure(view, rank, view.live)]
 
     def _note_pace(self) -> None:
         """When which step was done, once a second at most; a step that goes back is another count."""
@@ -255,7 +242,8 @@ class Follower:
             view = self.ranks[number]
             if number in read_out and view.state == "started" and facts.get("state") in ("ended", "lost"):
                 view.state, view.exit_code = facts["state"], facts.get("exit_code")
-                events += [Line(number, line) for line in self._tails[number].flush()]
+                for line in self._tails[number].flush():
+                    events += [Line(number, line), *measure(view, number, line)]
                 events.append(RankState(number, view.host, view.state, view.exit_code))
         return events
 
@@ -263,6 +251,21 @@ class Follower:
         self._told_end = True
         code = self.exit_code if self.exit_code is not None else 1
         return [*(Line(None, line) for line in self._tails[None].flush()), Exited(code, self.state)]
+
+
+def measure(view: RankView, rank: int, line: str) -> list[Metric]:
+    """The metrics of a rank's next line, noted in its view."""
+    found = scan(line)
+    if not found:
+        return []
+    _take_step(view, found)
+    view.loss = found.get("loss", view.loss)
+    view.metrics.update(found)
+    metrics = []
+    for name, value in found.items():
+        view.counts[name] = view.counts.get(name, 0) + 1
+        metrics.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
+    return metrics
 
 
 def _take_step(view: RankView, found: dict[str, float]) -> None:

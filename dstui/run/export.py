@@ -1,0 +1,80 @@
+"""The metrics of a run as a table, from its logs alone: every attempt, every rank, in the order in which they were printed."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Literal, TextIO
+
+from dstui.run.events import Metric
+from dstui.run.folder import JobFolder
+from dstui.run.follow import RankView, measure
+from dstui.run.tail import Tail
+
+Form = Literal["csv", "json"]
+COLUMNS = ("step", "rank", "name", "value", "attempt")
+PIECE = 1 << 20
+"""Bytes that are read at once."""
+
+
+def export(folder: JobFolder, form: Form, to: TextIO, only: Collection[int] = ()) -> int:
+    """Write the metrics of a run, of the ranks in `only` where any are given; how many there were.
+
+    Numbers that are none (NaN, infinity) are `nan` and `inf` in CSV and null in JSON, which has no words for them.
+    """
+    rows = metrics(folder, only)
+    return _csv(rows, to) if form == "csv" else _json(rows, folder.name, to)
+
+
+def metrics(folder: JobFolder, only: Collection[int] = ()) -> Iterator[tuple[int, Metric]]:
+    """Each number that the logs of a run tell, with the attempt that it is from."""
+    attempts = [int(path.name) for path in folder.attempt(2).parent.glob("*") if path.name.isdecimal()]
+    for attempt in (1, *sorted(attempts)):
+        logs = {rank: path for path in folder.log(0, attempt).parent.glob("rank_*.log") if (rank := _rank(path)) is not None}
+        for rank in sorted(logs):
+            if not only or rank in only:
+                yield from ((attempt, metric) for metric in _of_log(logs[rank], rank))
+
+
+def _rank(path: Path) -> int | None:
+    number = path.stem.removeprefix("rank_")
+    return int(number) if number.isdecimal() and path.is_file() else None
+
+
+def _of_log(path: Path, rank: int) -> Iterator[Metric]:
+    view, tail = RankView(""), Tail(path)
+    try:
+        while True:
+            for line in tail.read(PIECE):
+                yield from measure(view, rank, line)
+            if not tail.taken:
+                break
+        for line in tail.flush():
+            yield from measure(view, rank, line)
+    finally:
+        tail.close()
+
+
+def _csv(rows: Iterator[tuple[int, Metric]], to: TextIO) -> int:
+    writer = csv.writer(to, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    count = 0
+    for attempt, metric in rows:
+        writer.writerow((metric.step, metric.rank, metric.name, metric.value, attempt))
+        count += 1
+    return count
+
+
+def _json(rows: Iterator[tuple[int, Metric]], name: str, to: TextIO) -> int:
+    """One row after another: a long run has more of them than should be held at once."""
+    to.write(f'{{"version": 1, "run": {json.dumps(name)}, "metrics": [')
+    count = 0
+    for attempt, metric in rows:
+        facts = {**metric.as_json(), "attempt": attempt}
+        row = {column: facts[column] for column in COLUMNS}
+        to.write(f"{',' if count else ''}\n{json.dumps(row)}")
+        count += 1
+    to.write("\n]}\n")
+    return count

@@ -1,0 +1,87 @@
+"""The metrics of a run as a table: each number of each log, once."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+from made import dstui, made
+
+from dstui.run.export import export, metrics
+from dstui.run.folder import JobFolder
+
+LOGS = {
+    0: "starting\nstep 1 loss 2.5 lr 1e-3\n  0%| | 0/2\r 50%|# | 1/2\nstep=2, loss=nan\n{'loss': 1.5, 'step': 3}",
+    1: "step 1 loss 2.25\n",
+    10: "loss 7\nloss 6\n",
+}
+
+
+def table(folder: JobFolder, *only: int) -> list[tuple[str, ...]]:
+    out = io.StringIO()
+    count = export(folder, "csv", out, only)
+    header, *rows = csv.reader(io.StringIO(out.getvalue()))
+    assert header == ["step", "rank", "name", "value", "attempt"] and len(rows) == count
+    return [tuple(row) for row in rows]
+
+
+def test_every_number_of_every_rank_is_a_row(tmp_path: Path) -> None:
+    rows = table(made(tmp_path / "job", logs=LOGS))
+    losses = [row for row in rows if row[2] == "loss"]
+    assert losses == [
+        *(("1", "0", "loss", "2.5", "1"), ("2", "0", "loss", "nan", "1"), ("3", "0", "loss", "1.5", "1")),
+        ("1", "1", "loss", "2.25", "1"),
+        *(("1", "10", "loss", "7.0", "1"), ("2", "10", "loss", "6.0", "1")),  # lines without a step are counted
+    ]
+    assert ("1", "0", "lr", "0.001", "1") in rows
+
+
+def test_ranks_can_be_chosen(tmp_path: Path) -> None:
+    assert {row[1] for row in table(made(tmp_path / "job", logs=LOGS), 1, 10)} == {"1", "10"}
+
+
+def test_every_attempt_is_in_it(tmp_path: Path) -> None:
+    folder = made(tmp_path / "job", logs=LOGS, attempt=10)
+    for attempt in (2, 10):
+        folder.prepare(attempt)
+        folder.log(0, attempt).write_text("step 1 loss 9\n")
+    assert [row[4] for row in table(folder, 0) if row[2:4] == ("loss", "9.0")] == ["2", "10"]
+
+
+def test_json_is_valid_and_has_null_for_what_is_no_number(tmp_path: Path) -> None:
+    out = io.StringIO()
+    export(made(tmp_path / "job", logs=LOGS), "json", out)
+    found = json.loads(out.getvalue(), parse_constant=lambda word: 1 / 0)
+    assert (found["version"], found["run"]) == (1, "job")
+    assert {"step": 2, "rank": 0, "name": "loss", "value": None, "attempt": 1} in found["metrics"]
+
+
+def test_a_folder_without_logs_gives_an_empty_table(tmp_path: Path) -> None:
+    assert table(JobFolder(tmp_path / "nothing")) == []
+    out = io.StringIO()
+    assert export(JobFolder(tmp_path / "nothing"), "json", out) == 0 and json.loads(out.getvalue())["metrics"] == []
+
+
+def test_rubbish_in_logs_and_among_them_does_no_harm(tmp_path: Path) -> None:
+    folder = made(tmp_path / "job", logs={0: "step 1 loss 2\n"})
+    folder.log(1).write_bytes(os.urandom(300_000) + b"\nstep 5 loss 4\n")
+    os.mkfifo(folder.log(2))
+    (folder.log(3).parent / "rank_x.log").write_text("loss 1\n")
+    folder.log(4).mkdir()
+    assert {(metric.rank, metric.value) for _, metric in metrics(folder) if metric.name == "loss"} >= {(0, 2.0), (1, 4.0)}
+
+
+def test_the_command_prints_the_table(tmp_path: Path) -> None:
+    made(tmp_path / "job", logs=LOGS)
+    code, out, err = dstui("logs", "job", "--metrics", "csv", "--rank", 1, cwd=tmp_path)
+    assert (code, out, err) == (0, "step,rank,name,value,attempt\n1,1,loss,2.25,1\n", "")
+    code, out, _ = dstui("logs", "job", "--metrics", "json", cwd=tmp_path)
+    assert code == 0 and len(json.loads(out)["metrics"]) >= 7
+    code, _, err = dstui("logs", "job", "--metrics", "csv", "--follow", cwd=tmp_path)
+    assert code == 2 and "--rank alone" in err
+    made(tmp_path / "mute", logs={0: "hello\n"})
+    code, out, err = dstui("logs", "mute", "--metrics", "csv", cwd=tmp_path)
+    assert (code, out) == (0, "step,rank,name,value,attempt\n") and "no numbers" in err
