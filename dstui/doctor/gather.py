@@ -28,8 +28,8 @@ from dstui.plan.hostfile import HostfileError, parse_hostfile
 from dstui.render.launch import HERE, RenderError, place, slots
 
 READY = Path(__file__).with_name("ready.py")
-DEADLINE = 60.0
-"""Seconds for a host: importing torch and deepspeed from a cold network file system takes half of it."""
+DEADLINE = 120.0
+"""Seconds for a host; the imports of torch and deepspeed may take most of it."""
 MEET_SECONDS = 8.0
 """How long hosts wait for each other at rank 0's port."""
 PORT = 29500

@@ -23,6 +23,8 @@ from typing import Any
 
 STALE_SECONDS = 600
 """A lock of torch's extension builder that is older belongs to a build that was killed."""
+IMPORT_SECONDS = 90
+"""From a cold network file system an import of torch takes half of it."""
 NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "fuse.sshfs", "ceph", "wekafs")
 IMPORTS = """\
 import json, torch, deepspeed
@@ -110,7 +112,9 @@ def extensions() -> dict[str, Any]:
 def imports(python: str) -> dict[str, Any]:
     """What the job's own interpreter says when it imports torch and deepspeed; takes seconds."""
     try:
-        ran = subprocess.run([python, "-c", IMPORTS], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        ran = subprocess.run([python, "-c", IMPORTS], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=IMPORT_SECONDS)
+    except subprocess.TimeoutExpired:
+        return {"problem": f"it takes longer than {IMPORT_SECONDS} s"}
     except OSError as error:
         return {"problem": f"{python}: {error.strerror}"}
     if ran.returncode:

@@ -16,7 +16,8 @@ from dstui.machine.assemble import machine_from
 from dstui.machine.codec import encode
 from dstui.machine.snapshot import Machine
 
-SYSTEM = "rtx3090-pair"
+DIRECT, SWITCHED = "rtx3090-pair", "gb200-tray"
+"""Two ways to be joined; between them every function that the probe calls has an answer."""
 GPUS = 2
 BLINDING = {"nvmlInitWithFlags", "nvmlDeviceGetCount_v2"}
 """Without these there is no GPU to tell of."""
@@ -24,9 +25,9 @@ WHOLE_GPU = {"nvmlDeviceGetHandleByIndex_v2"}
 """Without this there is nothing to tell of the GPU; any other call costs the two facts at most that it tells."""
 
 
-def cases(library: Path, tmp_path: Path) -> Iterator[tuple[str, int, str, list[object]]]:
+def cases(system: str, library: Path, tmp_path: Path) -> Iterator[tuple[str, int, str, list[object]]]:
     profile = tmp_path / "profile"
-    profile.write_text(fakenvml.profile(SYSTEM))
+    profile.write_text(f"= nvmlDeviceGetCount_v2 - - {GPUS}\n" + fakenvml.profile(system))
     environment = {"LD_LIBRARY_PATH": str(library), "FAKENVML_PROFILE": str(tmp_path / "now"), "GPUS": str(GPUS)}
     command = [sys.executable, str(Path(__file__).with_name("fuzz_nvml.py")), str(profile), *fakenvml.FUNCTIONS, "field:90", "field:91"]
     with subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True) as child:
@@ -47,8 +48,9 @@ def changed(machine: Machine, healthy: Machine, gpu: int) -> set[str]:
     return {name for name in before if now[name] != before[name]}
 
 
-def test_any_call_may_fail_in_any_way_on_any_gpu(library: Path, tmp_path: Path) -> None:
-    found = cases(library, tmp_path)
+@pytest.mark.parametrize("system", [DIRECT, SWITCHED])
+def test_any_call_may_fail_in_any_way_on_any_gpu(system: str, library: Path, tmp_path: Path) -> None:
+    found = cases(system, library, tmp_path)
     _, _, _, lines = next(found)
     healthy = machine_of(lines)
     assert healthy.islands[0].gpus == (0, 1)
@@ -71,7 +73,7 @@ def test_any_call_may_fail_in_any_way_on_any_gpu(library: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetName", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetFieldValues"])
 def test_a_call_that_hangs_on_one_gpu_keeps_what_came_before(look: fakenvml.Look, function: str) -> None:
-    machine = look(SYSTEM, f"~ {function} 1 - 600000", deadline=0.8)
+    machine = look(DIRECT, f"~ {function} 1 - 600000", deadline=0.8)
     assert not machine.driver.state
     assert machine.driver.version == "570.172.08"
     assert [gpu.index for gpu in machine.gpus] == ([] if "Pci" in function else [0])
