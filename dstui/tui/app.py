@@ -20,11 +20,11 @@ from textual.widgets import Input, Static
 from dstui.tui.arrange import MINIMUM, PARTS, WIDE, shown
 from dstui.tui.fields import Field, Option
 from dstui.tui.form_rows import OptionKey
-from dstui.tui.jobs import Jobs
 from dstui.tui.keys import KEYS, bindings, valid
 from dstui.tui.steps import STEPS, Step, field_of
 from dstui.tui.store import Store
 from dstui.tui.themes import DARK, LIGHT
+from dstui.tui.verdicts import Verdicts
 from dstui.tui.widgets.checks import Checks, FindingKey
 from dstui.tui.widgets.footer import Footer
 from dstui.tui.widgets.form import Form
@@ -41,25 +41,30 @@ if TYPE_CHECKING:
     from dstui.run.folder import JobFolder
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
+JUDGE_AFTER = 1.0
+"""Seconds after the first frame: importing DeepSpeed takes two of a whole core."""
 WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape", "next_pane", "pane_before")
 """What the F-keys and ctrl-keys do while a value is typed."""
 
 
-class DstuiApp(Jobs):
-    """dstui's screen. `Documents` does what concerns files, `Jobs` what concerns runs."""
+class DstuiApp(Verdicts):
+    """dstui's screen. `Documents` does what concerns files, `Jobs` what concerns runs, `Verdicts` what is learnt meanwhile."""
 
     TITLE = "dstui"
     CSS_PATH = Path(__file__).parent / "styles" / "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [*bindings()]
     AUTO_FOCUS = "#form-rows"
 
-    def __init__(self, plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None = None) -> None:
+    def __init__(
+        self, plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None = None, *, judge: bool = True
+    ) -> None:
+        """`job`: look at it at once. `judge`: let the installed DeepSpeed judge every edit, in a child of 250 MB."""
         super().__init__()
         self.register_theme(DARK)
         self.register_theme(LIGHT)
         self.theme = "dstui"
         self.fresh = plan is None and job is None
-        self.job = job
+        self.job, self.judge = job, judge
         self.store = Store(plan or self.starting_plan(), path, machine, self.redraw_all)
         self.step: Step = STEPS[0]
         self.tab = "form"
@@ -96,17 +101,13 @@ class DstuiApp(Jobs):
         self.arrange()
         self.store.follow()
         if self.store.state.machine is None:
-            self.run_worker(self._probe, thread=True, exit_on_error=False, group="probe")
+            self.look_at_machine()
+        if self.judge:
+            self.set_timer(JUDGE_AFTER, self.start_judging)
         if self.job is not None:
             self.watch_job(self.job)
         elif self.fresh:
             self.ask_what_to_open()
-
-    def _probe(self) -> None:
-        from dstui.machine.probe import probe
-
-        machine = probe()
-        self.call_later(self.store.see, machine)
 
     def redraw_all(self) -> None:
         """Everything visible, from the state."""
@@ -125,6 +126,7 @@ class DstuiApp(Jobs):
         else:
             self.show_pane(state)
         self._show_keys()
+        self.ask_deepspeed()
 
     @on(Rows.Resized)
     def _resized(self) -> None:
@@ -141,13 +143,15 @@ class DstuiApp(Jobs):
         return field, field.options[key.number] if field and isinstance(key, OptionKey) else None
 
     def _show_keys(self) -> None:
+        if len(self.screen_stack) > 1:
+            return  # a dialog has the keys
         possible = {k.action.partition("(")[0] for k in KEYS if self.check_action(k.action.partition("(")[0], ())}
         self.query_one(Footer).show(valid("typing" if self.typing else self.step.pane, frozenset(possible)))
 
     @property
     def typing(self) -> bool:
         """Whether letters are text now."""
-        return isinstance(self.focused, Input)
+        return isinstance(self.focused, Input) and len(self.screen_stack) == 1
 
     def on_descendant_focus(self) -> None:
         """Other keys are valid where the focus is now."""

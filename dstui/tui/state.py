@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dstui.plan import Plan
     from dstui.plan.finding import Finding
     from dstui.render.jsontext import JsonLine
+    from dstui.run.oracle import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,10 @@ class State:
     ranks: int | None = None
     run: str = ""
     """The state of the job in a word: running, succeeded, failed…"""
+    judged: str = ""
+    """The text of the Plan on which DeepSpeed's own parser has given its word."""
+    verdict: Verdict | None = None
+    """That word; None before the first one."""
     refusal: tuple[str, str] = ("", "")
     """The path of an edit that the Plan refused, and its sentence; gone with the next edit."""
 
@@ -50,6 +55,13 @@ class State:
     def counted(self, severity: str) -> int:
         """How many findings have this severity."""
         return sum(f.severity == severity for f in self.findings)
+
+    def deepspeeds_word(self) -> str:
+        """DeepSpeed's verdict in a few cells: its release, and a glyph that is · while it has not spoken on this text yet."""
+        if self.verdict is None:
+            return ""
+        glyph = "·" if self.judged != self.plan.text else "✔" if self.verdict.ok else "✖"
+        return f"DeepSpeed {self.verdict.version} {glyph}"
 
     def finding_at(self, path: str) -> Finding | None:
         """The gravest finding on exactly this path."""

@@ -20,7 +20,8 @@ from dstui.tui.state import State
 
 if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
-    from dstui.plan.finding import Fix
+    from dstui.plan.finding import Finding, Fix
+    from dstui.run.oracle import Verdict
 
 
 class JobState(Message):
@@ -130,6 +131,14 @@ class Store:
         self.state = replace(self.state, machine=machine)
         self._show(self.state.plan)
 
+    def judged(self, text: str, verdict: Verdict) -> None:
+        """DeepSpeed's own parser has judged the Plan of this text. What it refuses and no rule explains becomes a finding."""
+        self.state = replace(self.state, judged=text, verdict=verdict)
+        explained = any(f.severity == "error" for f in self.state.findings)
+        if not verdict.ok and not explained:
+            self.state = replace(self.state, findings=(refused(verdict), *self.state.findings))
+        self._changed()
+
     def follow(self) -> None:
         """From now on the consequences are worked out too; the first frame does without."""
         self._show(self.state.plan)
@@ -159,6 +168,8 @@ class Store:
             saved=plan.text == self._on_disk,
             ranks=ranks,
             run=before.run,
+            judged=before.judged,
+            verdict=before.verdict,
         )
         self._changed()
 
@@ -186,3 +197,11 @@ def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:
     """The numbers of the lines that were not there before; a comma more or less is no change."""
     known = {(line.path, line.text.rstrip(",")) for line in before}
     return frozenset(n for n, line in enumerate(now) if (line.path, line.text.rstrip(",")) not in known)
+
+
+def refused(verdict: Verdict) -> Finding:
+    """DeepSpeed's refusal in its own words."""
+    from dstui.plan.finding import Finding
+
+    words = " ".join(verdict.message.split()) or verdict.kind
+    return Finding("DEEPSPEED", "error", "deepspeed", f"DeepSpeed {verdict.version} refuses this: {words[:300]}", when="parse")

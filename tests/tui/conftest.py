@@ -51,11 +51,13 @@ def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     monkeypatch.chdir(tmp_path)
 
     @asynccontextmanager
-    async def opened(text: str = PLAN, *, gpus: int = 0, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[int]]:
+    async def opened(
+        text: str = PLAN, *, gpus: int = 0, size: tuple[int, int] = (120, 40), judge: bool = False
+    ) -> AsyncIterator[Pilot[int]]:
         path = tmp_path / "plan.yaml"
         path.write_text(text)
         (tmp_path / "train.py").write_text(SCRIPT)
-        app = DstuiApp(read_plan(path), path, machine(gpus))
+        app = DstuiApp(read_plan(path), path, machine(gpus), judge=judge)
         async with app.run_test(size=size, notifications=True) as pilot:
             await until(pilot, lambda: app.store.state.checked)
             yield pilot

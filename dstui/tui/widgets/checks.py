@@ -27,7 +27,7 @@ class Checks(Rows):
     def show(self, state: State) -> None:
         """Draw the findings."""
         self.findings = state.findings
-        self.label("Checks", _counts(state))
+        self.label("Checks", "  ".join(filter(None, (_counts(state), state.deepspeeds_word()))))
         self.show_rows(check_rows(state, (self.size.width or 38) - 1))
 
     def to_fix(self, step: Step) -> Finding | None:

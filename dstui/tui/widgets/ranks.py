@@ -108,7 +108,9 @@ def _cell(cell: Cell, width: int, chosen: bool) -> list[Span]:
     facts = [cell.word]
     facts += [f"step {cell.step}"] if cell.step is not None else []
     facts += [f"loss {cell.loss:.4g}"] if cell.loss is not None else []
-    facts += [f"{age_text(cell.age)} ago"] if cell.age is not None and cell.word in ("running", "silent") else []
+    facts += (
+        [f"{age_text(cell.age)} ago" if cell.age >= 1 else "now"] if cell.age is not None and cell.word in ("running", "silent") else []
+    )
     return [number, Span(f"{glyph} ", style), Span(fit("  ".join(facts), width - 6), "title" if chosen else "")]
 
 

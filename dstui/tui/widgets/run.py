@@ -27,6 +27,8 @@ POLL = 1 / 12
 """Seconds between two looks at the job; what is new is painted at most this often, however fast the logs grow."""
 BACKLOG = 4 << 20
 """Bytes of each log that the merged view starts with; a rank's own view shows its whole log."""
+NOTICE_SECONDS = 30.0
+"""How long a notice stands in the head; it stays in the log."""
 FINAL = ("succeeded", "failed", "stopped", "lost")
 
 
@@ -40,7 +42,7 @@ class Run(Vertical):
         self.merged = Merged()
         self.rank: int | None = None
         """The rank whose log is shown; None for all."""
-        self.notice = ""
+        self.notice, self.noticed = "", 0.0
         self.losses: list[float] = []
         self.stopping: float | None = None
         self.silence = 300.0
@@ -146,7 +148,7 @@ class Run(Vertical):
         if kind == "Line":
             self.merged.add(LogLine(event.rank, event.text))
         elif kind == "Notice":
-            self.notice = event.text
+            self.notice, self.noticed = event.text, monotonic()
             self.merged.add(LogLine(None, event.text, notice=True))
         elif kind == "Metric" and event.name == "loss" and event.rank == min(self.follower.ranks if self.follower else [0], default=0):
             self.losses.append(event.value)
@@ -161,12 +163,13 @@ class Run(Vertical):
         if self.follower is None or self.folder is None:
             return
         head = self.query_one("#run-head", Rows)
-        note = ladder(monotonic() - self.stopping) if self.stopping is not None and self.alive else self.notice if self.alive else ""
+        recent = self.notice if monotonic() - self.noticed < NOTICE_SECONDS else ""
+        note = (ladder(monotonic() - self.stopping) if self.stopping is not None else recent) if self.alive else ""
         rows = head_rows(self.follower, self.folder.path, self.losses, note, head.size.width or 110)
         head.show_rows(rows)
         self.query_one(RankStrip).show(cells_of(self.follower.ranks, time.time(), self.silence), self.rank)
         view = self.log_view
-        where = "following" if view.follow else f"▼ {view.unseen:,} new, f follows"
+        where = "following" if view.follow else f"▼ {view.unseen:,} new, f follows" if view.unseen else "f follows"
         name = "Log: all ranks" if self.rank is None else f"Log: rank {self.rank}"
         view.label(name, "  ".join(filter(None, (self._search_words(), where))))
 

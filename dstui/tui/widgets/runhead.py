@@ -41,7 +41,7 @@ def head_rows(follower: Follower, folder: Path, losses: Sequence[float], note: s
 
 def _second(folder: Path, note: str, width: int) -> tuple[Span, ...]:
     if note:
-        return (Span(f"   {note}", "accent"),)
+        return (Span(f"   {fit(note, min(cell_len(note), width - 5))}", "accent"),)
     text = fit(str(folder), min(cell_len(str(folder)), width - 16))
     return (Span("   job folder ", "dim"), Span(text, "dim"))
 

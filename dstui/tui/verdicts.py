@@ -1,0 +1,174 @@
+"""What the app learns in the background: the machine and its GPUs by the second, and DeepSpeed's own verdict on every edit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from threading import Condition
+from typing import TYPE_CHECKING, Any
+
+from textual import on
+from textual.message import Message
+
+from dstui.tui.jobs import Jobs
+from dstui.tui.steps import MACHINE
+
+if TYPE_CHECKING:
+    from dstui.machine.live import Live
+    from dstui.machine.snapshot import Machine
+    from dstui.plan import Plan
+    from dstui.run.oracle import Oracle, Verdict
+
+
+class Probed(Message):
+    """The machine was looked at."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self.machine = machine
+
+
+class Judged(Message):
+    """DeepSpeed's own parser has judged a Plan of this text; None where it cannot be asked here."""
+
+    def __init__(self, text: str, verdict: Verdict | None) -> None:
+        super().__init__()
+        self.text, self.verdict = text, verdict
+
+
+class Question:
+    """The newest Plan to be judged, handed from the app to the thread that asks; what came before it need not be judged."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._plan: Plan | None = None
+        self._ranks: int | None = None
+        self.closed = False
+
+    def ask(self, plan: Plan, ranks: int | None) -> None:
+        """Judge this next."""
+        with self._changed:
+            self._plan, self._ranks = plan, ranks
+            self._changed.notify()
+
+    def close(self) -> None:
+        """No more questions."""
+        with self._changed:
+            self.closed = True
+            self._changed.notify()
+
+    def wait(self) -> tuple[Plan, int | None] | None:
+        """The next question; None when there will be none."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.closed or self._plan is not None)
+            plan, self._plan = self._plan, None
+            return None if self.closed or plan is None else (plan, self._ranks)
+
+
+class Verdicts(Jobs):
+    """The part of the app that looks and asks. Threads only post messages; the app changes the state."""
+
+    live: Live | None = None
+    question: Question | None = None
+
+    # The machine
+
+    def look_at_machine(self) -> None:
+        """Probe in a thread; the GPUs' load is then followed while the Machine step is seen."""
+        self.run_worker(self._probe, thread=True, exit_on_error=False, group="probe")
+
+    def _probe(self) -> None:
+        from dstui.machine.probe import probe
+
+        self.post_message(Probed(probe()))
+
+    @on(Probed)
+    def _probed(self, event: Probed) -> None:
+        self.store.see(event.machine)
+        if event.machine.gpus:
+            self.set_interval(1.0, self._refresh_gpus)
+
+    def _refresh_gpus(self) -> None:
+        from dstui.machine.live import Live, refreshed
+
+        machine = self.store.state.machine
+        if self.step is not MACHINE or machine is None:
+            self._stop_live()
+            return
+        self.live = self.live or Live()
+        if states := self.live.poll():
+            self.store.see(refreshed(machine, states))
+
+    def _stop_live(self) -> None:
+        if self.live is not None:
+            self.live.close()
+            self.live = None
+
+    # DeepSpeed's own verdict
+
+    def start_judging(self) -> None:
+        """Keep a child with DeepSpeed's parser warm, and have it judge every edit."""
+        self.question = Question()
+        self.run_worker(self._judge, thread=True, exit_on_error=False, group="oracle")
+        self.ask_deepspeed()
+
+    def ask_deepspeed(self) -> None:
+        """Have the Plan judged as it is now, unless that is known."""
+        state = self.store.state
+        if self.question is not None and state.judged != state.plan.text:
+            self.question.ask(state.plan, state.ranks)
+
+    def _judge(self) -> None:
+        from dstui.run.oracle import OracleError
+
+        question, oracle, python = self.question, None, ""
+        try:
+            while question is not None and (asked := question.wait()) is not None:
+                plan, ranks = asked
+                if oracle is None or interpreter(plan) != python:
+                    python = interpreter(plan)
+                    oracle = _another(oracle, python)
+                verdict = oracle.judge(plain(plan.deepspeed, plan.job.integration != "deepspeed"), ranks)
+                self.post_message(Judged(plan.text, verdict))
+        except OracleError:  # no DeepSpeed there: the checks stand alone
+            self.post_message(Judged("", None))
+        finally:
+            if oracle is not None:
+                oracle.close()
+
+    @on(Judged)
+    def _judged(self, event: Judged) -> None:
+        if event.verdict is None:
+            self.question = None
+        elif event.text == self.store.state.plan.text:
+            self.store.judged(event.text, event.verdict)
+
+    def on_unmount(self) -> None:
+        """No child outlives the app."""
+        self._stop_live()
+        if self.question is not None:
+            self.question.close()
+
+
+def _another(oracle: Oracle | None, python: str) -> Oracle:
+    from dstui.run.oracle import Oracle
+
+    if oracle is not None:
+        oracle.close()
+    return Oracle(python)
+
+
+def interpreter(plan: Plan) -> str:
+    """Whose DeepSpeed judges: that of the ranks."""
+    from dstui.render.launch import place
+
+    python = plan.job.python
+    return sys.executable if python is None else place(plan, python) if "/" in python else python
+
+
+def plain(config: Mapping[str, Any], filled: bool) -> dict[str, Any]:
+    """The configuration as DeepSpeed's parser would see it. `filled`: by a reader who replaces every "auto" before."""
+    made = {k: plain(v, filled) if isinstance(v, Mapping) else v for k, v in config.items() if not (filled and v == "auto")}
+    if filled and any(v == "auto" for v in config.values()) and not {"train_batch_size", "train_micro_batch_size_per_gpu"} & made.keys():
+        made |= {"train_micro_batch_size_per_gpu": 1} if "train_micro_batch_size_per_gpu" in config or "train_batch_size" in config else {}
+    return made
