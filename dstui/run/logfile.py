@@ -7,15 +7,21 @@ line is one `pread` away. 10 GB cost 1.3 MB of memory. The file may grow, be tru
 from __future__ import annotations
 
 import os
+import re
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from dstui.run.text import LONGEST, decode
 
 BLOCK = 64 * 1024
+Place = Callable[[bytes], Callable[[int], int]]
+"""Given some lines: where, from an offset on, the next match begins; -1 where there is none."""
 SLICE = 8 << 20
+CHUNK = 1 << 20
 CACHED_BLOCKS = 64
 
 
@@ -94,6 +100,24 @@ class LogFile:
         end = self._newline(number + 1) if number < self._newlines[-1] else self._indexed
         return self._text(start, end)
 
+    def grep(self, place: Place, first: int, budget: int = SLICE) -> tuple[list[int], int]:
+        """The matching lines from number `first` on, in about `budget` bytes; and the number with which to go on.
+
+        Matches are looked for in the bytes of the file, a MiB at a time, as fast as `grep -F` (within 2x).
+        """
+        found: list[int] = []
+        until = (self._newline(first) + 1 if first else 0) + budget
+        while first < self.lines:
+            start = self._newline(first) + 1 if first else 0
+            if start >= until:
+                break
+            whole = self._newlines[min((start + CHUNK) // BLOCK, len(self._newlines) - 1)]  # newlines up to the end of the chunk
+            last = min(max(whole, first + 1), self._newlines[-1])
+            end = self._newline(last) + 1 if last > first else self._indexed
+            matching_lines(os.pread(self._fd, end - start, start), place, first, found)
+            first = last if last > first else self.lines
+        return found, first
+
     def tail(self, count: int) -> list[str]:
         """The last `count` lines without any index (looking at 1 MiB at most)."""
         self._open()
@@ -132,6 +156,41 @@ class LogFile:
             return decode(os.pread(self._fd, length, start))
         last = os.pread(self._fd, LONGEST, end - LONGEST)
         return decode(last if b"\r" in last[:-1] else os.pread(self._fd, LONGEST, start), length)
+
+
+def plain(text: str, ignore_case: bool = False) -> Place:
+    """A place finder for a text as it stands; case is ignored for ASCII letters only, else it would cost ten times as much."""
+    needle = text.encode()
+    if ignore_case:
+        needle = needle.lower()
+        return lambda data: partial(data.lower().find, needle)
+    return lambda data: partial(data.find, needle)
+
+
+def pattern(expression: re.Pattern[bytes]) -> Place:
+    """A place finder for a regular expression; it sees a line without its end."""
+
+    def begin(data: bytes) -> Callable[[int], int]:
+        def at(start: int) -> int:
+            match = expression.search(data, start)
+            return match.start() if match else -1
+
+        return at
+
+    return begin
+
+
+def matching_lines(data: bytes, place: Place, first: int, found: list[int]) -> None:
+    """Add to `found` the numbers of the lines of `data` in which something is found; `first` is the number of its first line."""
+    find, number, counted, at = place(data), first, 0, 0
+    while at < len(data) and (at := find(at)) >= 0:
+        number += data.count(b"\n", counted, at)
+        found.append(number)
+        counted = at
+        newline = data.find(b"\n", at)
+        if newline < 0:
+            return
+        at = newline + 1
 
 
 def newlines_of(data: bytes) -> list[int]:

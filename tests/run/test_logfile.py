@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dstui.run import logfile
-from dstui.run.logfile import BLOCK, LogFile
+from dstui.run.logfile import BLOCK, LogFile, pattern, plain
 from dstui.run.text import decode
 
 
@@ -48,6 +49,37 @@ def test_a_growing_file_has_the_same_lines_by_number_as_by_splitting(
         while not log.complete:
             log.poll(budget)
         assert [log.line(number) for number in range(log.lines)] == lines_of(written)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    text=st.text("abA\n", max_size=300),
+    needle=st.text("abA", min_size=1, max_size=3),
+    block=st.sampled_from([1, 7, 64]),
+    budget=st.integers(1, 99),
+)
+def test_a_search_finds_the_same_lines_as_a_look_at_every_line(
+    tmp_path_factory: pytest.TempPathFactory, text: str, needle: str, block: int, budget: int
+) -> None:
+    path = tmp_path_factory.mktemp("log") / "log"
+    path.write_text(text)
+    finders = {
+        plain(needle): lambda line: needle in line,
+        plain(needle, ignore_case=True): lambda line: needle.lower() in line.lower(),
+        pattern(re.compile(b"^" + needle.encode() + b"$", re.MULTILINE)): lambda line: line == needle,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logfile, "BLOCK", block)
+        patch.setattr(logfile, "CHUNK", 2 * block)
+        log = indexed(path)
+        for place, matches in finders.items():
+            found, at = [], 0
+            while at < log.lines:
+                before = at
+                some, at = log.grep(place, at, budget)
+                found += some
+                assert at > before
+            assert found == [number for number in range(log.lines) if matches(log.line(number))]
 
 
 def test_the_end_of_a_large_log_is_there_before_anything_is_indexed(tmp_path: Path) -> None:
