@@ -59,10 +59,10 @@ class Hang:
         since = duration_text(self.seconds)
         if self.missing:
             reached = "it has" if len(self.missing) == 1 else "they have"
-            text = f"{len(self.waiting)} of {self.living} ranks wait since {since} at step {self.step}; "
+            text = f"{len(self.waiting)} of {self.living} ranks have waited for {since} at step {self.step}; "
             text += f"{_named(self.missing)}: {reached} not reached it"
         else:
-            who = "the only rank has" if self.living == 1 else f"all {self.living} ranks have"
+            who = f"all {self.living} ranks that run have" if self.living > 1 else f"rank {self.waiting[0]}, the only one that runs, has"
             told = f", the last step told is {self.step}" if self.step is not None else ""
             text = f"{who} written nothing for {since}{told}: work without a word, or a hang"
         return text + (f"; {_named(self.absent)} {'is' if len(self.absent) == 1 else 'are'} not running" if self.absent else "")

@@ -25,7 +25,7 @@ def sixteen(**odd: RankView) -> dict[int, RankView]:
 def test_the_rank_that_others_wait_for_is_named() -> None:
     hang = verdict(sixteen(r11=view(119, 97)), NOW, SILENCE)
     assert hang is not None and hang.missing == (11,)
-    assert str(hang) == "15 of 16 ranks wait since 1 min 34 s at step 120; rank 11: it has not reached it"
+    assert str(hang) == "15 of 16 ranks have waited for 1 min 34 s at step 120; rank 11: it has not reached it"
 
 
 def test_ranks_that_have_ended_or_never_came_are_named() -> None:
@@ -37,9 +37,11 @@ def test_ranks_that_have_ended_or_never_came_are_named() -> None:
 def test_where_no_rank_is_behind_nobody_is_blamed() -> None:
     assert "rank 1" not in str(verdict(sixteen(), NOW, SILENCE))
     assert str(verdict({0: view(7, 61), 1: view(None, 90)}, NOW, SILENCE)) == (
-        "all 2 ranks have written nothing for 1 min 01 s, the last step told is 7: work without a word, or a hang"
+        "all 2 ranks that run have written nothing for 1 min 01 s, the last step told is 7: work without a word, or a hang"
     )
-    assert str(verdict({0: view(None, 61)}, NOW, SILENCE)).startswith("the only rank has written nothing for 1 min 01 s: ")
+    assert str(verdict({0: view(None, 61)}, NOW, SILENCE)).startswith(
+        "rank 0, the only one that runs, has written nothing for 1 min 01 s: "
+    )
 
 
 def test_many_that_are_missing_are_counted() -> None:
