@@ -69,6 +69,7 @@ class Follower:
         self.attempt = 1
         self._backlog = backlog
         self._status: dict[str, Any] = {}
+        self._unwritten: dict[str, Any] = {}
         self._status_seen: tuple[int, int] | None = None
         self._refreshed = 0.0
         self._tails: dict[int | None, Tail] = {None: Tail(folder.launcher_log, backlog)}
@@ -141,7 +142,9 @@ class Follower:
         now = time.monotonic()
         if self.state not in FINAL and now - self._refreshed >= REFRESH:
             self._refreshed = now
-            refresh(self.folder)
+            status = refresh(self.folder)
+            if status.get("state") in FINAL and self.folder.read_status().get("state") not in FINAL:
+                self._unwritten = status  # the disk is full, or the folder is somebody else's
 
     def _read_status(self) -> list[int]:
         """Read status.json if it is another one; the ranks that have started since."""
@@ -149,13 +152,20 @@ class Follower:
             found = self.folder.status_file.stat()
         except OSError:
             return []
+        if self._unwritten:
+            return self._take_status(self._unwritten)
         seen = (found.st_ino, found.st_mtime_ns)  # a file system's clock may tick slower than we write
         if seen == self._status_seen:
             return []
         status = self.folder.read_status()
         if not status or not self._change_attempt(int(status.get("attempt") or 1)):
             return []
-        self._status_seen, self._status = seen, status
+        self._status_seen = seen
+        return self._take_status(status)
+
+    def _take_status(self, status: dict[str, Any]) -> list[int]:
+        """Note what a status says; the ranks that have started since."""
+        self._status = status
         self.state, self.exit_code = str(status.get("state")), status.get("exit_code")
         allow_files(FILES_ASIDE + FILES_OF_A_RANK * len(status.get("ranks", {})))
         return [number for number, facts in ((int(n), facts) for n, facts in status.get("ranks", {}).items()) if self._take(number, facts)]

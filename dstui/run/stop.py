@@ -7,10 +7,11 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from dstui.run.folder import FINAL, JobFolder
-from dstui.run.processes import Process, tagged
+from dstui.run.processes import Process, find, tagged
 from dstui.run.ranks import Ranks
 from dstui.run.status import Status, finish, here, process_of, ranks_of
 
@@ -78,8 +79,6 @@ def until_gone(members: Members, seconds: float, tick: Callable[[], object] = no
 
 def rank_processes(ranks: Ranks) -> list[Process]:
     """The living ranks themselves (not their shims): whom to ask first."""
-    from dstui.run.processes import find
-
     living = (ranks.ranks[number] for number in ranks.living)
     return [process for rank in living if rank.pid and rank.shim and rank.shim.alive and (process := find(rank.pid))]
 
@@ -105,12 +104,14 @@ def _ask(folder: JobFolder, exit_code: int, status: Status) -> None:
     """Leave the request where the supervisor sees it, and wake it up; on a full disk its SIGTERM has to do."""
     supervisor = process_of(status.get("supervisor"))
     number = signal.SIGUSR1
+    new = folder.stop_file.with_suffix(f".{os.getpid()}")
     try:
-        new = folder.stop_file.with_suffix(f".{os.getpid()}")
         new.write_text(json.dumps({"exit_code": exit_code, "by": os.getpid()}), encoding="utf-8")
         new.replace(folder.stop_file)
     except OSError:
         number = signal.SIGTERM
+        with suppress(OSError):
+            new.unlink()
     if supervisor:
         supervisor.send(number)
 
@@ -130,13 +131,20 @@ def _await_end(folder: JobFolder, exit_code: int) -> Status:
             supervisor.send(signal.SIGKILL)
         time.sleep(LOOK)
     try:
-        status = folder.read_status()
-        if status.get("state") in FINAL:
-            return status
-        ranks = ranks_of(folder, status)
-        climb(lambda: tagged(str(status["tag"])), rank_processes(ranks), lambda: ranks.update(time.time()))
-        ranks.update(time.time())
-        return finish(folder, status, ranks, exit_code)
+        return _end(folder, exit_code)
     finally:
         if lock is not None:
             os.close(lock)
+
+
+def _end(folder: JobFolder, exit_code: int) -> Status:
+    """End a job that nobody looks after."""
+    status = folder.read_status()
+    if status.get("state") in FINAL:
+        return status
+    tag, ranks = str(status["tag"]), ranks_of(folder, status)
+    if ranks.over and not tagged(tag):
+        return finish(folder, status, ranks, None, watched=False)  # it had ended, but nobody could write it
+    climb(lambda: tagged(tag), rank_processes(ranks), lambda: ranks.update(time.time()))
+    ranks.update(time.time())
+    return finish(folder, status, ranks, exit_code)

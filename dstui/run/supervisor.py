@@ -53,7 +53,7 @@ class Supervisor:
         self.builds = OpBuilds(build_root({**os.environ, **self.plan.get("env", {})}))
         self.ranks = ranks_of(folder, self.status)
         self.asked: int | None = None
-        self._unwritten = False
+        self._unwritten = self._named_late = False
         self._since: dict[str, float] = {}
 
     def run(self) -> None:
@@ -178,6 +178,7 @@ class Supervisor:
         self.ranks = Ranks.expected(self.folder, {number: rank.host for number, rank in self.ranks.ranks.items()}, attempt)
         self.status |= {"attempt": attempt, "state": "starting"}
         self._since.clear()
+        self._named_late = False
         self.launch(more)
         self.write()
 
@@ -197,8 +198,8 @@ class Supervisor:
     def name_the_late(self) -> None:
         """Say once which ranks have not started."""
         waiting = self.ranks.waiting
-        if self.lasting("late", bool(waiting)) > LATE and "late said" not in self._since:
-            self._since["late said"] = 0.0
+        if self.lasting("late", bool(waiting)) > LATE and not self._named_late:
+            self._named_late = True
             named = ", ".join(f"rank {number} on {self.ranks.ranks[number].host}" for number in waiting)
             self.note(f"after {LATE:.0f} s not yet started: {named}")
 

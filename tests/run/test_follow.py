@@ -1,29 +1,223 @@
-"""What a follower tells of a folder that somebody else has written."""
+"""Following a job by its folder alone, also one that is half-written, grows, or makes no sense."""
 
 from __future__ import annotations
 
+import json
+import os
+import resource
+import time
 from pathlib import Path
 
-from made import made
+import pytest
 
-from dstui.run.events import Event, Exited, Metric, Notice
+from dstui.run.events import Event, Exited, Line, Metric, Notice, RankState, Started
 from dstui.run.folder import JobFolder
-from dstui.run.follow import Follower
+from dstui.run.follow import BAR_EVERY, Follower
+from dstui.run.status import initial
+from dstui.run.summary import summary
 
 
-def told(folder: JobFolder) -> list[Event]:
-    follower, events = Follower(folder), []
-    while not any(isinstance(event, Exited) for event in events):
-        events += follower.poll()
-    follower.close()
-    return events
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    """A job of two ranks that runs, as far as anybody else can tell: somebody holds its lock."""
+    folder = JobFolder(tmp_path)
+    folder.prepare(1)
+    assert folder.lock() is not None
+    folder.write_status({**initial("tag", {0: "here", 1: "here"}, None), "started": "2026-01-01T00:00:00.000+00:00"})
+    return folder
 
 
-def test_a_notice_reaches_the_terminal_without_its_escape_sequences(tmp_path: Path) -> None:
-    folder = made(tmp_path / "job")
+def rank(folder: JobFolder, number: int, state: str, code: int | None = None) -> None:
+    status = folder.read_status()
+    status["ranks"][str(number)] |= {"state": state, "exit_code": code}
+    folder.write_status({**status, "state": "running"})
+
+
+def end(folder: JobFolder, code: int) -> None:
+    status = folder.read_status()
+    folder.write_status({**status, "state": "failed" if code else "succeeded", "exit_code": code, "ended": "2026-01-01T00:01:30.000+00:00"})
+
+
+def write(folder: JobFolder, number: int, text: bytes) -> None:
+    with folder.log(number).open("ab") as log:
+        log.write(text)
+
+
+def test_a_ranks_lines_come_before_its_end_and_everything_before_the_jobs(folder: JobFolder) -> None:
+    follower = Follower(folder)
+    assert [type(event) for event in follower.poll()] == [Started]
+    rank(folder, 0, "started")
+    write(folder, 0, b"step 1 loss 2.5\nunfin")
+    assert follower.poll() == [RankState(0, "here", "started", None), Line(0, "step 1 loss 2.5"), Metric(0, 1, "loss", 2.5)]
+    write(folder, 0, b"ished\nlast words")
+    rank(folder, 0, "ended", 3)
+    rank(folder, 1, "lost", 137)
+    end(folder, 3)
+    told: list[Event] = []
+    while not told or not isinstance(told[-1], Exited):
+        told += follower.poll()
+    assert told == [
+        RankState(1, "here", "started", None),
+        Line(0, "unfinished"),
+        Line(0, "last words"),
+        RankState(0, "here", "ended", 3),
+        RankState(1, "here", "lost", 137),
+        Exited(3, "failed"),
+    ]
+    assert follower.poll() == []
+    assert (follower.exit_code, follower.state, follower.duration) == (3, "failed", 90.0)
+
+
+def test_a_small_budget_loses_no_line(folder: JobFolder) -> None:
+    rank(folder, 0, "started")
+    rank(folder, 1, "started")
+    for number in (0, 1):
+        write(folder, number, b"".join(b"rank %d line %d %s\n" % (number, line, b"x" * (line % 50)) for line in range(3000)))
+        rank(folder, number, "ended", 0)
+    end(folder, 0)
+    follower, told = Follower(folder), list[Event]()
+    while not told or not isinstance(told[-1], Exited):
+        told += follower.poll(budget=1000)
+    for number in (0, 1):
+        lines = [event.text.split()[3] for event in told if isinstance(event, Line) and event.rank == number]
+        assert lines == [str(line) for line in range(3000)]
+
+
+def test_an_attach_may_begin_near_the_end(folder: JobFolder) -> None:
+    rank(folder, 0, "started")
+    write(folder, 0, b"".join(b"line %d\n" % line for line in range(10_000)))
+    told = Follower(folder, backlog=50).poll()
+    assert [event.text for event in told if isinstance(event, Line)] == [f"line {n}" for n in range(9996, 10_000)]
+
+
+def test_a_progress_bar_is_alive_between_lines_and_told_now_and_then(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = Follower(folder)
+    rank(folder, 0, "started")
+    write(folder, 0, b"\r 10%|# | 1/10")
+    assert Line(0, " 10%|# | 1/10") in follower.poll()
+    write(folder, 0, b"\r 20%|## | 2/10 loss=0.5")
+    assert follower.poll() == []
+    assert follower.ranks[0].live == " 20%|## | 2/10 loss=0.5"
+    later = time.monotonic() + BAR_EVERY
+    monkeypatch.setattr("dstui.run.follow.time.monotonic", lambda: later)
+    assert follower.poll() == [Line(0, " 20%|## | 2/10 loss=0.5"), Metric(0, 1, "loss", 0.5)]
+
+
+def test_a_job_of_more_ranks_than_a_process_may_have_files_is_followed_whole(folder: JobFolder) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+    try:
+        status = initial("tag", dict.fromkeys(range(100), "here"), None)
+        for number in range(100):
+            status["ranks"][str(number)]["state"] = "started"
+            write(folder, number, b"one\n")
+        folder.write_status(status)
+        follower = Follower(folder)
+        assert {event.rank for event in follower.poll() if isinstance(event, Line)} == set(range(100))
+        follower.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_notice_reaches_the_terminal_without_its_escape_sequences(folder: JobFolder) -> None:
     folder.append_event(1.0, "notice", text="\x1b]0;owned\x07\x1b[2Jdone\u202e")
-    assert [event.text for event in told(folder) if isinstance(event, Notice)] == ["done"]
+    assert Notice("done") in Follower(folder).poll()
 
 
-def test_the_numbers_of_a_last_line_without_end_count(tmp_path: Path) -> None:
-    assert Metric(0, 3, "loss", 0.5) in told(made(tmp_path / "job", logs={0: "step 3 loss 0.5"}))
+def test_the_numbers_of_a_last_line_without_end_count(folder: JobFolder) -> None:
+    follower = Follower(folder)
+    rank(folder, 0, "started")
+    write(folder, 0, b"step 3 loss 0.5")
+    rank(folder, 0, "ended", 0)
+    assert Metric(0, 3, "loss", 0.5) in follower.poll()
+
+
+def test_where_lines_name_no_step_values_are_counted(folder: JobFolder) -> None:
+    follower = Follower(folder)
+    rank(folder, 1, "started")
+    write(folder, 1, b"{'loss': 2.0}\n{'loss': 1.0}\n")
+    assert [event.step for event in follower.poll() if isinstance(event, Metric)] == [1, 2]
+
+
+def test_the_time_that_remains_follows_from_the_pace_and_evaluations_do_not_disturb_it(
+    folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    follower, now = Follower(folder), time.monotonic()
+    monkeypatch.setattr("dstui.run.follow.time.monotonic", lambda: now)
+    rank(folder, 1, "started")
+    for line in (b"step 10/100 loss 2\n", b"step 20/100 loss 2\n", b" 50%|##  | 5/10 [00:01<00:01]\n", b"step 40/100\n"):
+        write(folder, 1, line)
+        follower.poll()
+        now += 5.0
+    assert follower.progress == (40, 100)
+    assert follower.remaining == pytest.approx(60 * 15 / 30)
+    rank(folder, 1, "ended", 0)
+    end(folder, 0)
+    follower.poll()
+    assert follower.remaining is None
+
+
+def test_the_age_of_a_rank_is_that_of_its_log_also_when_nobody_looked(folder: JobFolder) -> None:
+    rank(folder, 0, "started")
+    write(folder, 0, b"hello\n")
+    os.utime(folder.log(0), (1000.0, 1000.0))
+    follower = Follower(folder)
+    follower.poll()
+    assert follower.ranks[0].last_line_at == 1000.0
+    assert follower.ranks[1].last_line_at is None
+
+
+def test_the_supervisors_notices_are_told(folder: JobFolder) -> None:
+    follower = Follower(folder)
+    folder.append_event(1.0, "notice", text="rank 0 is compiling")
+    folder.append_event(1.0, "rank", rank=0)
+    with folder.events_file.open("a") as file:
+        file.write("not json\n[1]\n")
+    assert [event for event in follower.poll() if not isinstance(event, Started)] == [Notice("rank 0 is compiling")]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"state": "running"}', "\x00\xff"])
+def test_a_status_that_is_rubbish_is_no_status(tmp_path: Path, text: str) -> None:
+    folder = JobFolder(tmp_path)
+    folder.status_file.write_text(text, encoding="latin-1")
+    follower = Follower(folder)
+    follower.poll()
+    assert follower.exit_code is None
+
+
+def test_a_folder_that_vanishes_while_it_is_followed_is_no_error(folder: JobFolder, tmp_path: Path) -> None:
+    follower = Follower(folder)
+    rank(folder, 0, "started")
+    write(folder, 0, b"one\n")
+    follower.poll()
+    folder.path.rename(tmp_path.with_name("elsewhere"))
+    assert follower.poll() == []
+
+
+def test_every_event_has_the_json_shape_that_is_promised() -> None:
+    shapes = [
+        (Started("/job", 1.5), {"version": 1, "t": 1.5, "event": "start", "folder": "/job"}),
+        (RankState(1, "here", "ended", 3), {"event": "rank", "rank": 1, "host": "here", "state": "ended", "exit_code": 3}),
+        (Line(0, "text"), {"event": "line", "rank": 0, "text": "text"}),
+        (Metric(0, 4, "loss", 0.5), {"event": "metric", "rank": 0, "step": 4, "name": "loss", "value": 0.5}),
+        (Metric(0, 4, "loss", float("nan")), {"event": "metric", "rank": 0, "step": 4, "name": "loss", "value": None}),
+        (Exited(3, "failed"), {"event": "exit", "exit_code": 3, "state": "failed"}),
+    ]
+    for event, shape in shapes:
+        assert event.as_json() == shape
+        json.dumps(event.as_json(), allow_nan=False)
+
+
+def test_the_summary_says_how_long_how_well_and_how_it_ended(folder: JobFolder) -> None:
+    rank(folder, 0, "started")
+    write(folder, 0, b"step 12 loss 1.25 41.2k tok/s\n")
+    rank(folder, 0, "ended", 0)
+    rank(folder, 1, "lost", 137)
+    end(folder, 137)
+    follower = Follower(folder)
+    while follower.poll():
+        pass
+    text = summary(follower)
+    assert text.startswith("failed after 1 min 30 s  last loss 1.25 at step 12  41.2k tokens/s")
+    assert "exit status by rank: 1: 137" in text
+    assert text.endswith(f"exit status 137\njob folder {folder.path}")

@@ -1,0 +1,47 @@
+"""A disk that becomes full while the job runs: the job ends as it ends, and everybody who looks is told how."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import json, os, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from lab import Lab, ready, wait_for
+from scenarios import told
+from dstui.run.follow import Follower
+from dstui.run.status import refresh
+from dstui.run.stop import stop
+lab = Lab(Path(sys.argv[1]))
+folder = lab.start(f"all:wait {sys.argv[1]}/go", "1:exit 7", "0:hang")
+ready(folder)
+with open(f"{sys.argv[1]}/go", "wb") as file:
+    pass
+with open(f"{sys.argv[1]}/everything", "wb", buffering=0) as file:
+    try:
+        while True:
+            file.write(b"x" * 4096)
+    except OSError:
+        pass
+last = told(Follower(folder))[-1]
+report = stop(folder)
+print(json.dumps([last.exit_code, last.state, refresh(folder)["exit_code"], report.state, report.exit_code, report.left]))
+"""
+
+
+def test_a_job_ends_as_it_ends_also_where_its_folder_cannot_be_written_any_more(tmp_path: Path) -> None:
+    probe = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False) if shutil.which("unshare") else None
+    if probe is None or probe.returncode:
+        pytest.skip("no mount namespaces for this user")
+    script = 'mount -t tmpfs -o size=512k none "$1" && exec "$2" -c "$3" "$1" "$4"'
+    words = ["unshare", "-rm", "sh", "-c", script, "sh", str(tmp_path), sys.executable, PROGRAM, str(Path(__file__).parent)]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == [7, "failed", 7, "failed", 7, []]
