@@ -48,6 +48,8 @@ class Wish:
     """Whether slots are chosen on the launcher's command line."""
     nodes: int = 1
     cpu: bool = False
+    other_python: bool = False
+    """Whether the ranks run under another interpreter than the one whose packages the Machine tells."""
     stage: int = 0
     overlap_comm: bool | None = None
     """None where it is not written."""

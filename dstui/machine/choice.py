@@ -27,11 +27,6 @@ class Choice:
     gpus: tuple[int, ...]
     flaws: tuple[float, ...]
 
-    @property
-    def include(self) -> str:
-        """As --include takes it."""
-        return f"localhost:{','.join(map(str, self.gpus))}"
-
 
 def busy(gpu: Gpu) -> bool:
     """Whether somebody works on the GPU. Memory tells: in a container the list of processes is empty."""

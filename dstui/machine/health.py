@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import combinations
 
-from dstui.machine.advice import Advice, Wish, gpus_in_words, piece
+from dstui.machine.advice import Advice, Level, Wish, gpus_in_words, piece
 from dstui.machine.codec import Unknown, known
 from dstui.machine.snapshot import Gpu, Machine, NvLink
 from dstui.machine.topology import NEEDED_P2P, REFUSALS, fabric_failed, width
@@ -15,18 +15,14 @@ GIB = 1 << 30
 NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs"
 
 
-@piece("MC001", "error", source="libnvidia-ml: nvmlInit")
+@piece("MC001", "warning", source="libnvidia-ml: nvmlInit")
 def driver_does_not_start(machine: Machine, _wish: Wish) -> Pieces:
     """There are NVIDIA GPUs, but the driver does not answer."""
     cards, state = known(machine.host.pci_gpus, ()), machine.driver.state
     if not isinstance(state, Unknown) or machine.gpus or not (cards or machine.driver.kernel_module):
         return
     seen = f"{len(cards)} NVIDIA GPU{'s' * (len(cards) != 1)} on the PCI bus" if cards else "NVIDIA's kernel module is loaded"
-    fix = (
-        "start the container with the GPUs (docker run --gpus all)"
-        if machine.host.container
-        else "install or reload NVIDIA's driver, or reboot"
-    )
+    fix = "start the container with the GPUs (docker run --gpus all)" if machine.host.container else "reload NVIDIA's driver, or reboot"
     yield Advice(f"{seen}, but the driver does not answer: {state.reason}", "the ranks would run on the CPU, or not at all", fix)
 
 
@@ -92,10 +88,11 @@ def _active(gpu: Gpu) -> int:
 
 
 @piece("MC006", "warning", source="NVIDIA MIG user guide: no P2P between slices, one slice per process")
-def mig_mode(machine: Machine, _wish: Wish) -> Pieces:
+def mig_mode(machine: Machine, wish: Wish) -> Pieces:
     """A GPU is split into MIG slices."""
-    split = [gpu.index for gpu in machine.gpus if gpu.mig is True]
-    pending = [g.index for g in machine.gpus if isinstance(g.mig, bool) and isinstance(g.mig_pending, bool) and g.mig != g.mig_pending]
+    gpus = wish.chosen(machine)
+    split = [gpu.index for gpu in gpus if gpu.mig is True]
+    pending = [gpu.index for gpu in gpus if {gpu.mig, gpu.mig_pending} == {True, False}]
     if split:
         why = "a slice has no NVLink and no peer-to-peer, a process sees one slice only, and DeepSpeed's launcher takes no MIG names"
         fix = "turn MIG off (nvidia-smi -mig 0, as root), or run one process with CUDA_VISIBLE_DEVICES=MIG-… and without a launcher"
@@ -105,9 +102,9 @@ def mig_mode(machine: Machine, _wish: Wish) -> Pieces:
 
 
 @piece("MC007", "error", source="nvml.h, nvmlComputeMode_t")
-def compute_mode(machine: Machine, _wish: Wish) -> Pieces:
+def compute_mode(machine: Machine, wish: Wish) -> Pieces:
     """The compute mode forbids what a training does."""
-    for gpu in machine.gpus:
+    for gpu in wish.chosen(machine):
         fix = f"nvidia-smi -i {gpu.index} -c 0, as root"
         if gpu.compute_mode == "prohibited":
             yield Advice(f"GPU {gpu.index} is in compute mode prohibited", "no program may compute on it", fix)
@@ -117,19 +114,15 @@ def compute_mode(machine: Machine, _wish: Wish) -> Pieces:
 
 
 @piece("MC008", "warning", source="nvml.h, nvmlDeviceGetCurrPcieLinkWidth; the generation falls when idle, the width does not")
-def narrow_slot(machine: Machine, _wish: Wish) -> Pieces:
+def narrow_slot(machine: Machine, wish: Wish) -> Pieces:
     """A GPU has fewer PCIe lanes than it could have."""
-    for gpu in machine.gpus:
+    for gpu in wish.chosen(machine):
         now, could = gpu.pcie_width, gpu.pcie_width_max
         if isinstance(now, int) and isinstance(could, int) and now < could:
             why = f"offload, loading and transfers between GPUs without NVLink run at {now}/{could} of the speed"
             fix = f"another slot or riser for {gpu.bus_id}; on a cloud machine this is how it is sold"
-            yield Advice(
-                f"GPU {gpu.index} is connected with {now} of {could} PCIe lanes",
-                why,
-                fix,
-                level="info" if machine.host.virtual_machine else None,
-            )
+            level: Level = "info" if machine.host.virtual_machine is True else "warning"
+            yield Advice(f"GPU {gpu.index} is connected with {now} of {could} PCIe lanes", why, fix, level=level)
 
 
 @piece("MC009", "warning", source="CUDA programming guide, CUDA_DEVICE_ORDER")
@@ -141,28 +134,23 @@ def mixed_gpus(machine: Machine, wish: Wish) -> Pieces:
     if len(models) > 1 and not any(isinstance(gpu.name, Unknown) for gpu in wish.chosen(machine)):
         parts = "; ".join(f"{gpus_in_words(gpus)}: {name}" for name, gpus in models.items())
         largest = max(models.values(), key=len)
-        include = f"localhost:{','.join(map(str, largest))}"
-        yield Advice(
-            f"different GPUs work together ({parts})",
-            "the slowest sets the pace and the smallest the batch; without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA counts them otherwise",
-            f"use {gpus_in_words(largest)}",
-            path="cluster.include",
-            sets=(("cluster.include", include),) if wish.nodes == 1 else (),
-        )
+        path, include = "cluster.include", f"localhost:{','.join(map(str, largest))}"
+        why = "the slowest sets the pace and the smallest the batch; without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA counts them otherwise"
+        sets = ((path, include),) if wish.nodes == 1 else ()
+        yield Advice(f"different GPUs work together ({parts})", why, f"use {gpus_in_words(largest)}", path, sets)
 
 
 SLOWED_BY = ("hardware slowdown", "hardware thermal", "software thermal", "power brake")
 
 
 @piece("MC010", "warning", source="nvml.h, nvmlClocksEventReasons; nvmlDeviceGetPowerManagementDefaultLimit")
-def throttled(machine: Machine, _wish: Wish) -> Pieces:
+def throttled(machine: Machine, wish: Wish) -> Pieces:
     """A GPU is slowed down by its cooling or its power supply, or capped below its default."""
-    for gpu in machine.gpus:
+    for gpu in wish.chosen(machine):
         reasons = [reason for reason in known(gpu.throttle, ()) if reason in SLOWED_BY]
         if reasons:
-            yield Advice(
-                f"GPU {gpu.index} is slowed down: {', '.join(reasons)}", "it will be the straggler", "look at cooling and power supply"
-            )
+            message = f"GPU {gpu.index} is slowed down: {', '.join(reasons)}"
+            yield Advice(message, "it will be the straggler", "look at cooling and power supply")
         limit, default = gpu.power_limit, gpu.power_limit_default
         if isinstance(limit, float) and isinstance(default, float) and limit < 0.95 * default:
             message = f"GPU {gpu.index} is capped at {limit:.0f} W of {default:.0f} W"
@@ -216,7 +204,7 @@ CUDA_NEEDS = {"13": 580, "12": 525, "11": 450}
 def torch_and_driver(machine: Machine, wish: Wish) -> Pieces:
     """torch was built without CUDA, or for a newer CUDA than the driver runs."""
     software, driver = machine.software, machine.driver
-    if not machine.gpus or wish.cpu or not software.torch:
+    if not machine.gpus or wish.cpu or wish.other_python or not software.torch:
         return
     cuda = software.torch_cuda
     if cuda is None and not software.torch_hip:
@@ -244,11 +232,8 @@ def topology_through_a_keyhole(machine: Machine, _wish: Wish) -> Pieces:
     hidden = [gpu.index for gpu in machine.gpus if isinstance(gpu.cpus, Unknown) and isinstance(gpu.numa_node, int)]
     if hidden:
         why = "the driver cuts its answers down to the CPUs of this allocation; distances between sockets look nearer than they are"
-        yield Advice(
-            f"none of the CPUs beside {gpus_in_words(hidden)} belongs to this allocation",
-            why,
-            "look again from a job that has the whole node",
-        )
+        message = f"none of the CPUs beside {gpus_in_words(hidden)} belongs to this allocation"
+        yield Advice(message, why, "look again from a job that has the whole node")
 
 
 @piece("MC017", "warning", source=f"{NCCL}/env.html, NCCL_IB_HCA")
@@ -259,11 +244,8 @@ def rdma_ports(machine: Machine, wish: Wish) -> Pieces:
         return
     down = [f"{port.device}:{port.port}" for port in ports if isinstance(port.state, str) and port.state != "ACTIVE"]
     if down:
-        yield Advice(
-            f"RDMA ports that are not active: {', '.join(down)}",
-            "traffic between hosts has fewer ways",
-            "check cable, switch and subnet manager",
-        )
+        message = f"RDMA ports that are not active: {', '.join(down)}"
+        yield Advice(message, "traffic between hosts has fewer ways", "check cable, switch and subnet manager")
     active = [port for port in ports if port.state == "ACTIVE" and isinstance(port.gbps, float)]
     fastest = max((known(port.gbps, 0.0) for port in active), default=0.0)
     fast = sorted({port.device for port in active if port.gbps == fastest and port.link_layer == "InfiniBand"})
@@ -271,14 +253,8 @@ def rdma_ports(machine: Machine, wish: Wish) -> Pieces:
     if fast and slow and "NCCL_IB_HCA" not in wish.environment:
         value = "=" + ",".join(fast)
         why = f"NCCL may take {', '.join(slow)} too, which is slower; the = keeps mlx5_1 from meaning mlx5_10 as well"
-        yield Advice(
-            f"{len(fast)} fast RDMA adapters and {len(slow)} slower ones",
-            why,
-            f"NCCL_IB_HCA={value}",
-            path="cluster.env",
-            sets=(("cluster.env.NCCL_IB_HCA", value),),
-            level="info",
-        )
+        message, sets = f"{len(fast)} fast RDMA adapters and {len(slow)} slower ones", (("cluster.env.NCCL_IB_HCA", value),)
+        yield Advice(message, why, f"NCCL_IB_HCA={value}", "cluster.env", sets, level="info")
 
 
 @piece("MC018", "info", source="NVIDIA/nccl src/graph/topo.cc; Azure/azhpc-images, aws-ofi-nccl")
@@ -289,11 +265,8 @@ def flat_virtual_machine(machine: Machine, _wish: Wish) -> Pieces:
     flat = cells == {"PHB"} or (cells == {"SYS"} and len(nodes) == 1)
     if flat and len(machine.gpus) > 2 and machine.host.virtual_machine is not False:
         why = "every pair without NVLink looks the same, so that nothing can be told from distances"
-        yield Advice(
-            "this looks like a virtual machine with a flat PCIe tree",
-            why,
-            "use the provider's NCCL topology file (NCCL_TOPO_FILE), if there is one",
-        )
+        fix = "use the provider's NCCL topology file (NCCL_TOPO_FILE), if there is one"
+        yield Advice("this looks like a virtual machine with a flat PCIe tree", why, fix)
 
 
 @piece("MC019", "info", source="NVIDIA/nccl src/mnnvl.cc; NCCL_MNNVL_ENABLE in env.html")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dstui.machine.advice import Advice, Wish, gpus_in_words, piece
 from dstui.machine.binding import deepspeed_binding, far_ranks
@@ -14,6 +14,8 @@ from dstui.machine.topology import width
 Pieces = Iterator[Advice]
 GIB = 1 << 30
 ZERO = "deepspeed.zero_optimization"
+INCLUDE = "cluster.include"
+SMALL_BUCKETS = ((f"{ZERO}.allgather_bucket_size", 200_000_000), (f"{ZERO}.reduce_bucket_size", 200_000_000))
 IN_MEMORY = ("tmpfs", "overlay")
 """No place for what does not fit into memory: the one is memory, the other the container's own layer."""
 PCIE_GIGABYTES = {1: 3.2, 2: 6.4, 3: 12.4, 4: 25.8, 5: 55.4, 6: 110.0}
@@ -50,7 +52,7 @@ def better_gpus(machine: Machine, wish: Wish) -> Pieces:
     else:
         message = f"{gpus_in_words(chosen)} are worse joined than {gpus_in_words(best.gpus)}"
     why = "collectives run at the speed of the weakest link between the ranks"
-    yield Advice(message, why, f"use {gpus_in_words(best.gpus)}", path="cluster.include", sets=(("cluster.include", best.include),))
+    yield Advice(message, why, f"use {gpus_in_words(best.gpus)}", INCLUDE, _include(best.gpus))
 
 
 @piece("MC202", "warning", source="NVML: memory in use, processes")
@@ -65,15 +67,14 @@ def _busy(wish: Wish, gpu: Gpu, free: list[int]) -> Advice:
     processes = known(gpu.processes, ())
     who = f", pid {processes[0].pid} ({processes[0].name})" if processes and processes[0].name else ""
     used = f"{known(gpu.memory_used, 0) / GIB:.0f} GB in use" if isinstance(gpu.memory_used, int) else "in use"
-    sets = (("cluster.include", f"localhost:{','.join(map(str, free))}"),) if free and wish.nodes == 1 else ()
+    sets = _include(free) if free and wish.nodes == 1 else ()
     why = "a rank that starts there runs out of memory, or shares the GPU and slows all others down"
-    return Advice(
-        f"GPU {gpu.index} is busy: {used}{who}",
-        why,
-        f"leave GPU {gpu.index} out" if sets else "wait, or stop that process",
-        "cluster.include",
-        sets,
-    )
+    fix = f"leave GPU {gpu.index} out" if sets else "wait, or stop that process"
+    return Advice(f"GPU {gpu.index} is busy: {used}{who}", why, fix, INCLUDE, sets)
+
+
+def _include(gpus: Sequence[int]) -> tuple[tuple[str, str], ...]:
+    return ((INCLUDE, f"localhost:{','.join(map(str, gpus))}"),)
 
 
 @piece("MC203", "info", source="NVLink islands decide how far NCCL's fast rings reach")
@@ -86,38 +87,35 @@ def several_islands(machine: Machine, wish: Wish) -> Pieces:
         why = "between islands everything goes over PCIe or the sockets; a job that fits one island is faster there per GPU"
         chosen = wish.slots(machine)
         best = max((tuple(gpu for gpu in island.gpus if gpu in chosen) for island in joined), key=len)
-        include = f"localhost:{','.join(map(str, best))}"
         fix = f"if the model fits {len(best)} GPUs: use {gpus_in_words(best)}"
-        yield Advice(f"the GPUs form {len(parts)} islands ({words})", why, fix, "cluster.include", (("cluster.include", include),))
+        yield Advice(f"the GPUs form {len(parts)} islands ({words})", why, fix, INCLUDE, _include(best))
 
 
 @piece("MC204", "info", source="DeepSpeed docs, zero_hpz_partition_size; deepspeed/utils/groups.py")
 def partition_within_a_node(machine: Machine, wish: Wish) -> Pieces:
     """ZeRO-3 over several hosts without, or on one host with, a second partition of the weights within a host."""
     ranks, path = len(wish.slots(machine)), f"{ZERO}.zero_hpz_partition_size"
-    if wish.stage == 3 and wish.nodes > 1 and wish.hpz <= 1 and ranks > 1:
-        island = min((len(set(island.gpus) & set(wish.slots(machine))) for island in islands_of(machine, wish)), default=1)
-        why = (
-            f"the weights are then gathered within each host, over {_way(machine, wish)}, instead of over the network in the backward pass"
-        )
-        cost = (
-            f"; it costs {2 * wish.params / ranks / 1e9:.1f} GB more per GPU"
-            if wish.params
-            else "; it costs 2 bytes x parameters / size per GPU"
-        )
-        other = (
-            f" (or {island}, the NVLink island: all gathers on NVLink, for {ranks // island} times that memory)"
-            if 1 < island < ranks
-            else ""
-        )
-        yield Advice(f"ZeRO-3 over {wish.nodes} hosts", why + cost + other, f"zero_hpz_partition_size: {ranks}", path, ((path, ranks),))
-    elif wish.hpz > 1 and wish.nodes == 1 and wish.stage == 3:
+    off = ((path, 1),)
+    if wish.hpz > 1 and wish.stage != 3:
+        message = f"zero_hpz_partition_size does nothing at stage {wish.stage}"
+        yield Advice(message, "DeepSpeed says nothing about it", "write 1", path, off, level="warning")
+    elif wish.hpz > 1 and wish.nodes == 1:
         message = f"zero_hpz_partition_size {wish.hpz} on one host saves no network traffic"
-        yield Advice(message, "it is meant for several hosts, and costs memory", "write 1", path, ((path, 1),), level="warning")
-    elif wish.hpz > 1 and wish.stage != 3:
-        yield Advice(
-            f"zero_hpz_partition_size does nothing at stage {wish.stage}", "DeepSpeed says nothing about it", "write 1", path, ((path, 1),)
-        )
+        yield Advice(message, "it is meant for several hosts, and costs memory", "write 1", path, off, level="warning")
+    elif wish.stage == 3 and wish.nodes > 1 and wish.hpz <= 1 and ranks > 1:
+        why = f"the weights are then gathered within each host, over {_way(machine, wish)}, not over the network, in the backward pass"
+        cost = f"{2 * wish.params / ranks / 1e9:.1f} GB more" if wish.params else "2 bytes x parameters / size"
+        message = f"ZeRO-3 over {wish.nodes} hosts"
+        fix = f"zero_hpz_partition_size: {ranks}"
+        yield Advice(message, f"{why}; it costs {cost} per GPU{_smaller(machine, wish, ranks)}", fix, path, ((path, ranks),))
+
+
+def _smaller(machine: Machine, wish: Wish, ranks: int) -> str:
+    """The other size that is worth a thought: the NVLink island within a host."""
+    island = min((len(set(island.gpus) & set(wish.slots(machine))) for island in islands_of(machine, wish)), default=1)
+    if not 1 < island < ranks:
+        return ""
+    return f" (or {island}, the NVLink island: all gathers on NVLink, for {ranks // island} times that memory)"
 
 
 def _way(machine: Machine, wish: Wish) -> str:
@@ -125,11 +123,7 @@ def _way(machine: Machine, wish: Wish) -> str:
     return "NVLink" if len(parts) == 1 and parts[0].kind != "single" else "PCIe"
 
 
-@piece(
-    "MC205",
-    "warning",
-    source="DeepSpeed blog, domino: up to 47 % of the time of tensor parallelism is communication; groups are contiguous ranks",
-)
+@piece("MC205", "warning", source="DeepSpeed blog, domino: up to 47 % of the time of tensor parallelism; groups are contiguous ranks")
 def parallel_groups(machine: Machine, wish: Wish) -> Pieces:
     """Tensor or sequence parallelism across slow links."""
     slots = wish.slots(machine)
@@ -147,19 +141,11 @@ def parallel_groups(machine: Machine, wish: Wish) -> Pieces:
             yield Advice(message, "four all-reduces per layer then cross the network", f"at most {max(most, 1)} here", path)
         elif split and most > 1:
             message = f"{name} of {size} puts {gpus_in_words(split)} into one group, which NVLink does not join"
-            yield Advice(
-                message,
-                "its all-reduces run in every layer, at the speed of the slowest link",
-                f"at most {most} here, on GPUs in a row",
-                path,
-            )
+            why = "its all-reduces run in every layer, at the speed of the slowest link"
+            yield Advice(message, why, f"at most {most} here, on GPUs in a row", path)
         elif split:
-            yield Advice(
-                f"{name} of {size} without NVLink",
-                "its all-reduces in every layer go over PCIe",
-                "ZeRO shares the weights with less traffic",
-                path,
-            )
+            why, fix = "its all-reduces in every layer go over PCIe", "ZeRO shares the weights with less traffic"
+            yield Advice(f"{name} of {size} without NVLink", why, fix, path)
 
 
 def _all_joined(machine: Machine, group: tuple[int, ...]) -> bool:
@@ -185,11 +171,7 @@ def overlap(machine: Machine, wish: Wish) -> Pieces:
     if wish.stage in (1, 2) and wish.overlap_comm is None and len(wish.slots(machine)) * wish.nodes > 1:
         small = min((known(gpu.memory_total, 80 * GIB) for gpu in wish.chosen(machine)), default=80 * GIB) <= 25 * GIB
         path = f"{ZERO}.overlap_comm"
-        buckets = (
-            ((f"{ZERO}.allgather_bucket_size", 200000000), (f"{ZERO}.reduce_bucket_size", 200000000))
-            if small and wish.buckets is None
-            else ()
-        )
+        buckets = SMALL_BUCKETS if small and wish.buckets is None else ()
         cost = "it needs 4.5 bytes per element of both buckets" + (": smaller buckets on these GPUs" if buckets else "")
         why = f"gradients are then reduced while the backward pass goes on; {cost}"
         yield Advice(f"overlap_comm is off by default at stage {wish.stage}", why, "turn it on", path, ((path, True), *buckets))
@@ -209,11 +191,7 @@ def binding_to_the_far_socket(machine: Machine, wish: Wish) -> Pieces:
         yield Advice(message, why, "bind with numactl, by the GPUs' own CPUs", "cluster.cpu_binding", (("cluster.cpu_binding", "numactl"),))
 
 
-@piece(
-    "MC209",
-    "info",
-    source="DeepSpeed blog, zenflow-corebinding: about 15 % of an offloaded step; transfers from the wrong node at half the speed",
-)
+@piece("MC209", "info", source="DeepSpeed blog, zenflow-corebinding: about 15 % of an offloaded step")
 def unbound_offload(machine: Machine, wish: Wish) -> Pieces:
     """Ranks that work on the CPU too are not bound to the CPUs beside their GPU."""
     nodes = {gpu.numa_node for gpu in wish.chosen(machine) if isinstance(gpu.numa_node, int)}
@@ -222,20 +200,11 @@ def unbound_offload(machine: Machine, wish: Wish) -> Pieces:
     right = deepspeed_binding(machine, wish.slots(machine))
     kind = "deepspeed" if right and not far_ranks(machine, right) else "numactl"
     why = "the optimizer runs on CPUs here; bound to the node of its GPU a step is about 15 % shorter"
-    yield Advice(
-        f"the GPUs hang on {len(nodes)} NUMA nodes",
-        why,
-        f"cluster.cpu_binding: {kind}",
-        "cluster.cpu_binding",
-        (("cluster.cpu_binding", kind),),
-    )
+    path = "cluster.cpu_binding"
+    yield Advice(f"the GPUs hang on {len(nodes)} NUMA nodes", why, f"{path}: {kind}", path, ((path, kind),))
 
 
-@piece(
-    "MC210",
-    "info",
-    source="PCIe x16 measured: 12.4, 25.8 and 55.4 GB/s for generations 3, 4 and 5; offload moves 4 bytes per parameter and step",
-)
+@piece("MC210", "info", source="PCIe x16 as measured by generation; offload moves 4 bytes per parameter and step (DeepSpeed blog, zenflow)")
 def offload_traffic(machine: Machine, wish: Wish) -> Pieces:
     """What offloading costs on this machine's PCIe."""
     gpus = wish.chosen(machine)
@@ -272,12 +241,8 @@ def nvme_folder(machine: Machine, wish: Wish) -> Pieces:
     kind = f"{disk.filesystem}, {'no NVMe drive' if disk.local else 'over the network'}"
     better = next((other.mount for other in machine.host.disks if other.nvme is True and not other.read_only), None)
     fix = f"a folder under {better}" if better else "a local NVMe drive, or offload to the CPU"
-    yield Advice(
-        f"nvme_path {wish.nvme_path} is on {disk.mount} ({kind})",
-        "the optimizer's state is read and written in every step",
-        fix,
-        f"{ZERO}.offload_optimizer.nvme_path",
-    )
+    message, why = f"nvme_path {wish.nvme_path} is on {disk.mount} ({kind})", "the optimizer's state is read and written in every step"
+    yield Advice(message, why, fix, f"{ZERO}.offload_optimizer.nvme_path")
 
 
 def _disk_of(path: str, disks: tuple[Disk, ...]) -> Disk | None:
@@ -294,15 +259,12 @@ def what_the_links_mean(machine: Machine, wish: Wish) -> Pieces:
         return
     island = parts[0]
     if island.kind == "NVSwitch":
-        yield Advice(
-            f"one NVSwitch island: tensor parallelism up to {most} is cheap",
-            "any two GPUs have the full width; any subset is as good as another",
-        )
+        why = "any two GPUs have the full width; any subset is as good as another"
+        yield Advice(f"one NVSwitch island: tensor parallelism up to {most} is cheap", why)
     elif island.kind in ("mesh", "pair"):
-        yield Advice(
-            f"all {len(island.gpus)} GPUs are joined to each other: tensor parallelism up to {most}",
-            f"{(island.width or (0, 0))[0]} links between any two",
-        )
+        least, _ = island.width or (0, 0)
+        message = f"all {len(island.gpus)} GPUs are joined to each other: tensor parallelism up to {most}"
+        yield Advice(message, f"{least} links between any two")
     else:
         why = "NCCL's rings reach all of them, but only within a clique is every pair joined"
         yield Advice(f"{island.kind} of {len(island.gpus)} GPUs: tensor parallelism up to {most}", why)

@@ -193,6 +193,11 @@ def test_torch_and_driver_must_fit(torch: str | None, cuda: str | None, driver: 
     assert words is None or words in messages[0]
 
 
+def test_another_interpreter_of_the_job_is_not_judged_by_this_ones_torch() -> None:
+    machine = replace(system("dgx-h100"), software=Software(torch="2.13.0+cpu", torch_cuda=None, torch_hip=None))
+    assert found(machine, "MC014", other_python=True) == []
+
+
 def test_several_gpus_under_wsl_are_a_warning() -> None:
     assert one(system("rtx5090-2", wsl=True), "MC015").level == "warning"
     assert found(system("l40s-vm", wsl=True), "MC015") == []
@@ -334,7 +339,7 @@ def test_the_best_joined_gpus_are_chosen(name: str, count: int, gpus: tuple[int,
 def test_free_gpus_go_before_well_joined_ones_and_broken_ones_are_never_chosen() -> None:
     machine = with_gpu(system("a100-pcie-bridged-pairs"), 1, memory_used=70 * GIB)
     choice = choose(machine, 2)
-    assert choice and choice.gpus == (2, 3) and choice.include == "localhost:2,3"
+    assert choice and choice.gpus == (2, 3)
     broken = with_gpu(machine, 3, problem="lost")
     assert (choose(broken, 2) or choice).gpus == (0, 2)
     assert choose(broken, 4) is None

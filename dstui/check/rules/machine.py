@@ -43,6 +43,7 @@ def _wish(c: Context) -> Wish:
         nodes=len(used) if used else cluster.num_nodes or (2 if cluster.hostfile else 1),
         filtered=any(value is not None for value in (cluster.include, cluster.exclude, cluster.num_gpus, cluster.num_nodes)),
         cpu=c.cpu_only,
+        other_python=plan.job.python is not None,
         stage=c.stage,
         overlap_comm=c.on(f"{ZERO}.overlap_comm") if c.has(f"{ZERO}.overlap_comm") else None,
         offload=c.offload("optimizer"),

@@ -30,7 +30,7 @@ def driver(case: Case) -> Judgements:
     """NVIDIA's driver answers, where there is something to drive."""
     found = advised(case, "MC001")
     if found:
-        yield judged(found[0])
+        yield Judgement("fail", found[0].message, found[0].fix)
     elif case.machine.gpus:
         yield Judgement("ok", f"driver {case.machine.driver.version}, CUDA up to {case.machine.driver.cuda}")
     else:
