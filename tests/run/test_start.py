@@ -9,13 +9,13 @@ import venv
 from pathlib import Path
 
 import pytest
-from lab import end_of
 
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.run.folder import JobFolder
 from dstui.run.index import find, folders, runs
 from dstui.run.start import LaunchError, start
+from dstui.run.stop import stop
 
 
 def launch(base: Path, *, run_dir: Path | None = None, job: str = "script: train.py", cluster: str = "hosts: {localhost: 1}") -> JobFolder:
@@ -141,8 +141,8 @@ def test_job_folders_are_named_by_run_and_time_and_never_shared(place: Path) -> 
     assert find() == third
     assert find(second.name) == second == find(str(second.path))
     for folder in (first, second, third):
-        assert end_of(folder)["exit_code"] == 0
-    assert [run["state"] for run in runs() if run["folder"] == str(first.path)] == ["succeeded"]
+        assert stop(folder).left == []
+    assert [run["state"] for run in runs() if run["folder"] == str(first.path)] == ["stopped"]
 
 
 def test_a_name_that_fits_none_or_several_runs_is_said(place: Path) -> None:
