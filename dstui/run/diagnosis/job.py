@@ -5,6 +5,7 @@ The records know what no log tells for certain: how each rank ended, when, and w
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +21,7 @@ from dstui.run.diagnosis.reader import read_logs
 from dstui.run.diagnosis.scan import Ended, Findings, Stop
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.folder import JobFolder, read_json
-from dstui.run.ranks import Rank, Ranks
+from dstui.run.ranks import Ranks
 from dstui.run.status import Status, asked_for, ranks_of
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     status = folder.read_status()
     ranks = ranks_of(folder, status)
     found = read_logs(_logs(folder, ranks), {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks})
-    _add_records(found, folder, ranks)
+    _add_records(found, folder, ranks, status)
     found.all_well = status.get("state") == "succeeded"
     found.stop = _stop(folder, status)
     plan = _plan(folder)
@@ -53,31 +54,46 @@ def _logs(folder: JobFolder, ranks: Ranks) -> list[Path]:
     return [path for path in (*paths, folder.launcher_log) if path.is_file()]
 
 
-def _add_records(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
-    """The ends of the ranks in the place of what the launcher says of them."""
+def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: Status) -> None:
+    """The ends of the ranks in the place of what the launcher says of them: from their records, else from the job's status."""
     found.world = max(len(ranks.ranks), 1)
-    if not any(rank.over for rank in ranks.ranks.values()):
-        return
-    found.ends = []
+    told = status.get("ranks", {})
+    seen = _lost(folder)
+    ends: list[Ended] = []
     for number, rank in ranks.ranks.items():
-        if not rank.over or rank.exit_code is None:
+        code = rank.exit_code if rank.over else told.get(str(number), {}).get("exit_code")
+        if not isinstance(code, int):
             continue
-        found.ended[number] = rank.ended or 0.0
-        if rank.exit_code == 0:
+        found.ended[number] = seen.get(number, rank.seen) if rank.state == "lost" else rank.ended or rank.seen
+        if code == 0:
             found.well.add(number)
             continue
         found.files.append(str(folder.record(number, ranks.attempt)))
-        text = f"rank {number} on {rank.host} ended with {_in_words(rank)}"
         place = (len(found.files) - 1, 1)
-        found.ends.append(Ended(Exit(translated(rank.exit_code), number), place, place, text, "", number, rank.host))
+        text = f"rank {number} on {rank.host} ended with {_in_words(code)}"
+        ends.append(Ended(Exit(translated(code), number), place, place, text, "record:record", number, rank.host))
+    if found.ended:
+        found.ends = ends
 
 
-def _in_words(rank: Rank) -> str:
+def _lost(folder: JobFolder) -> dict[int, float]:
+    """When the supervisor found ranks gone that could not write their own end."""
+    found: dict[int, float] = {}
+    with suppress(OSError):
+        for line in folder.events_file.read_text(encoding="utf-8", errors="replace").splitlines():
+            with suppress(ValueError, KeyError, TypeError):
+                event = json.loads(line)
+                if event["state"] == "lost":
+                    found[int(event["rank"])] = float(event["t"])
+    return found
+
+
+def _in_words(code: int) -> str:
     """`137 (SIGKILL)`."""
-    code = translated(rank.exit_code or 0)
+    number = translated(code)
     with suppress(ValueError):
-        return f"{rank.exit_code} ({Signals(-code).name})" if code < 0 else str(code)
-    return str(rank.exit_code)
+        return f"{code} ({Signals(-number).name})" if number < 0 else str(code)
+    return str(code)
 
 
 def _stop(folder: JobFolder, status: Status) -> Stop | None:

@@ -44,6 +44,7 @@ def judge(found: Findings) -> tuple[Verdict, Case]:
     """The cause of what the logs say."""
     case = Case(found)
     rules: tuple[Callable[[Case], Verdict | None], ...] = (
+        _asked,
         _well,
         _timed_out,
         _cause,
@@ -109,7 +110,7 @@ def _cause(case: Case) -> Verdict | None:
     sub = [hit for hit in _roots(case) if hit.signature.id in first.signature.explains]
     by_launcher = first.signature.launcher or bool(first.raised and first.raised.in_launcher)
     rank, certain = (None, True) if by_launcher else _rank_of(case, [*same, *sub])
-    confidence = _confidence(case, first, same, certain)
+    confidence = _confidence(case, first, same, certain or rank is None)
     if others and confidence == "high":
         confidence = "medium"
     return Verdict(first.signature, confidence, same, rank, list(others), sub, by_launcher)

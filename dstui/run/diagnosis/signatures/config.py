@@ -110,6 +110,7 @@ SIGNATURES = (
             rx("DeepSpeed requires --deepspeed_config", r"DeepSpeed requires --deepspeed_config"),
         ),
         ("Give the script {ds_config}: the path of the file that dstui writes",),
+        explains=("DATA",),  # DeepSpeed tries the path as JSON first
     ),
     Signature(
         "HF-MISMATCH",
