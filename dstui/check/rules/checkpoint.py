@@ -59,9 +59,9 @@ def writes(c: Context) -> bool:
     since="0.19.8",
 )
 def writer_needs_a_split(c: Context) -> Problems:
-    """A writer without data_parallel: its own default does not work."""
+    """A writer without data_parallel: its own default does not work below stage 3."""
     path = f"{WRITER}.data_parallel"
-    if writes(c) and c.written(path) in (MISSING, None):
+    if writes(c) and c.stage < 3 and c.written(path) in (MISSING, None):
         yield c.problem(
             path, "writer needs data_parallel: replica, socket or machine", fix=c.put(path, "replica", "add data_parallel replica")
         )

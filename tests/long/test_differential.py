@@ -1,0 +1,66 @@
+"""The full counts: 10,000 configurations against the installed DeepSpeed's parser, 2,000 against each older release's.
+
+Older releases are installed side by side into DSTUI_RELEASES (a folder, made if it is not there; about 25 s each, once), or they
+are skipped where there is no package index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
+
+from differential import Tally, compare, live_records
+
+from configs import configs
+from dstui.plan.catalogue import DATA, NEWEST, RELEASES
+from dstui.run.oracle import Oracle
+
+SEEDS = {"catalogue": 1, "deepspeed": 2}
+FOLDER = Path(os.environ.get("DSTUI_RELEASES", "~/.cache/dstui-releases")).expanduser()
+
+
+def installed(version: str) -> str:
+    """The folder of a release, installed there if need be. Skips the test where it cannot be had."""
+    if version == NEWEST:
+        return ""
+    target = FOLDER / version
+    if not (target / "deepspeed").is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+        words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(target)]
+        done = subprocess.run(
+            [*words, f"deepspeed=={version}"], check=False, env={**os.environ, "DS_ACCELERATOR": "cpu"}, capture_output=True, text=True
+        )
+        if done.returncode:
+            pytest.skip(f"DeepSpeed {version} cannot be installed here: {done.stderr.strip()[-200:]}")
+    return str(target)
+
+
+@pytest.mark.parametrize("source", ["catalogue", "deepspeed"])
+@pytest.mark.parametrize("version", reversed(RELEASES))
+def test_our_verdict_is_the_parsers(version: str, source: str) -> None:
+    path = installed(version)
+    count = 5000 if version == NEWEST else 1000
+    facts = json.loads((DATA / f"deepspeed-{version}.json").read_text()) if source == "catalogue" else live_records(path)
+    tally = Tally()
+
+    @seed(SEEDS[source])
+    @settings(max_examples=count, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(configs(facts["keys"], list(facts["removed"])), st.integers(1, 16))
+    def agree(config: dict[str, object], ranks: int) -> None:
+        compare(config, ranks, version, oracle, tally)
+
+    with Oracle(path=path) as oracle:
+        agree()
+    print(f"\nDeepSpeed {version}, keys from the {source}: {tally}")
+    for one in tally.differ[:20]:
+        print(one)
+    assert not tally.differ
