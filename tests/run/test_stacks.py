@@ -14,9 +14,11 @@ from lab import Lab, ready, wait_for
 from made import dstui, made
 
 from dstui.run.folder import JobFolder
+from dstui.run.follow import Follower
 from dstui.run.stacks import Stack, Thread, find_program, report, stacks, why_not
 from dstui.run.status import ranks_of
 from dstui.run.stop import stop
+from dstui.run.stragglers import Watch
 
 needs_py_spy = pytest.mark.skipif(find_program() is None, reason="py-spy is not installed")
 
@@ -51,6 +53,23 @@ def test_the_command_prints_them_and_the_job_goes_on(job: JobFolder, tmp_path: P
     code, out, _ = dstui("stacks", job.path, "--json", "--deadline", 60, cwd=tmp_path)
     assert [(stack["rank"], stack["threads"][0]["name"]) for stack in json.loads(out)["stacks"]] == [(0, "MainThread"), (1, "MainThread")]
     assert len(ranks_of(job, job.read_status()).living) == 2
+
+
+def test_its_silence_is_seen_and_said_once(job: JobFolder) -> None:
+    follower, watch = Follower(job), Watch(0.2)
+    said: list[str] = []
+
+    def look() -> list[str]:
+        follower.poll()
+        if news := watch.news(follower.ranks, time.time()):
+            said.append(news)
+        return said
+
+    wait_for(look)
+    for _ in range(5):
+        look()
+    assert len(said) == 1 and said[0].startswith("all 2 ranks that run have written nothing for ")
+    follower.close()
 
 
 @needs_py_spy
