@@ -73,8 +73,9 @@ class JobFolder:
         return self.attempt(attempt) / "ranks" / f"rank_{rank}.json"
 
     def read_status(self) -> dict[str, Any]:
-        """status.json as it is; empty where there is none that can be read."""
-        return read_json(self.status_file)
+        """status.json as it is; empty where there is none, or none that makes sense."""
+        status = read_json(self.status_file)
+        return status if _sound(status) else {}
 
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace status.json in one step. OSError where it cannot be written."""
@@ -115,6 +116,19 @@ def read_json(path: Path) -> dict[str, Any]:
         if isinstance(found, dict):
             return found
     return {}
+
+
+def _sound(status: dict[str, Any]) -> bool:
+    """Whether a status has the form that its readers rely on; another program, or another version, may have written it."""
+    ranks, attempt = status.get("ranks", {}), status.get("attempt", 1)
+    processes = [status.get(name) for name in ("supervisor", "front", "launcher")]
+    return (
+        isinstance(ranks, dict)
+        and all(number.isdigit() and isinstance(facts, dict) for number, facts in ranks.items())
+        and all(process is None or isinstance(process, dict) for process in processes)
+        and isinstance(attempt, int)
+        and attempt > 0
+    )
 
 
 def iso(time: float) -> str:

@@ -19,6 +19,8 @@ RankState = Literal["waiting", "started", "ended", "lost"]
 KILLED = 128 + 9
 """A rank that is gone without a word was killed, for only SIGKILL leaves the shim no time to write."""
 NEVER_STARTED = 1
+MOST = 1 << 16
+"""Ranks that a record may announce."""
 
 
 @dataclass(slots=True)
@@ -93,13 +95,14 @@ class Ranks:
         path = self.folder.record(number, self.attempt)
         written = _modified(path)
         found = read_json(path)
-        if not isinstance(found.get("pid"), int):
+        if not all(isinstance(found.get(name), int) for name in ("pid", "shim", "ticks")):
             return  # not written yet; a record is one write, so that the next look has it whole
         rank.written, rank.host, rank.pid = written, str(found.get("host")), found["pid"]
-        rank.shim = Process(found.get("shim", 0), found.get("ticks", 0))
+        rank.shim = Process(found["shim"], found["ticks"])
         master = found.get("master") or [None, None]
         rank.master = (str(master[0]), str(master[1])) if all(master) else None
-        for missing in range(found.get("world_size") or 0):
+        size = found.get("world_size")
+        for missing in range(min(size, MOST) if isinstance(size, int) else 0):
             self.ranks.setdefault(missing, Rank(rank.host))
         rank.seen = max(rank.seen, found.get("started") or 0.0)
         rank.state = "started"

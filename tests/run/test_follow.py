@@ -176,7 +176,21 @@ def test_the_supervisors_notices_are_told(folder: JobFolder) -> None:
     assert [event for event in follower.poll() if not isinstance(event, Started)] == [Notice("rank 0 is compiling")]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"state": "running"}', "\x00\xff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"state": "running"}',
+        "\x00\xff",
+        '{"ranks": []}',
+        '{"state": "running", "tag": "t", "ranks": {"x": 1}}',
+        '{"supervisor": "me", "tag": "t"}',
+        '{"tag": "t", "attempt": "2"}',
+    ],
+)
 def test_a_status_that_is_rubbish_is_no_status(tmp_path: Path, text: str) -> None:
     folder = JobFolder(tmp_path)
     folder.status_file.write_text(text, encoding="latin-1")
