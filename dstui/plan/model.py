@@ -109,7 +109,11 @@ class Run:
 
     restarts: Restarts = field(default_factory=Restarts, metadata={"help": "What happens after a failure.", "kind": "section"})
     silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1)
-    on_end: str | None = opt(None, "A command or an https URL to notify when the job ends.", kind="str")
+    on_end: str | None = opt(
+        None,
+        "A command or an https URL to notify when the job ends: DSTUI_NAME, DSTUI_STATE, DSTUI_EXIT_CODE, … or a JSON object.",
+        kind="str",
+    )
 
 
 SECTIONS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "run": Run}
