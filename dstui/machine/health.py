@@ -279,3 +279,15 @@ def rack_of_nvlink(machine: Machine, wish: Wish) -> Pieces:
         why = "hosts of the same cluster and clique talk over NVLink, as if they were one; IMEX must run on all of them"
         fix = "do not set NCCL_MNNVL_ENABLE=0; zero_hpz_partition_size may go up to the ranks of the clique" if wish.nodes > 1 else ""
         yield Advice(f"these GPUs are part of a multi-node NVLink domain (clique {clique})", why, fix)
+
+
+@piece("MC020", "warning", source="NVIDIA, GPU memory error management: drain the node, reset the GPU, replace it if the errors return")
+def memory_errors(machine: Machine, wish: Wish) -> Pieces:
+    """A GPU whose memory has failed."""
+    for gpu in wish.chosen(machine):
+        fix = f"reset it (nvidia-smi --gpu-reset -i {gpu.index}, as root); if it comes back, have the GPU replaced"
+        if isinstance(gpu.memory_errors, int) and gpu.memory_errors:
+            message = f"GPU {gpu.index} has had {gpu.memory_errors} uncorrected memory errors since the driver was loaded"
+            yield Advice(message, "each of them ends the process that hits it: CUDA error, an uncorrectable ECC error encountered", fix)
+        elif gpu.remap_pending is True:
+            yield Advice(f"GPU {gpu.index} waits for a reset to replace rows of its memory", "the next error there ends the run", fix)

@@ -46,6 +46,7 @@ LINK_SPEED, LINK_COUNT, C2C_BANDWIDTH = 90, 91, 172
 LINKS_BY_CAPABILITY = {6: 4, 7: 6, 8: 12}  # where the driver is too old to tell the number; 18 since
 LINK_VERSION = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
 NPU, SWITCH = 1, 2
+UNCORRECTED, SINCE_RESTART = 1, 0
 FABRIC_STATE = ("not supported", "not started", "in progress", "completed")
 COMPUTE_MODE = ("default", "exclusive thread", "prohibited", "exclusive process")
 VIRTUALIZATION = ("none", "passthrough", "vGPU", "host vGPU", "host vSGA")
@@ -174,6 +175,8 @@ def more_state(handle: Any) -> dict[str, Any]:
         "clock_memory": ask("nvmlDeviceGetClockInfo", handle, 2),
         "throttle": ask("nvmlDeviceGetCurrentClocksEventReasons", handle, as_=lambda v: [why for bit, why in THROTTLE if v & bit]),
         "processes": processes(handle),
+        "memory_errors": ask("nvmlDeviceGetTotalEccErrors", handle, UNCORRECTED, SINCE_RESTART),
+        "remap_pending": ask("nvmlDeviceGetRemappedRows", handle, as_=lambda rows: bool(rows[2] or rows[3])),
     }
     for key, name in (("ecc", "nvmlDeviceGetEccMode"), ("mig", "nvmlDeviceGetMigMode")):
         modes = ask(name, handle, as_=lambda pair: [bool(mode) for mode in pair])

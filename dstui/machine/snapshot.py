@@ -99,6 +99,10 @@ class Gpu:
     persistence: Maybe[bool] = NOT_ASKED
     ecc: Maybe[bool] = NOT_ASKED
     ecc_pending: Maybe[bool] = NOT_ASKED
+    memory_errors: Maybe[int] = NOT_ASKED
+    """Uncorrected errors of its memory since the driver was loaded."""
+    remap_pending: Maybe[bool] = NOT_ASKED
+    """Whether rows of its memory wait for a reset to be replaced, or could not be."""
     mig: Maybe[bool] = NOT_ASKED
     mig_pending: Maybe[bool] = NOT_ASKED
     mig_devices: tuple[MigDevice, ...] = ()

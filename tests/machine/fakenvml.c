@@ -139,6 +139,17 @@ TWO(nvmlDeviceGetCudaComputeCapability, int)
 TWO(nvmlDeviceGetEccMode, u32)
 TWO(nvmlDeviceGetMigMode, u32)
 
+EXPORT nvmlReturn_t nvmlDeviceGetTotalEccErrors(void *h, u32 kind, u32 counter, u64 *out) {
+  (void)counter;
+  DEVICE(h); ENTER(a, (int)kind); ASK(text, a, (int)kind);
+  *out = strtoull(text, 0, 0);
+  return OK;
+}
+EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(void *h, u32 *corrected, u32 *uncorrected, u32 *pending, u32 *failed) {
+  DEVICE(h); ENTER(a, ANY); ASK(text, a, ANY);
+  return sscanf(text, "%u %u %u %u", corrected, uncorrected, pending, failed) == 4 ? OK : INVALID;
+}
+
 EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(void *h, Utilization *out) {
   DEVICE(h); ENTER(a, ANY); ASK(text, a, ANY);
   return sscanf(text, "%u %u", &out->gpu, &out->memory) == 2 ? OK : INVALID;

@@ -103,6 +103,8 @@ def _gpu(system: dict[str, Any], gpu: int) -> list[str]:
         "nvmlDeviceGetModuleId": gpu,
         "nvmlDeviceGetEccMode": "1 1",
         "nvmlDeviceGetMigMode": "0 0",
+        "nvmlDeviceGetTotalEccErrors": "0",
+        "nvmlDeviceGetRemappedRows": "0 0 0 0",
     }
     if mib:
         facts["nvmlDeviceGetMemoryInfo"] = f"{mib * MIB} {480 * MIB} {(600 + gpu) * MIB}"

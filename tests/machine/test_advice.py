@@ -233,6 +233,13 @@ def test_a_rack_of_nvlink_is_one_domain() -> None:
     assert found(with_gpu(system("dgx-h100"), 0, fabric=Fabric(state="completed", status=0, cluster="0" * 32, clique=0)), "MC019") == []
 
 
+def test_failing_memory_is_a_warning_for_those_who_use_it() -> None:
+    sick = with_gpu(system("dgx-h100"), 3, memory_errors=2)
+    assert "2 uncorrected memory errors" in one(sick, "MC020").message
+    assert found(sick, "MC020", gpus=(0, 1)) == []
+    assert "replace rows" in one(with_gpu(system("dgx-h100"), 3, memory_errors=0, remap_pending=True), "MC020").message
+
+
 # -- variables that guides tell people to set
 
 

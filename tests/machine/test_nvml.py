@@ -54,6 +54,12 @@ def test_every_fact_of_a_gpu_arrives_in_the_units_of_the_snapshot(look: Look) ->
     assert gpu.fabric and (gpu.fabric.state, gpu.fabric.cluster) == ("completed", "0" * 32)
 
 
+def test_failing_memory_is_told(look: Look) -> None:
+    gpus = look("dgx-h100", "= nvmlDeviceGetTotalEccErrors 2 1 4", "= nvmlDeviceGetRemappedRows 3 - 1 0 1 0").gpus
+    assert [gpu.memory_errors for gpu in gpus[1:4]] == [0, 4, 0]
+    assert [gpu.remap_pending for gpu in gpus[1:4]] == [False, False, True]
+
+
 def test_the_driver_tells_its_versions(look: Look) -> None:
     driver = look("l40s-vm").driver
     assert (driver.state, driver.version, driver.nvml, driver.cuda) == ("ok", "570.172.08", "13.570.172.08", "12.8")

@@ -11,7 +11,7 @@ from dstui.machine.codec import Unknown
 
 Judgements = Iterator[Judgement]
 VERDICT: dict[str | None, Verdict] = {"error": "fail", "warning": "warn", "info": "ok"}
-HEALTH = ("MC002", "MC003", "MC004", "MC005", "MC006", "MC007", "MC008", "MC010", "MC012", "MC015")
+HEALTH = ("MC002", "MC003", "MC004", "MC005", "MC006", "MC007", "MC008", "MC010", "MC012", "MC015", "MC020")
 """The pieces of advice that are about the health of GPUs and of the ways between them."""
 
 
