@@ -345,6 +345,11 @@ def test_a_host_that_cannot_be_reached_fails_once_and_is_not_judged_further() ->
     assert not ready(results)
 
 
+def test_hosts_that_the_plan_does_not_tell_are_a_failure_of_their_own() -> None:
+    result = examine([case()], "cluster.include: the host 'h9' is not in the pool")[0]
+    assert (result.id, result.verdict) == ("hosts", "fail") and "h9" in result.seen and result.fix
+
+
 def test_an_answer_that_lacks_something_stops_no_other_check() -> None:
     results = examine([case(ready={"folders": {"/job": {}}})])
     assert next(result for result in results if result.id == "folder").verdict == "skipped"

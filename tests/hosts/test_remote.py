@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 from farm import Farm
 
+from dstui.doctor.gather import READY
 from dstui.hosts.ssh import SIGNS, failure, python_command, ssh_command
+from dstui.machine.remote import Program, script
 
 
 def machine(farm: Farm, *words: str) -> subprocess.CompletedProcess[str]:
@@ -134,6 +137,28 @@ def test_a_hostfile_that_deepspeed_would_refuse_is_refused_with_its_line(tmp_pat
     command = [sys.executable, "-m", "dstui", "machine", "--hosts", str(file)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 2 and words in ran.stderr and "hostfile" in ran.stderr and "Traceback" not in ran.stderr
+
+
+def old_interpreters() -> list[str]:
+    """Other interpreters on this machine, on the PATH or kept by pyenv."""
+    kept = sorted(str(path) for path in Path.home().glob(".pyenv/versions/3.*/bin/python"))
+    return [*filter(None, (shutil.which(f"python3.{minor}") for minor in (6, 8, 9))), *kept]
+
+
+@pytest.mark.parametrize("python", old_interpreters() or [sys.executable])
+def test_what_is_sent_runs_on_python_3_8_and_newer(python: str) -> None:
+    asked = subprocess.run([python, "-c", "import sys; print(sys.version_info >= (3, 8))"], capture_output=True, text=True, check=False)
+    if asked.returncode:
+        pytest.skip(f"{python} does not run")
+    wanted = {"python": python, "script": None, "folders": ["/"], "token": None, "names": [], "listen": None, "connect": None}
+    program = Program(READY, {**wanted, "seconds": 0.0, "imports": False})
+    ran = subprocess.run([python, "-"], input=script(20, program), capture_output=True, check=False)
+    if asked.stdout == "False\n":
+        assert ran.returncode == 1 and b"is too old: 3.8 is needed" in ran.stderr
+        return
+    assert ran.returncode == 0, ran.stderr
+    kinds = {json.loads(line)[0] for line in ran.stdout.splitlines()}
+    assert {"host", "software", "ready", "driver", "done"} <= kinds
 
 
 def test_ssh_asks_nothing_and_ends_by_itself() -> None:
