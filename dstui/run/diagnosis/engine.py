@@ -112,7 +112,18 @@ def _notes(case: Case, verdict: Verdict) -> tuple[str, ...]:
         and verdict.signature.role == "root"
     ):
         notes.append("CUDA_VISIBLE_DEVICES was ignored: the launcher was told which GPUs to use in another way.")
+    if verdict.signature is BY_ID["OOM-GPU"] and len(case.ranks) > 1:
+        notes.append(_who_ran_out({hit.rank for hit in verdict.hits}, len(case.ranks)))
     return tuple(notes)
+
+
+def _who_ran_out(ranks: set[int | None], world: int) -> str:
+    """What the ranks that ran out of memory tell of the reason."""
+    if ranks == {0}:
+        return "Only rank 0 ran out: something is on its GPU that the others do not hold."
+    if None not in ranks and len(ranks) == 1:
+        return "Only one rank ran out: look for another process on its GPU, or for a longer batch."
+    return "Every rank ran out: the run is too large for these GPUs." if len(ranks) == world else "Several ranks ran out."
 
 
 def _unknown(case: Case) -> Diagnosis:

@@ -53,7 +53,7 @@ SRUN_LINE = re.compile(r"^srun: error: (\S+): tasks? ([\d,-]+): (?:Exited with e
 MPI_LINE = re.compile(r"noticed that process rank (\d+) .*exited on signal (\d+)")
 PDSH_LINE = re.compile(r"ssh exited with exit code (\d+)")
 SHELL_LINE = re.compile(
-    r"^(?:\[[\w ]+\]\s*)?(?:Job )?(?:[Ee]xit(?:ed)?(?: with)? (?:status|code)|exit_?code|returned)\s*[:=]?\s*(-?\d+)\.?$"
+    r"(?i)^(?:\[[\w ]+\]\s*)?(?:job )?(?:exit(?:ed)?(?: with)? (?:status|code)|exit_?code|returned)\s*[:=]?\s*(-?\d+)\.?$"
 )
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
 DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)$")

@@ -11,6 +11,11 @@ RANK = re.compile(r"\[rank(\d+)\]:?[ ]?", re.IGNORECASE)
 LATE_RANK = re.compile(r"\[rank(\d+)\]: (?=Traceback )")
 """The same where a progress bar had not ended its line."""
 LABELS = (
+    # docker logs and kubectl logs: a moment, and the stream.
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"), "time"),
+    # Ray, and SkyPilot, whose rank is a node's.
+    (re.compile(r"\((?:\w+ pid=\d+(?:, ip=([\w.]+))?|([\w-]+), rank=\d+, pid=\d+(?:, ip=[\w.]+)?)\) ?"), "host"),
+    (re.compile(r"\[rank=(\d{1,5})\] ?"), "rank"),
     # srun --label: the task's number, which is a rank or, under torchrun, a node.
     (re.compile(r"(\d{1,5}): ?"), "task"),
     # torchrun --tee: role and local rank.
@@ -43,10 +48,10 @@ class Label:
 def read_label(line: str) -> Label:
     """Take the labels off a line."""
     stream, rank, host, task, text = "", None, None, None, line
-    for _ in range(2):
+    for _ in range(3):
         for pattern, kind in LABELS:
             found = pattern.match(text)
-            if found is None or (kind == "host" and (host or found[1].lower() in NOT_HOSTS or found[1].endswith("Error"))):
+            if found is None or (kind == "host" and (host or _no_host(found[1]))):
                 continue
             stream += found[0].strip()
             text = text[found.end() :]
@@ -55,13 +60,17 @@ def read_label(line: str) -> Label:
             elif kind == "rank":
                 rank = int(found[1])
             elif kind == "host":
-                host = found[1]
+                host = next((name for name in found.groups() if name), None)
             break
         else:
             break
     if found := RANK.match(text) or LATE_RANK.search(text):
         rank, stream, text = int(found[1]), f"rank{found[1]}", text[found.end() :]
     return Label(text, stream, rank, host, task)
+
+
+def _no_host(name: str | None) -> bool:
+    return name is not None and (name.lower() in NOT_HOSTS or name.endswith("Error"))
 
 
 def rank_said(text: str) -> int | None:

@@ -10,7 +10,7 @@ CHAINED = ("During handling of the above exception", "was the direct cause of th
 IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs", "Exception ignored on calling")
 FRAME = re.compile(r'^\s*File "([^"]+)", line \d+')
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*((?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))+(?=:|\s*$)"
+    r"^(?:[A-Za-z_]\w*\.)*((?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))+(?=:|\s*$|\s+:|Traceback)"
 )
 WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
 LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen|/(?:deepspeed|transformers|torch|accelerate|peft|trl|datasets)/")

@@ -23,6 +23,10 @@ STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "SIGHUP", "CTRL-C")
 AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
 """The kernel's words come late: they count although a stop stands above them."""
 WAITED = frozenset({"GLOO-PEER", "NCCL-REMOTE", "GLOO-TIMEOUT", "NCCL-WATCHDOG", "RDZV-CASCADE"})
+NETWORK = frozenset({"NCCL-SYSTEM", "NCCL-CUDA", "IB", "PORT-IN-USE"})
+"""Real causes, but also what a peer's death may look like: not independent of a cause that came before."""
+WAITING_FOR = ("JIT-LOCK", "INIT-HANG-P2P")
+"""Hints that tell what a run that hung was waiting for."""
 NAN_REPORTS = 3
 
 
@@ -91,6 +95,9 @@ def _timed_out(case: Case) -> Verdict | None:
     late = [end for end in case.bad_ends if end.exit.code == TIMED_OUT]
     if not late or _roots(case):
         return None
+    hints = [hit for one in WAITING_FOR for hit in case.found.hits if hit.signature.id == one and hit.at > case.found.loaded]
+    if hints:
+        return Verdict(hints[0].signature, "medium", hints)
     rank, _ = case.suspect()
     hits = [Hit(BY_ID["HANG"], end.at, end.text, end.stream) for end in late]
     return Verdict(BY_ID["HANG"], "medium", hits, rank if rank is not None else case.last_said())
@@ -103,6 +110,8 @@ def _cause(case: Case) -> Verdict | None:
     if not hard:
         return None
     first = min(hard, key=case.order)
+    if first.signature.id not in NETWORK:
+        hard = [hit for hit in hard if hit.signature.id not in NETWORK]
     same = sorted((hit for hit in hard if hit.signature is first.signature), key=case.order)
     others = dict.fromkeys(
         _answer(hit.signature) for hit in sorted(hard, key=case.order) if _answer(hit.signature) != _answer(first.signature)

@@ -159,6 +159,7 @@ SIGNATURES = (
         "The rank that reports it is usually innocent: look at those that are silent, or that have enqueued the least work.",
         (
             "Watchdog caught collective operation timeout",
+            rx("ProcessGroupNCCL", r"ProcessGroupNCCL's watchdog got stuck|due to ProcessGroupNCCL watchdog hang"),
             rx("collective operation timeout", r"collective operation timeout: (?:WorkNCCL|NCCL operation timed out)"),
         ),
         (
@@ -179,6 +180,9 @@ SIGNATURES = (
             "RendezvousTimeoutError",
             rx("wait timeout after", r"wait timeout after \d+ms"),
             rx("DistStoreError", r"DistStoreError: .*[Tt]imed? ?out"),
+            rx("got error: ", r"got error: (?:Socket Timeout|wait timeout)"),
+            rx("Socket Timeout", r"(?:RuntimeError|TimeoutError|DistStoreError): Socket Timeout"),
+            "The client socket has failed to connect to any network address",
         ),
         ("Look at the log of the rank that is missing; open the port; the same arguments on all hosts",),
         "nc -z MASTER PORT, from the host that is missing.",

@@ -106,7 +106,7 @@ SIGNATURES = (
         "Its path is relative to another folder, or it is missing on that host.",
         (
             "Expected a string path to an existing deepspeed config",
-            rx("FileNotFoundError", r"FileNotFoundError: .*(?:ds|deepspeed|zero|config)[^/']*\.(?:json|ya?ml)'"),
+            rx("FileNotFoundError", r"FileNotFoundError: .*(?<![/']config)(?<!tokenizer)(?<!_config)(?<!\.index)\.(?:json|ya?ml)'"),
             rx("DeepSpeed requires --deepspeed_config", r"DeepSpeed requires --deepspeed_config"),
         ),
         ("Give the script {ds_config}: the path of the file that dstui writes",),

@@ -27,14 +27,18 @@ SIGNATURES = (
             "Where much is reserved and little allocated: PYTORCH_ALLOC_CONF=expandable_segments:True",
         ),
         "dstui forecast PLAN says what a rank needs; nvidia-smi, who else is on the GPU.",
-        explains=("NCCL-CUDA", "NCCL-REMOTE", "OP-BUILD"),
+        explains=("NCCL-CUDA", "NCCL-REMOTE"),
     ),
     Signature(
         "GPU-BUSY",
         "root",
         "The GPU belongs to somebody else",
         "Another process holds the GPU's memory, or the GPU is in exclusive mode and taken: often a rank that an earlier run left behind.",
-        ("all CUDA-capable devices are busy or unavailable", "CUDA error: all CUDA-capable devices are busy"),
+        (
+            "all CUDA-capable devices are busy or unavailable",
+            # A rank's own context on a neighbour's GPU is half a gigabyte; so much is another program.
+            rx("memory in use", r"Process \d+ has (?:[89]|\d{2,3})\.\d+ GiB memory in use"),
+        ),
         ("End the processes that hold the GPU (nvidia-smi lists them), or choose other GPUs with cluster.include",),
         "nvidia-smi shows the pid and its memory.",
         explains=("OOM-GPU",),

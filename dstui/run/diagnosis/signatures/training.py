@@ -21,7 +21,10 @@ SIGNATURES = (
             "Can't load tokenizer",
             "Can't load the configuration of",
             "does not appear to have a file named",
-            rx("safetensors", r"(?:No such file or directory|FileNotFoundError).*\.safetensors"),
+            rx(
+                "No such file or directory",
+                r"No such file or directory: .*(?:\.safetensors|[/']config\.json|tokenizer\w*\.json|\.index\.json)",
+            ),
             "RepositoryNotFoundError",
             "GatedRepoError",
         ),
@@ -183,7 +186,7 @@ SIGNATURES = (
         "The driver reported a fault of a GPU",
         "The GPU, its PCIe link or NVLink failed; NCCL hangs after it.",
         (
-            "NVRM: Xid",
+            rx("NVRM: Xid", r"NVRM: Xid .*: (?!13|31|43|45)\d+,"),  # those are a program's own faults
             "has fallen off the bus",
             "Unable to determine the device handle for GPU",
             "GPU is lost",
