@@ -74,6 +74,10 @@ class Wish:
         there = tuple(gpu.index for gpu in machine.gpus)
         return there if self.gpus is None else tuple(gpu for gpu in sorted(self.gpus) if gpu in there)
 
+    def variables(self, machine: Machine) -> dict[str, str]:
+        """What the ranks see: the Plan's variables over those that are set where dstui runs."""
+        return {**machine.host.environment, **self.environment}
+
     def chosen(self, machine: Machine) -> tuple[Gpu, ...]:
         """The same as GPUs."""
         return tuple(machine.gpus[gpu] for gpu in self.slots(machine))

@@ -204,7 +204,8 @@ CUDA_NEEDS = {"13": 580, "12": 525, "11": 450}
 def torch_and_driver(machine: Machine, wish: Wish) -> Pieces:
     """torch was built without CUDA, or for a newer CUDA than the driver runs."""
     software, driver = machine.software, machine.driver
-    if not machine.gpus or wish.cpu or wish.other_python or not software.torch:
+    wants_cpu = wish.cpu or wish.variables(machine).get("DS_ACCELERATOR") == "cpu"
+    if not machine.gpus or wants_cpu or wish.other_python or not software.torch:
         return
     cuda = software.torch_cuda
     if cuda is None and not software.torch_hip:

@@ -25,11 +25,6 @@ class Cost:
     level: Level = "warning"
 
 
-def effective(machine: Machine, wish: Wish) -> dict[str, str]:
-    """What the ranks see: the Plan's variables over those that are set here."""
-    return {**machine.host.environment, **wish.environment}
-
-
 def _place(wish: Wish, name: str) -> str:
     return f"cluster.env.{name}" if name in wish.environment else "cluster.env"
 
@@ -47,7 +42,7 @@ def _peer_to_peer(machine: Machine, wish: Wish) -> bool:
 @piece("MC101", "warning", source=f"{ENV}#nccl-p2p-disable")
 def p2p_disable(machine: Machine, wish: Wish) -> Pieces:
     """NCCL_P2P_DISABLE: transfers between GPUs go through the host's memory."""
-    if effective(machine, wish).get("NCCL_P2P_DISABLE", "0") in OFF:
+    if wish.variables(machine).get("NCCL_P2P_DISABLE", "0") in OFF:
         return
     links = _joined(machine, wish)
     if links:
@@ -68,7 +63,7 @@ def p2p_disable(machine: Machine, wish: Wish) -> Pieces:
 @piece("MC102", "warning", source=f"{ENV}#nccl-shm-disable")
 def shm_disable(machine: Machine, wish: Wish) -> Pieces:
     """NCCL_SHM_DISABLE: ranks of one host talk through the network instead of shared memory."""
-    if effective(machine, wish).get("NCCL_SHM_DISABLE", "0") in OFF:
+    if wish.variables(machine).get("NCCL_SHM_DISABLE", "0") in OFF:
         return
     if _joined(machine, wish) or _peer_to_peer(machine, wish):
         cost = Cost("little here while peer-to-peer works; a lot for pairs without it", "info")
@@ -86,7 +81,7 @@ def shm_disable(machine: Machine, wish: Wish) -> Pieces:
 @piece("MC103", "warning", source=f"{ENV}#nccl-ib-disable")
 def ib_disable(machine: Machine, wish: Wish) -> Pieces:
     """NCCL_IB_DISABLE: hosts talk over TCP instead of RDMA."""
-    if effective(machine, wish).get("NCCL_IB_DISABLE", "0") in OFF:
+    if wish.variables(machine).get("NCCL_IB_DISABLE", "0") in OFF:
         return
     ports = [port for port in known(machine.host.infiniband, ()) if port.state == "ACTIVE"]
     if wish.nodes < 2:
@@ -108,7 +103,7 @@ def ib_disable(machine: Machine, wish: Wish) -> Pieces:
 @piece("MC104", "warning", source=f"{ENV}#nccl-socket-ifname")
 def socket_interface(machine: Machine, wish: Wish) -> Pieces:
     """NCCL_SOCKET_IFNAME: the network interface for bootstrap and TCP traffic."""
-    value = effective(machine, wish).get("NCCL_SOCKET_IFNAME")
+    value = wish.variables(machine).get("NCCL_SOCKET_IFNAME")
     nics = known(machine.host.nics, ())
     if value is None or not nics:
         return
@@ -148,11 +143,11 @@ def _about(wish: Wish, name: str, does: str, helps: str, cost: Cost) -> Advice:
 @piece("MC105", "warning", source="CUDA programming guide, environment variables; deepspeed/launcher/runner.py, main")
 def visible_devices(machine: Machine, wish: Wish) -> Pieces:
     """CUDA_VISIBLE_DEVICES is set, and DeepSpeed's launcher has its own idea of it."""
-    value = effective(machine, wish).get("CUDA_VISIBLE_DEVICES")
+    value = wish.variables(machine).get("CUDA_VISIBLE_DEVICES")
     if value is None or not machine.gpus or wish.cpu:
         return
     reading = launcher_reading(value, wish.filtered)
-    seen = visible(value, machine.gpus, effective(machine, wish).get("CUDA_DEVICE_ORDER", PCI_ORDER))
+    seen = visible(value, machine.gpus, wish.variables(machine).get("CUDA_DEVICE_ORDER", PCI_ORDER))
     notes = [note for note in (reading, *seen.notes) if note]
     if notes:
         level: Level = "error" if "ValueError" in reading or "finds no GPU" in reading else "warning"

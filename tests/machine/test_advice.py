@@ -196,6 +196,8 @@ def test_torch_and_driver_must_fit(torch: str | None, cuda: str | None, driver: 
 def test_another_interpreter_of_the_job_is_not_judged_by_this_ones_torch() -> None:
     machine = replace(system("dgx-h100"), software=Software(torch="2.13.0+cpu", torch_cuda=None, torch_hip=None))
     assert found(machine, "MC014", other_python=True) == []
+    assert found(machine, "MC014", environment={"DS_ACCELERATOR": "cpu"}) == [], "who asks for the CPU may have it"
+    assert found(machine, "MC014")
 
 
 def test_several_gpus_under_wsl_are_a_warning() -> None:
