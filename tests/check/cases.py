@@ -527,6 +527,11 @@ def cluster(lines: str) -> str:
     return f"{SCRIPT}\ncluster: {{{lines}}}"
 
 
+def trainer(words: str) -> str:
+    """A Plan whose script is the Trainer's, with some arguments."""
+    return f"job: {{script: t.py, integration: trainer, args: [--deepspeed, '{{ds_config}}', {words}]}}"
+
+
 PLANS = [
     Case("PL001", {}, {}, plan="job: {script: t.py}", plan_passes=SCRIPT),
     Case("PL002", {}, {}, plan="job: {args: ['{ds_config}']}", plan_passes=SCRIPT),
@@ -575,6 +580,28 @@ PLANS = [
         machine=gpus(1, host=Host(numa=(NumaNode(id=0, cpus="0-71"), NumaNode(id=1)))),
     ),
     Case("PL017", {}, {}, plan=cluster("cpu_binding: deepspeed, env: {KMP_AFFINITY: x}"), plan_passes=cluster("env: {KMP_AFFINITY: x}")),
+    Case("PL020", {}, {}, plan=cluster("num_nodes: 2"), plan_passes=cluster("num_nodes: 2, hosts: {a: 1, b: 1}")),
+    Case(
+        "PL021", {}, {}, plan=cluster("launcher: pdsh, cpu_binding: deepspeed"), plan_passes=cluster("launcher: pdsh, cpu_binding: numactl")
+    ),
+    Case(
+        "DS318",
+        {STAGE: 2, f"{OPTIMIZER}.device": "cpu"},
+        {STAGE: 2},
+        plan=f"{SCRIPT}\nmodel: {{params: 7.0e9}}",
+        machine=gpus(1, host=Host(memory_total=64 * GIB)),
+    ),
+    Case("TR001", {"gradient_clipping": 1.0}, {"gradient_clipping": 0.5}, plan=trainer("--max_grad_norm, '0.5'"), reader="trainer"),
+    Case("TR002", {STAGE: 3}, {STAGE: 2}, plan=trainer("--auto_find_batch_size"), reader="trainer"),
+    Case(
+        "TR003",
+        {},
+        {},
+        plan=trainer("--save_only_model, --load_best_model_at_end"),
+        plan_passes=trainer("--save_only_model"),
+        reader="trainer",
+    ),
+    Case("TR004", {}, {}, plan=trainer("--fsdp, full_shard"), plan_passes=trainer("--fp16"), reader="trainer"),
     Case("PL018", {}, {}, plan=cluster('env: {A: "x\\ny"}'), plan_passes=cluster("env: {A: x}")),
 ]
 CASES = [

@@ -20,6 +20,7 @@ from dstui.check.rules import (
     reader,
     removed,
     scheduler,
+    trainer,
     zenflow,
     zero,
 )
@@ -39,4 +40,4 @@ __all__ = [
     "optimizer",
     "parallel",
 ]
-__all__ += ["precision", "reader", "removed", "scheduler", "zenflow", "zero"]
+__all__ += ["precision", "reader", "removed", "scheduler", "trainer", "zenflow", "zero"]

@@ -189,3 +189,42 @@ def variables_that_break_the_file(c: Context) -> Problems:
     for name, value in (c.plan.cluster.env if c.plan is not None else {}).items():
         if "\n" in value or "\r" in value:
             yield about_the_plan(f"cluster.env.{name}", f"{name} has a line break, which .deepspeed_env cannot hold")
+
+
+@rule("PL020", "error", when="launch", says="Num nodes is >1 but no extra nodes available via hostfile", source="launcher/runner.py")
+def nodes_without_hosts(c: Context) -> Problems:
+    """Several nodes are asked for, and no hosts are named."""
+    cluster = c.plan.cluster if c.plan is not None else None
+    if cluster is not None and (cluster.num_nodes or 0) > 1 and cluster.hosts is None and not cluster.hostfile:
+        fix = Fix("remove cluster.num_nodes", ({"op": "remove", "path": "/cluster/num_nodes"},))
+        yield about_the_plan("cluster.num_nodes", "num_nodes needs hosts or a hostfile", fix=fix)
+
+
+@rule("PL021", "warning", source="launcher/multinode_runner.py")
+def binding_is_not_passed_on(c: Context) -> Problems:
+    """pdsh does not pass the binding on to the other hosts."""
+    cluster = c.plan.cluster if c.plan is not None else None
+    if cluster is not None and cluster.launcher == "pdsh" and cluster.cpu_binding == "deepspeed":
+        fix = Fix("bind with numactl instead", ({"op": "replace", "path": "/cluster/cpu_binding", "value": "numactl"},))
+        yield about_the_plan("cluster.cpu_binding", "pdsh drops --bind_cores_to_rank: no rank is bound", fix=fix)
+
+
+BYTES_PER_PARAMETER = 16
+"""Of an Adam whose states are offloaded: 32-bit weights, two moments and a gradient."""
+
+
+@rule("DS318", "warning", source="runtime/zero/stage3.py:4016")
+def offload_beyond_memory(c: Context) -> Problems:
+    """The offloaded optimizer takes more RAM than this machine has."""
+    memory = c.machine.host.memory if c.machine is not None else None
+    params = c.plan.model.params if c.plan is not None and c.plan.model is not None else None
+    if not params or not isinstance(memory, int) or c.stage == 0 or c.offload("optimizer") != "cpu" or c.plan is None:
+        return
+    hosts = len(c.plan.cluster.hosts or "x")
+    needed = params * BYTES_PER_PARAMETER / hosts
+    if needed > memory:
+        have, want = memory / 2**30, needed / 2**30
+        message = f"the optimizer of {params:.3g} parameters takes {want:.0f} GiB of RAM on each host, this one has {have:.0f}"
+        why = "the host ends a process that takes more than there is (exit status 137), without a message"
+        path = "zero_optimization.offload_optimizer" if c.has("zero_optimization.offload_optimizer") else "zero_optimization"
+        yield c.problem(path, message, why=why)

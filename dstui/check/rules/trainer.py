@@ -1,0 +1,119 @@
+"""The Trainer's own arguments beside the configuration: what must agree, and what does not go together.
+
+Source: transformers/integrations/deepspeed.py and training_args.py of 5.23. Only arguments that the Plan names are looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dstui.check.context import AUTO, MISSING, Context, Problem
+from dstui.check.rule import Problems, rule
+
+SOURCE = "transformers/integrations/deepspeed.py"
+MISMATCH = "Please correct the following DeepSpeed config values that mismatch"
+SHARED: Mapping[str, tuple[str, ...]] = {
+    "train_micro_batch_size_per_gpu": ("per_device_train_batch_size",),
+    "gradient_accumulation_steps": ("gradient_accumulation_steps",),
+    "gradient_clipping": ("max_grad_norm",),
+    "optimizer.params.lr": ("learning_rate",),
+    "optimizer.params.eps": ("adam_epsilon",),
+    "optimizer.params.weight_decay": ("weight_decay",),
+    "scheduler.params.warmup_max_lr": ("learning_rate",),
+    "fp16.enabled": ("fp16", "fp16_full_eval"),
+    "bf16.enabled": ("bf16", "bf16_full_eval"),
+}
+"""Key -> the arguments that it must agree with, where both are given."""
+
+
+def arguments(c: Context) -> dict[str, Any]:
+    """The script's options as numbers, booleans or words: `--max_grad_norm 0.5`, `--bf16`."""
+    words = c.plan.job.args if c.plan is not None else ()
+    found: dict[str, Any] = {}
+    for word, following in zip(words, (*words[1:], "--"), strict=False):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            text = value if equals else following
+            found[name.replace("-", "_")] = True if not equals and text.startswith("--") else _value(text)
+    return found
+
+
+def _value(text: str) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+@rule(
+    "TR001",
+    "error",
+    when="run",
+    says=MISMATCH,
+    source=SOURCE,
+    readers=("trainer",),
+)
+def values_differ(c: Context) -> Problems:
+    """A value of the configuration is not the one of the Trainer's argument."""
+    given = arguments(c)
+    for path, names in SHARED.items():
+        written = c.flat.get(path, MISSING)
+        said = [given[name] for name in names if name in given]
+        if written is MISSING or not said or written == AUTO or written in said:
+            continue
+        why = f"transformers: {MISMATCH} TrainingArguments values: - ds {path}={written}"
+        message = f"{path} is {written}, but --{names[0]} is {said[0]}"
+        yield c.problem(path, message, why=why, fix=c.put(path, AUTO, 'write "auto"'))
+
+
+@rule(
+    "TR002",
+    "error",
+    when="initialize",
+    says="isn't supported yet with DeepSpeed Zero-3",
+    source="transformers/training_args.py",
+    readers=("trainer",),
+)
+def found_batch_size(c: Context) -> Problems:
+    """auto_find_batch_size at stage 3."""
+    if arguments(c).get("auto_find_batch_size") is True and c.stage == 3:
+        yield _argument(
+            "auto_find_batch_size does not go with stage 3", "`auto_find_batch_size` isn't supported yet with DeepSpeed Zero-3."
+        )
+
+
+@rule(
+    "TR003",
+    "error",
+    when="initialize",
+    says="DeepSpeed can't be used with `save_only_model`",
+    source="transformers/training_args.py",
+    readers=("trainer",),
+)
+def best_model_without_state(c: Context) -> Problems:
+    """save_only_model and load_best_model_at_end."""
+    given = arguments(c)
+    if given.get("save_only_model") is True and given.get("load_best_model_at_end") is True:
+        words = "DeepSpeed can't be used with `save_only_model` along with `load_best_model_at_end`."
+        yield _argument("save_only_model does not go with load_best_model_at_end", words)
+
+
+@rule(
+    "TR004",
+    "error",
+    when="initialize",
+    says="together with --deepspeed is not possible",
+    source="transformers/training_args.py",
+    readers=("trainer",),
+)
+def fully_sharded_too(c: Context) -> Problems:
+    """--fsdp beside DeepSpeed."""
+    if arguments(c).get("fsdp"):
+        yield _argument("--fsdp does not go with DeepSpeed", "Using --fsdp xxx together with --deepspeed is not possible")
+
+
+def _argument(message: str, words: str) -> Problem:
+    return Problem("^job.args", message, why=f"transformers: {words}")
