@@ -95,10 +95,11 @@ class Ranks:
         path = self.folder.record(number, self.attempt)
         written = _modified(path)
         found = read_json(path)
-        if not all(isinstance(found.get(name), int) for name in ("pid", "shim", "ticks")):
+        if not isinstance(found.get("pid"), int):
             return  # not written yet; a record is one write, so that the next look has it whole
         rank.written, rank.host, rank.pid = written, str(found.get("host")), found["pid"]
-        rank.shim = Process(found["shim"], found["ticks"])
+        shim, ticks = found.get("shim"), found.get("ticks")
+        rank.shim = Process(shim, ticks) if isinstance(shim, int) and isinstance(ticks, int) else None
         master = found.get("master") or [None, None]
         rank.master = (str(master[0]), str(master[1])) if all(master) else None
         size = found.get("world_size")
