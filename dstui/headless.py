@@ -25,6 +25,7 @@ from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, world_size
+from dstui.run.diagnosis import Diagnosis, diagnose_job, report
 from dstui.run.events import Event, Exited, Line, Notice, RankState
 from dstui.run.folder import JobFolder, read_json
 from dstui.run.follow import Follower
@@ -116,6 +117,7 @@ def follow(folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int 
     show = _json_line if as_json else _Printer(len(str(max(len(follower.ranks) - 1, 0))))
     watch = Watch(read_json(folder.launch_file).get("silence", SILENCE))
     stopping: threading.Thread | None = None
+    why: Diagnosis | None = None
     if not as_json:
         print(f"dstui: {folder.path}", file=sys.stderr)
     while True:
@@ -123,9 +125,7 @@ def follow(folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int 
         if news := watch.news(follower.ranks, time.time()):
             events.append(Notice(news))
         try:
-            for event in events:
-                show(event)
-            sys.stdout.flush()
+            why = _tell(events, show, folder, as_json)
         except BrokenPipeError:
             stop(folder, 128 + signal.SIGPIPE)
             raise
@@ -142,7 +142,31 @@ def follow(folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int 
         stopping.join()
     if not as_json:
         print(summary(follower))
+        if why is not None:
+            print("\n" + report(why))
     return follower.exit_code if follower.exit_code is not None else 1
+
+
+def _tell(events: list[Event], show: Callable[[Event], None], folder: JobFolder, as_json: bool) -> Diagnosis | None:
+    """Print the events; the diagnosis, where the job's failure is among them (as JSON it comes before the exit, which is the last)."""
+    why: Diagnosis | None = None
+    for event in events:
+        if isinstance(event, Exited) and event.state in ("failed", "lost"):
+            why = _diagnosis(folder)
+            if why is not None and as_json:
+                print(json.dumps({"event": "diagnosis", **why.as_json()}, ensure_ascii=False))
+        show(event)
+    sys.stdout.flush()
+    return why
+
+
+def _diagnosis(folder: JobFolder) -> Diagnosis | None:
+    """Why the job failed; None where its logs cannot be read, which must not hide how it ended."""
+    try:
+        return diagnose_job(folder)
+    except FileProblem as error:
+        print(f"dstui: no diagnosis: {error}", file=sys.stderr)
+        return None
 
 
 def _json_line(event: Event) -> None:

@@ -75,8 +75,9 @@ def test_a_job_that_ends_is_0_and_its_lines_carry_their_rank(job: Path) -> None:
 @pytest.mark.parametrize(("what", "code"), [("exit", 3), ("kill", 137)])
 def test_the_rank_that_failed_first_gives_the_status(job: Path, what: str, code: int) -> None:
     process = start(job, what=what)
-    _, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=90)
     assert process.returncode == code, err
+    assert "[rank 1" in out.rpartition("exit status")[2]  # the diagnosis names who failed first
     assert list(processes_of(job)) == []
 
 
