@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_in(job: JobFolder, tmp_p
 
 def test_a_job_whose_status_makes_no_sense_is_bundled_all_the_same(job: JobFolder, tmp_path: Path) -> None:
     job.write_status({"state": "failed", "ranks": {"x": {}}, "attempt": "?"})
-    assert {"status.json", "logs/rank_0.log", "diagnosis.json"} <= unpacked(bundle(job, tmp_path / "b.zip")).keys()
+    assert {"status.json", "logs/rank_0.log", "contents.txt"} <= unpacked(bundle(job, tmp_path / "b.zip")).keys()
 
 
 def test_nothing_is_replaced_unasked_and_a_folder_gets_the_default_name(job: JobFolder, tmp_path: Path) -> None:
