@@ -239,7 +239,7 @@ class Scanner:
                 matched |= signature.role not in ("benign", "hint", "performance")
                 self._keep(signature, label, place, key, raised)
         if raised and not matched and raised.traced and raised.name != "SystemExit":
-            self._keep(BY_ID["USER-PY"], label, place, key, raised)
+            self._keep(BY_ID["CONFIG-ASSERT" if raised.in_config else "USER-PY"], label, place, key, raised)
 
     def _keep(self, signature: Signature, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
         rank = label.rank if label.rank is not None else rank_said(label.text)

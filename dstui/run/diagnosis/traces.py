@@ -31,6 +31,8 @@ class Raised:
     ignored: bool
     in_user_code: bool
     in_launcher: bool
+    in_config: bool = False
+    """Whether DeepSpeed's reading of its configuration raised it."""
     frame: str = ""
     """The last frame in the user's own code, as the traceback has it."""
     frame_line: int = 0
@@ -95,6 +97,7 @@ class Traces:
             self.ignoring,
             in_user_code=traced and bool(frame) and not LIBRARY.search(frame),
             in_launcher=self._launcher,
+            in_config="deepspeed/runtime/config" in frame,
             frame=self._user[0],
             frame_line=self._user[1],
         )

@@ -8,6 +8,7 @@ is guessed: where the text does not tell, there is no cause, and no rank.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -27,6 +28,8 @@ NETWORK = frozenset({"NCCL-SYSTEM", "NCCL-CUDA", "IB", "PORT-IN-USE"})
 """Real causes, but also what a peer's death may look like: not independent of a cause that came before."""
 WAITING_FOR = ("JIT-LOCK", "INIT-HANG-P2P")
 """Hints that tell what a run that hung was waiting for."""
+HANDLED = re.compile(r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored|ignoring|recovered)\b")
+"""What a program says of an error that it has dealt with."""
 NAN_REPORTS = 3
 
 
@@ -138,7 +141,7 @@ def _counts(case: Case, hit: Hit) -> bool:
     """Whether a hit can have ended anything: an exception that nobody ignored, a word that stands alone, or a failure around it."""
     if hit.raised is not None:
         return not hit.raised.ignored
-    return hit.signature.alone or case.failed
+    return hit.signature.alone or (case.failed and not HANDLED.search(hit.text))
 
 
 def _independent(roots: list[Hit]) -> list[Hit]:
@@ -221,24 +224,21 @@ def _symptom(case: Case) -> Verdict | None:
 
 def _left_early(case: Case) -> Verdict | None:
     """A rank ended by itself, without a word of why."""
-    own = [end for end in case.bad_ends if end.exit.code > 0 and (end.exit.code != 1 or not end.exit.whole)]
-    waited = [hit for hit in case.found.hits if hit.signature.id in WAITED]
-    rank, certain = case.suspect()
+    own = [end for end in case.bad_ends if end.exit.code > 0]
+    wordless = [end for end in own if end.rank is not None and end.rank not in case.found.spoke]
     numbered = [end for end in own if end.exit.code not in (1, 126, 127, 255)]
-    if not waited and not numbered:
+    waited = [hit for hit in case.found.hits if hit.signature.id in WAITED]
+    rank, certain = (wordless[0].rank, True) if wordless else case.suspect()
+    if not (wordless or numbered or (waited and own and rank is not None)):
         return None
-    if not case.bad_ends and not certain:
-        return None
-    if numbered and numbered[0].rank is not None:
-        rank, certain = numbered[0].rank, True
-    if rank is None and not numbered:
-        return None
-    hits = [Hit(BY_ID["EARLY-EXIT"], end.at, end.text, end.stream, end.rank) for end in numbered] or waited
-    return Verdict(BY_ID["EARLY-EXIT"], "medium" if numbered and certain else "low", hits, rank)
+    hits = [Hit(BY_ID["EARLY-EXIT"], end.at, end.text, end.stream, end.rank) for end in wordless or numbered]
+    return Verdict(BY_ID["EARLY-EXIT"], "medium" if hits and certain else "low", hits or waited, rank)
 
 
 def _ended_by_signal(case: Case) -> Verdict | None:
     """The launcher, or every rank, ended by a signal that asks for the end; nobody says more."""
+    if any(end.exit.code not in (-1, -2) for end in case.bad_ends):
+        return None
     for end in case.found.ends:
         if end.exit.code in (-1, -2, -15):
             signature = BY_ID[SIGNAL_CAUSES[-end.exit.code]]
@@ -280,7 +280,7 @@ def _quiet(case: Case) -> Verdict | None:
 
 def _nothing(case: Case) -> Verdict | None:
     """Nothing failed as far as the text goes."""
-    if case.failed or not case.found.lines or any(hit.signature.role == "cascade" for hit in case.found.hits):
+    if case.failed or not case.found.lines or any(hit.signature.role == "cascade" and not _is_noise(hit) for hit in case.found.hits):
         return None
     if not any(line.strip() for lines in case.found.tails.values() for line in lines):
         return None

@@ -15,6 +15,7 @@ SIGNATURES = (
             "EADDRINUSE",
             "Address already in use",
             rx("server socket has failed to", r"server socket has failed to (?:listen|bind)"),
+            "but another process is utilizing it",
             rx("port", r"[Pp]ort \d+ is (?:already )?in use"),
         ),
         (Way("Let a free port be chosen", patches.free_port), "Set another cluster.master_port, or end what holds it: ss -ltnp"),
@@ -168,6 +169,7 @@ SIGNATURES = (
         ),
         "The table of last enqueued work per rank.",
         explains=("SIGABRT", "GLOO-TIMEOUT"),
+        alone=True,
     ),
     Signature(
         "RDZV-TIMEOUT",
