@@ -45,6 +45,8 @@ class Job:
     python: str
     workdir: str
     script: str | None
+    model: str | None = None
+    """The folder of the model, where the Plan names one rather than a hub id."""
     problem: str | None = None
     """Why the hosts of the Plan could not be told."""
 
@@ -62,7 +64,17 @@ def job_of(plan: Plan | None, machine: Machine) -> Job:
     except (FileProblem, HostfileError, RenderError) as error:
         problem = str(error)
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
-    return Job(plan, hosts, place(plan, python) if "/" in python else python, workdir, script, problem)
+    python = place(plan, python) if "/" in python else python
+    return Job(plan, hosts, python, workdir, script, _model(plan), problem)
+
+
+def _model(plan: Plan) -> str | None:
+    """A source that is a path: it looks like one, or is there. Else it is the id of a model on the hub."""
+    source = plan.model.source if plan.model else None
+    if not source:
+        return None
+    path = place(plan, source)
+    return path if source.startswith((".", "/", "~")) or Path(path).exists() else None
 
 
 def cases(plan: Plan | None, *, imports: bool = True) -> tuple[Job, tuple[Case, ...]]:
@@ -99,6 +111,7 @@ def _wanted(job: Job, host: str, token: str | None, imports: bool) -> dict[str, 
     return {
         "python": job.python,
         "script": job.script,
+        "model": job.model,
         "folders": [job.workdir],
         "token": token,
         "names": names if several else [],

@@ -3,7 +3,7 @@
 Runs under the interpreter of the job (`PYTHON ready.py ARGUMENT`, a JSON object), here or sent over ssh: plain Python 3.8 without
 anything of dstui. It writes one small file into the job's folder and removes it, and listens on one port for a moment.
 
-ARGUMENT: {"python": str, "workdir": str, "script": str | null, "folders": [str], "token": str | null, "names": [str],
+ARGUMENT: {"python": str, "script": str | null, "model": str | null, "folders": [str], "token": str | null, "names": [str],
 "listen": [port, peers] | null, "connect": [host, port] | null, "seconds": float, "imports": bool}
 """
 
@@ -25,6 +25,8 @@ STALE_SECONDS = 600
 """A lock of torch's extension builder that is older belongs to a build that was killed."""
 IMPORT_SECONDS = 90
 """From a cold network file system an import of torch takes half of it."""
+POINTER_BYTES = 1024
+"""A pointer of git-lfs has about 130 bytes, weights have more than this."""
 NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "fuse.sshfs", "ceph", "wekafs")
 IMPORTS = """\
 import json, torch, deepspeed
@@ -84,6 +86,26 @@ def script(path: str) -> dict[str, Any]:
         line = getattr(error, "lineno", None)
         return {"problem": f"line {line}: {getattr(error, 'msg', error)}" if line else str(error), "compiles": False}
     return {"hash": hashlib.sha256(text).hexdigest()[:16], "compiles": True}
+
+
+def model(path: str) -> dict[str, Any]:
+    """Whether a model's folder is whole: its config.json, and every file of weights that its index names, none of them a mere pointer."""
+    place = Path(path)
+    if place.is_file():
+        return {"files": 0}
+    if not place.is_dir():
+        return {"problem": "there is no such folder"}
+    if not (place / "config.json").is_file():
+        return {"problem": "it has no config.json"}
+    names = set()
+    for index in place.glob("*.index.json"):
+        names |= set(json.loads(index.read_text()).get("weight_map", {}).values())
+    for name in sorted(names):
+        if not (place / name).is_file():
+            return {"problem": f"{name} is missing, which its index names"}
+        if (place / name).stat().st_size < POINTER_BYTES:
+            return {"problem": f"{name} is only a pointer of git-lfs"}
+    return {"files": len(names)}
 
 
 def addresses(names: list[str]) -> dict[str, Any]:
@@ -205,6 +227,8 @@ def report(wanted: dict[str, Any]) -> None:
     emit("ready", {"python_found": os.access(python, os.X_OK) if "/" in python else True})
     emit("ready", {"folders": {path: folder(path) for path in wanted["folders"]}, "extensions": extensions()})
     emit("ready", {"names": addresses(wanted["names"]), "script": script(wanted["script"]) if wanted["script"] else None})
+    if wanted["model"]:
+        emit("ready", {"model": model(wanted["model"])})
     if wanted["token"]:
         emit("ready", {"shared": Path(wanted["token"]).exists()})
     if wanted["imports"]:

@@ -12,6 +12,7 @@ import pytest
 from dstui.doctor.case import CHECKS, Case, Judgement
 from dstui.doctor.checks import ORDER
 from dstui.doctor.examine import examine, ready
+from dstui.doctor.ready import model as look_at_model
 from dstui.hosts.ssh import Failure
 from dstui.machine.advice import Wish
 from dstui.machine.snapshot import Driver, Gpu, Host, IbPort, Machine, Nic, PciGpu, Software, Unknown
@@ -310,6 +311,22 @@ def test_script() -> None:
     assert "line 3" in one("script", case(plan=plan(), ready={"script": {"problem": "line 3: invalid syntax", "compiles": False}})).seen
     differing = two(lambda c: replace(c, ready={"script": {"hash": "bb", "compiles": True}}), **here)
     assert "another one on h1" in one("script", differing).seen
+
+
+def test_model(tmp_path: Path) -> None:
+    assert one("model", case()).verdict == "skipped"
+    assert one("model", case(ready={"model": {"problem": "it has no config.json"}})).verdict == "fail"
+    assert look_at_model(str(tmp_path / "none")) == {"problem": "there is no such folder"}
+    (tmp_path / "config.json").write_text("{}")
+    assert look_at_model(str(tmp_path)) == {"files": 0}
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}')
+    (tmp_path / "1.safetensors").write_bytes(b"x" * 2000)
+    assert look_at_model(str(tmp_path)) == {"problem": "2.safetensors is missing, which its index names"}
+    (tmp_path / "2.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n")
+    assert "git-lfs" in look_at_model(str(tmp_path))["problem"]
+    (tmp_path / "2.safetensors").write_bytes(b"x" * 2000)
+    whole = look_at_model(str(tmp_path))
+    assert one("model", case(plan=plan("model: {source: ./m}\n"), ready={"model": whole})).seen == "./m: 2 files of weights"
 
 
 def test_folder() -> None:

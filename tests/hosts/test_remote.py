@@ -150,7 +150,16 @@ def test_what_is_sent_runs_on_python_3_8_and_newer(python: str) -> None:
     asked = subprocess.run([python, "-c", "import sys; print(sys.version_info >= (3, 8))"], capture_output=True, text=True, check=False)
     if asked.returncode:
         pytest.skip(f"{python} does not run")
-    wanted = {"python": python, "script": None, "folders": ["/"], "token": None, "names": [], "listen": None, "connect": None}
+    wanted = {
+        "python": python,
+        "script": None,
+        "model": None,
+        "folders": ["/"],
+        "token": None,
+        "names": [],
+        "listen": None,
+        "connect": None,
+    }
     program = Program(READY, {**wanted, "seconds": 0.0, "imports": False})
     ran = subprocess.run([python, "-"], input=script(20, program), capture_output=True, check=False)
     if asked.stdout == "False\n":

@@ -66,6 +66,21 @@ def script(case: Case) -> Judgements:
             yield Judgement("ok", str(case.get("job.script")))
 
 
+@check("model")
+def model(case: Case) -> Judgements:
+    """The model's folder is there and whole."""
+    found = case.ready.get("model")
+    if not found:
+        yield Judgement("skipped", "the Plan names no folder of a model")
+    elif found.get("problem"):
+        fix = "download it again there (git lfs pull, or huggingface-cli download), or use a shared folder"
+        yield Judgement("fail", f"{case.get('model.source')}: {found['problem']}", fix)
+    else:
+        yield Judgement(
+            "ok", f"{case.get('model.source')}: {found['files']} files of weights" if found["files"] else str(case.get("model.source"))
+        )
+
+
 @check("folder")
 def folder(case: Case) -> Judgements:
     """The job's folder is there, can be written to, and has room."""
