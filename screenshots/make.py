@@ -57,9 +57,13 @@ async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 
     raise SystemExit("the app did not get there; is the machine very busy?")
 
 
-async def shoot_step(name: str, size: tuple[int, int], keys: list[str]) -> None:
+async def shoot_step(folder: Path, name: str, size: tuple[int, int], keys: list[str]) -> None:
     """One picture of a step."""
-    plan = HERE / "llama2-7b-sft.yaml"
+    plan = folder / "llama2-7b-sft.yaml"
+    shutil.copy(HERE / plan.name, plan)
+    (folder / "train.py").write_text(
+        "parser.add_argument('--deepspeed')\nengine = deepspeed.initialize(model=model, config=args.deepspeed)\n"
+    )
     app = DstuiApp(read_plan(plan), plan, read_machine(HERE / "dgx_h100.json"), judge=name in JUDGED)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.store.state.checked)
@@ -121,14 +125,14 @@ def main(names: list[str]) -> int:
     wanted = set(names) or {name for name, _, _ in STEPS} | {"run", "narrow-run", "run-ended"}
     if not any(FONTS.rglob("FiraCode*")):
         print("The font Fira Code is not installed (apt install fonts-firacode): only SVG is written.", file=sys.stderr)
+    folder = Path(tempfile.gettempdir()) / "dstui-screenshots"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    os.chdir(folder)
     for name, size, keys in STEPS:
         if name in wanted:
-            asyncio.run(shoot_step(name, size, keys))
+            asyncio.run(shoot_step(folder, name, size, keys))
     if wanted & {"run", "narrow-run", "run-ended"}:
-        folder = Path(tempfile.gettempdir()) / "dstui-screenshots"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        os.chdir(folder)
         os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")  # what other jobs built is no part of the picture
         asyncio.run(shoot_run(wanted))
     return 0

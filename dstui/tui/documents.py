@@ -48,24 +48,25 @@ class Documents(App[int]):
 
     def ask_what_to_open(self) -> None:
         """No file was given: the quickstart, a Plan of this folder, or a blank one."""
-        found = [path for path in sorted(Path().glob("*.y*ml")) if looks_like_a_plan(path)][:7]
+        found = [path for path in sorted([*Path().glob("*.y*ml"), *Path().glob("*.json")]) if looks_like_a_plan(path)][:8]
         answers = [Answer("q", "quickstart   a tiny GPT on 2 ranks, half a minute", "quickstart")]
         answers += [Answer(str(n), f"{path}", str(path)) for n, path in enumerate(found, 1)]
         answers += [Answer("b", "blank        a Plan with nothing but a script", "")]
-        text = f"Start from what? {len(found) or 'No'} Plan{'' if len(found) == 1 else 's'} found in this folder."
+        text = f"Start from what? {len(found) or 'No'} Plan or ds_config.json found in this folder."
         self.push_screen(Ask("dstui", text, answers), self._open)
 
     def _open(self, name: str | None) -> None:
         if name is None or name == "quickstart":
             return
+        from dstui.documents import Opened, open_document
         from dstui.plan import load
 
         try:
-            plan = read_plan(Path(name)) if name else load(BLANK_PLAN, "plan.yaml", str(Path.cwd()))
+            opened = open_document(name) if name else Opened(load(BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
         except (FileProblem, PlanError) as error:
             self.say(str(error), "error")
             return
-        self.store.open(plan, Path(name) if name else None)
+        self.store.open(opened.plan, opened.path)
 
     # Saving
 
@@ -135,7 +136,7 @@ class Documents(App[int]):
         from dstui.render.artifacts import artifacts
 
         place = Path(folder).expanduser()
-        files = {place / a.name: a.text for a in artifacts(self.store.state.plan, self.store.state.known_machine)}
+        files = {place / a.name: a.text for a in artifacts(self.store.state.plan, self.store.state.known_machine, self.store.state.pool)}
         changed = [path.name for path, text in files.items() if state_on_disk(path, text) == "changed"]
         if changed:
             answers = [Answer("r", "replace", files), Answer("n", "no, leave everything", None)]
@@ -207,10 +208,13 @@ class Documents(App[int]):
 
 
 def looks_like_a_plan(path: Path) -> bool:
-    """Whether a YAML file has a deepspeed section at its top, judged by its first kilobytes."""
+    """Whether a file is a Plan, or a ds_config.json, judged by its first kilobytes."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            return any(line.startswith("deepspeed:") for line in file.read(20_000).splitlines())
+            head = file.read(20_000)
+        if path.suffix == ".json":
+            return any(f'"{key}"' in head for key in ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu"))
+        return any(line.startswith("deepspeed:") for line in head.splitlines())
     except OSError:
         return False
 

@@ -87,6 +87,8 @@ def default_of(field: Field) -> Any:
     """What holds where the Plan says nothing: the field's own word, the model's, or the catalogue's; UNSET where nobody knows."""
     if field.default is not UNSET:
         return field.default
+    if any(option.value is UNSET for option in field.options):
+        return UNSET
     if field.path.startswith("deepspeed."):
         from dstui.plan.catalogue import lookup
 
@@ -120,7 +122,7 @@ def help_for(path: str) -> str:
 
 def shown(value: Any) -> str:
     """A value as it stands in a form: numbers as they were spelled, lists separated by spaces."""
-    if value is None or value is UNSET:
+    if value is None or value is UNSET or value in ((), [], {}):
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,8 @@ class State:
     changed: frozenset[int] = frozenset()
     saved: bool = True
     ranks: int | None = None
+    pool: Mapping[str, int] | None = None
+    """Host -> slots of the hostfile that the Plan names."""
     run: str = ""
     """The state of the job in a word: running, succeeded, failed…"""
     judged: str = ""

@@ -153,15 +153,17 @@ class Store:
         from dstui.check import check
         from dstui.render.jsontext import json_lines
         from dstui.render.launch import world_size
+        from dstui.tui.scripts import looked_into
 
         before = self.state
         lines = tuple(json_lines(plan.deepspeed))
-        machine = before.known_machine
-        ranks = world_size(plan, machine)
+        machine, pool = before.known_machine, pool_of(plan)
+        ranks = world_size(plan, machine, pool)
         self.state = State(
             plan,
             before.machine,
-            findings=tuple(check(plan, machine, world_size=ranks)),
+            findings=looked_into(plan, check(plan, machine, world_size=ranks)),
+            pool=pool,
             checked=True,
             lines=lines,
             changed=changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed,
@@ -191,6 +193,18 @@ class Store:
         self.path, self._on_disk = path, self.state.plan.text
         self.state = replace(self.state, saved=True)
         self._changed()
+
+
+def pool_of(plan: Plan) -> dict[str, int] | None:
+    """What the Plan's hostfile holds; None where it names none, or none that can be read (a launch then says why)."""
+    if plan.cluster.hostfile is None:
+        return None
+    from dstui.files import FileProblem, read_pool
+
+    try:
+        return read_pool(plan)
+    except FileProblem:
+        return None
 
 
 def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:

@@ -39,7 +39,7 @@ JOB = Step(
     owns=("job", "model", "models", "run", "name", "version", "accelerate"),
     value=_value,
     fields=always(
-        Field(path="name", label="Name", title="Job"),
+        Field(path="name", label="Name", title="Job", help=lambda _state: "What the run is called; its job folder begins with it."),
         Field(path=f"{J}script", label="Script", barred=_no_script),
         Field(path=f"{J}module", label="Module", barred=_no_module),
         Field(path=f"{J}args", label="Arguments", kind="words"),

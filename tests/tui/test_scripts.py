@@ -1,0 +1,44 @@
+"""A look into the script: the right argument for it, offered under one key; what it finds by itself is not missed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dstui.check import check
+from dstui.plan import Plan, load
+from dstui.tui.scripts import looked_into
+
+PLAN = (
+    "version: 1\njob: {script: train.py, args: [--epochs, '3']}\ndeepspeed: {train_micro_batch_size_per_gpu: 1, gradient_clipping: 1.0}\n"
+)
+
+
+def findings_of(folder: Path, script: str | None) -> tuple[Plan, dict[str, object]]:
+    """The Plan, and its findings about the job by their path."""
+    if script is not None:
+        (folder / "train.py").write_text(script)
+    plan = load(PLAN, base=str(folder))
+    return plan, {f.path: f for f in looked_into(plan, check(plan, world_size=1)) if f.path.startswith("job")}
+
+
+def test_the_argument_that_the_script_itself_takes_is_offered(tmp_path: Path) -> None:
+    plan, found = findings_of(tmp_path, "parser.add_argument('--ds_config')\n")
+    fixed = plan.patch(found["job.args"].fix.patch)
+    assert fixed.job.args == ("--epochs", "3", "--ds_config", "{ds_config}")
+
+
+def test_a_script_that_reads_the_environment_misses_nothing(tmp_path: Path) -> None:
+    _, found = findings_of(tmp_path, "import os, deepspeed\ndeepspeed.initialize(config=os.environ['DSTUI_DS_CONFIG'])\n")
+    assert found == {}
+
+
+def test_another_integration_than_the_scripts_is_named_with_its_line_and_a_fix(tmp_path: Path) -> None:
+    plan, found = findings_of(tmp_path, "import x\nfrom accelerate import Accelerator\n")
+    finding = found["job.integration"]
+    assert "line 2" in finding.message
+    assert plan.patch(finding.fix.patch).job.integration == "accelerate"
+
+
+def test_a_script_that_is_not_there_is_said_before_the_launch(tmp_path: Path) -> None:
+    _, found = findings_of(tmp_path, None)
+    assert "train.py is not in" in found["job.script"].message
