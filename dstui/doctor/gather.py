@@ -141,7 +141,7 @@ def _case(job: Job, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
         plan=job.plan,
         python=job.python,
         slots=job.slots[host],
-        wish=replace(wish_for(job.plan, machine), other_python=False) if job.plan else Wish(),
+        wish=replace(wish_for(job.plan, machine), other_python=False, nodes=len(job.slots)) if job.plan else Wish(),
         here=local,
         hosts=tuple(job.slots),
         skew=None if local else _skew(ready, began, time.time()),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -121,6 +122,32 @@ def resolved(name: str) -> list[str]:
         return []
 
 
+def kernel_log() -> str | None:
+    """What the kernel has logged since it started; None where this user may not read it."""
+    try:
+        device = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    records = []
+    try:
+        while True:
+            records.append(os.read(device, 1 << 16))
+    except OSError:  # nothing more at the moment
+        return b"".join(records).decode(errors="replace")
+    finally:
+        os.close(device)
+
+
+def xids(log: str | None) -> dict[str, int] | None:
+    """Number -> how often NVIDIA's driver has reported this error; None where the log may not be read."""
+    if log is None:
+        return None
+    found: dict[str, int] = {}
+    for number in re.findall(r"NVRM: Xid \([^)]*\): (\d+)", log):
+        found[number] = found.get(number, 0) + 1
+    return found
+
+
 def extensions() -> dict[str, Any]:
     """torch's folder of compiled ops: where it lies, on what, and locks that a killed build left behind."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - Path.home() may raise
@@ -225,7 +252,7 @@ def report(wanted: dict[str, Any]) -> None:
     waiting.start()
     python = wanted["python"]
     emit("ready", {"python_found": os.access(python, os.X_OK) if "/" in python else True})
-    emit("ready", {"folders": {path: folder(path) for path in wanted["folders"]}, "extensions": extensions()})
+    emit("ready", {"folders": {path: folder(path) for path in wanted["folders"]}, "extensions": extensions(), "xids": xids(kernel_log())})
     emit("ready", {"names": addresses(wanted["names"]), "script": script(wanted["script"]) if wanted["script"] else None})
     if wanted["model"]:
         emit("ready", {"model": model(wanted["model"])})

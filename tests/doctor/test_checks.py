@@ -13,6 +13,7 @@ from dstui.doctor.case import CHECKS, Case, Judgement
 from dstui.doctor.checks import ORDER
 from dstui.doctor.examine import examine, ready
 from dstui.doctor.ready import model as look_at_model
+from dstui.doctor.ready import xids
 from dstui.hosts.ssh import Failure
 from dstui.machine.advice import Wish
 from dstui.machine.snapshot import Driver, Gpu, Host, IbPort, Machine, Nic, PciGpu, Software, Unknown
@@ -147,6 +148,15 @@ def test_gpu_idle() -> None:
     assert one("gpu-idle", case(machine(gpu(memory_used=40 * GIB)))).verdict == "warn"
     unused = case(machine(gpu(0), gpu(1, memory_used=40 * GIB)), wish=Wish(gpus=(0,)))
     assert one("gpu-idle", unused).verdict == "ok"
+
+
+def test_xid() -> None:
+    log = "6,1,2,-;NVRM: Xid (PCI:0000:1b:00): 79, pid=7, GPU has fallen off the bus.\n6,2,3,-;NVRM: Xid (PCI:0000:1b:00): 31, pid=8\n"
+    assert xids(log) == {"79": 1, "31": 1} and xids(None) is None
+    assert one("xid", case(ready={"xids": {}})).verdict == "skipped"
+    assert one("xid", case(machine(gpu()))).verdict == "skipped"
+    assert one("xid", case(machine(gpu()), ready={"xids": {"31": 4}})).verdict == "ok", "a wrong program is no broken GPU"
+    assert "fallen off the bus" in one("xid", case(machine(gpu()), ready={"xids": xids(log)})).seen
 
 
 def test_deepspeed() -> None:

@@ -93,3 +93,37 @@ def idle(case: Case) -> Judgements:
         yield Judgement("warn", f"GPU {gpu.index} is in use{who}", f"leave GPU {gpu.index} out (exclude), or end that process")
     if not taken:
         yield Judgement("ok" if chosen else "skipped", "free" if chosen else "no NVIDIA GPU here")
+
+
+XIDS = {
+    "48": "an uncorrectable memory error",
+    "62": "the GPU's micro-controller has halted",
+    "63": "rows of memory are being replaced",
+    "64": "rows of memory could not be replaced",
+    "74": "an NVLink error",
+    "79": "the GPU has fallen off the bus",
+    "92": "many single-bit memory errors",
+    "94": "a contained memory error",
+    "95": "an uncontained memory error",
+    "119": "the GPU's system processor does not answer",
+    "120": "an error of the GPU's system processor",
+    "140": "an unrecovered memory error",
+}
+"""NVIDIA's error numbers that mean hardware; 13, 31, 43 and 45 are what a wrong program does."""
+
+
+@check("xid")
+def xid(case: Case) -> Judgements:
+    """The kernel's log holds no error of a GPU's hardware."""
+    told = case.ready.get("xids")
+    grave = {number: count for number, count in (told or {}).items() if number in XIDS}
+    if not case.machine.gpus and not case.machine.host.pci_gpus:
+        yield Judgement("skipped", "no NVIDIA GPU here")
+    elif told is None:
+        yield Judgement("skipped", "the kernel's log may not be read by this user")
+    elif grave:
+        words = "; ".join(f"Xid {number} ({count} x), {XIDS[number]}" for number, count in grave.items())
+        fix = "drain the node, reset the GPU (nvidia-smi --gpu-reset), see dmesg"
+        yield Judgement("warn", f"since the start of the system: {words}", fix)
+    else:
+        yield Judgement("ok", "no hardware error since the start of the system")
