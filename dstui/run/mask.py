@@ -21,7 +21,7 @@ SHORTEST = 8
 HINT = re.compile("secret|pass|pwd|credential|cookie|token|key|aws_")
 """One of these, in small letters, is in the name of every secret."""
 NAMES = re.compile(
-    r"secret(?!ar)|passwo?r?d|passphrase|credential|cookies?$"
+    r"secret(?!ar)|passwo?r?d(?!auth)|passphrase|credential|cookies?$"
     r"|(?:api|access|private|auth|account|storage|signing|encryption|license)[_-]?key"
     r"|[_-]pwd$|^aws_"
     r"|(?-i:_(?:KEY|PASS)$)"  # in capitals only: `forward_pass: 3 ms`

@@ -82,6 +82,7 @@ pad_token: <pad>, eos_token='</s>', "bos_token": "<s>", image_token_index: 32000
 DEFAULT_IMAGE_TOKEN = "<image>", token: 17, the token: generation ends, key: value, keys: 4, past_key_values=None, query_key_value: ok
 forward_pass: 3.1 ms, backward_pass = 7 ms, passed: 12, pass: 1, compass=north, secretary: Anna, keyboard=de, monkey = 1
 cmd = ['/opt/bin/python', '-u', '-m', 'torch.distributed.run', '--local_rank=1', '--deepspeed_config', 'ds_config.json']
+ssh -o BatchMode=yes -o PasswordAuthentication=no -o StrictHostKeyChecking=yes worker-1, publickey: ok, rank keyboard: 0
 tcp://10.0.0.1:29500, file:///data/a@b, git@github.com:org/repo.git, https://huggingface.co/gpt2/resolve/main/config.json
 commit 2c12f0d6a1b3c4d5e6f708192a3b4c5d6e7f8091, --world_info=eyJsb2NhbGhvc3QiOiBbMCwgMV19, sha256:9f86d081884c7d659a2feaa0c55ad015
 HF_TOKEN is not set, no WANDB_API_KEY found, "HF_TOKEN": null, --use_auth_token --bf16, risk-adjusted-optimisation, a password was asked for
