@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +68,51 @@ def test_an_end_without_words_is_told_by_its_record(tmp_path: Path, code: int, c
 def test_ranks_that_the_launcher_killed_after_a_failure_are_not_the_cause(tmp_path: Path) -> None:
     found = diagnose_job(job(tmp_path / "job", {0: ["step 1"], 1: ["step 1"]}, {0: (137, 9.0), 1: (139, 5.0)}))
     assert (found.cause, found.first_failing_rank, found.others) == ("SIGSEGV", 1, ())
+
+
+EAT = """
+import os, sys
+open(sys.argv[1] + "/cgroup.procs", "w").write(str(os.getpid()))
+memory = bytearray(1 << 30)
+for at in range(0, 1 << 30, 4096):
+    memory[at] = 1
+"""
+
+
+@pytest.fixture
+def small_memory() -> Iterator[Path]:
+    """A cgroup with 64 MB."""
+    for base in ("/sys/fs/cgroup/memory", "/sys/fs/cgroup"):
+        group = Path(base) / f"dstui-test-{os.getpid()}"
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        try:
+            limit = next(group / name for name in ("memory.max", "memory.limit_in_bytes") if (group / name).exists())
+            limit.write_text(str(64 << 20))
+            yield group
+            return
+        except (OSError, StopIteration):
+            continue
+        finally:
+            group.rmdir()
+    pytest.skip("no memory cgroup can be made here")
+
+
+def test_live_a_rank_that_the_kernel_killed_is_host_memory_by_the_kernels_own_word(tmp_path: Path, small_memory: Path) -> None:
+    if not os.access("/dev/kmsg", os.R_OK):
+        pytest.skip("the kernel's log may not be read here")
+    rank = subprocess.Popen([sys.executable, "-c", EAT, str(small_memory)])
+    assert rank.wait() == -9
+    folder = job(tmp_path / "job", {0: fallout(0), 1: ["step 1"]}, {0: (1, 6.0)})
+    record = {"rank": 1, "host": os.uname().nodename, "pid": rank.pid, "started": time.time() - 9, "ended": time.time(), "exit_code": 137}
+    folder.record(1).write_text(json.dumps(record))
+    found = diagnose_job(folder)
+    assert (found.cause, found.first_failing_rank, found.confidence) == ("OOM-HOST", 1, "high")
+    assert found.evidence[0].file == "/dev/kmsg"
+    folder.record(1).write_text(json.dumps({**record, "pid": os.getpid()}))
+    assert diagnose_job(folder).cause == "KILLED-UNKNOWN", "another process than the one that the kernel names"
 
 
 def test_a_job_that_was_stopped_was_stopped_whatever_its_ranks_printed(tmp_path: Path) -> None:

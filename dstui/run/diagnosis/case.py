@@ -85,7 +85,9 @@ class Case:
                 if key not in found or end.at < found[key].at:
                     found[key] = Hit(BY_ID[cause], end.at, end.text, end.stream, end.rank, end.host, noticed=end.noticed)
         ended = self.found.ended
-        first = min((ended[end.rank] for end in self.bad_ends if end.rank in ended), default=NEVER)
+        rooted = {hit.rank for hit in self.found.hits if hit.signature.role == "root"}
+        fallen = {hit.rank for hit in self.found.hits if hit.signature.role == "cascade"} - rooted
+        first = min((ended[end.rank] for end in self.bad_ends if end.rank in ended and end.rank not in fallen), default=NEVER)
         for key in [key for key in found if key[0] == "KILLED-UNKNOWN" and key[1] in ended and ended[key[1]] > first]:
             del found[key]  # what is left of a job that failed is killed
         known = {cause for cause, rank in found if rank is not None}

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING
 from dstui.files import FileProblem, read_text
 from dstui.run.diagnosis.engine import conclude
 from dstui.run.diagnosis.exits import Exit, translated
+from dstui.run.diagnosis.kernel import KMSG, killed_for_memory
 from dstui.run.diagnosis.model import Diagnosis, Evidence
 from dstui.run.diagnosis.reader import read_logs
-from dstui.run.diagnosis.scan import Ended, Findings, Stop
+from dstui.run.diagnosis.scan import Ended, Findings, Hit, Stop
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.folder import JobFolder, read_json
-from dstui.run.ranks import Ranks
+from dstui.run.ranks import KILLED, Ranks
 from dstui.run.status import Status, asked_for, ranks_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     ranks = ranks_of(folder, status)
     found = read_logs(_logs(folder, ranks), {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks})
     _add_records(found, folder, ranks, status)
+    _add_kernels_word(found, ranks)
     found.all_well = status.get("state") == "succeeded"
     found.stop = _stop(folder, status)
     plan = _plan(folder)
@@ -74,6 +76,16 @@ def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: Statu
         ends.append(Ended(Exit(translated(code), number), place, place, text, "record:record", number, rank.host))
     if found.ended:
         found.ends = ends
+
+
+def _add_kernels_word(found: Findings, ranks: Ranks) -> None:
+    """Of ranks that were killed on this host: whether the kernel did it."""
+    for number, rank in ranks.ranks.items():
+        if rank.exit_code == KILLED and rank.pid and rank.host == os.uname().nodename:
+            line = killed_for_memory(rank.pid, found.ended[number])
+            if line is not None:
+                found.files.append(KMSG)
+                found.hits.append(Hit(BY_ID["OOM-HOST"], (len(found.files) - 1, 1), line, "kernel", number, rank.host))
 
 
 def _lost(folder: JobFolder) -> dict[int, float]:

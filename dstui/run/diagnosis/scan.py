@@ -33,7 +33,8 @@ FACTS = (
     'File "', "Traceback", "During handling of", "direct cause of", "Exception", "Error", "Interrupt", "Exit", "Timeout", "Expired",
     "return code", "exitcode", "exit code", "xit status", "exits successfully", "srun: error", "closing signal", "noticed that process",
     "spawned with command", "Killing subprocess", "world_size", "nnodes=", "rank_mapping", "ended with", "deepspeed.launcher.launch",
-    "ast enqueued", "Loading extension module", "Time to load", "--hostfile", "num_nodes", "  rank  ", "Map", "okenizer on dataset",
+    "ast enqueued", "Loading extension module", "Time to load", "--hostfile", "num_nodes", "  rank  ", "Map",
+    "okenizer on dataset", "nproc",
     "Exit Code",
 )  # fmt: skip
 """Literal texts of what is understood beside the signatures."""
@@ -79,7 +80,9 @@ TIME = re.compile(r"(?:(\d{4})-)?(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)[.,]?(\d*)
 SPAWNED = re.compile(r"process (\d+) spawned with command: .*'--local[-_]rank=(\d+)'")
 KILLING = re.compile(r"Killing subprocess (\d+)")
 WELL = re.compile(r"Process (\d+) exits successfully")
-WORLD = re.compile(r"dist_world_size=(\d+)|(?<!local_)world_size[=:] ?(\d+)")
+WORLD = re.compile(
+    r"dist_world_size=(\d+)|(?<!local_)world_size[=:] ?(\d+)|^\W*(?:\S*/)?torchrun (?!.*--nnodes).*--nproc[-_]per[-_]node[= ](\d+)"
+)
 MAPPING = re.compile(r"global_rank_mapping=defaultdict\(<class 'list'>, (\{.*\})\)")
 NODE = re.compile(r"nnodes=\d+, num_local_procs=\d+, node_rank=(\d+)")
 ENQUEUED = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (\d+)")
@@ -156,6 +159,8 @@ class Findings:
     """Rank -> the last collective that it enqueued."""
     agents: set[str] = field(default_factory=set)
     """Streams in which torchrun itself speaks."""
+    closing: bool = False
+    """Whether torchrun had to end ranks that were left."""
     several_nodes: bool = False
     orphaned: Place | None = None
     tails: dict[str, list[str]] = field(default_factory=dict)
@@ -260,6 +265,7 @@ class Scanner:
         text, found = label.text, self.found
         if "closing signal" in text:
             self._closing.setdefault(key, place)
+            found.closing = True
             found.agents.add(key[1])
         self._ends(label, place, key)
         self._launcher_facts(text, line, place)
@@ -287,7 +293,7 @@ class Scanner:
         elif well := WELL.search(text):
             found.well.add(found.pids.get(int(well[1]), -int(well[1])))
         elif world := WORLD.search(text):
-            found.world = max(found.world or 0, int(world[1] or world[2]))
+            found.world = max(found.world or 0, int(world[1] or world[2] or world[3]))
         elif mapping := MAPPING.search(text):
             self._mapping = _literal(mapping[1])
         elif node := NODE.search(text):

@@ -206,9 +206,11 @@ def _stop(case: Case) -> Verdict | None:
 def _symptom(case: Case) -> Verdict | None:
     """Ranks that waited, and nobody who says why."""
     hits = [hit for hit in _independent(_roots(case)) if hit.signature.role == "symptom"]
-    if case.found.well and not case.ended_well and (waited := [hit for hit in case.found.hits if hit.signature.id in WAITED]):
-        left = min(rank for rank in case.found.well)
-        return Verdict(BY_ID["DESYNC-EARLY-EXIT"], "medium", waited, left if left >= 0 else None)
+    if waited := [hit for hit in case.found.hits if hit.signature.id in WAITED and not (hit.raised and hit.raised.ignored)]:
+        # torchrun tells nobody's good end, but it tells which ranks it had to end: where none, the others were gone.
+        gone = case.found.well or set(case.silent() if _nobody_was_left(case) and not hits else ())
+        if gone and not case.ended_well:
+            return Verdict(BY_ID["DESYNC-EARLY-EXIT"], "medium", waited, min(gone) if min(gone) >= 0 else None)
     if not hits:
         return None
     first = min(hits, key=case.order)
@@ -222,12 +224,17 @@ def _symptom(case: Case) -> Verdict | None:
     return Verdict(signature, "medium", [hit for hit in hits if hit.signature is first.signature], rank)
 
 
+def _nobody_was_left(case: Case) -> bool:
+    return bool(case.found.agents and case.bad_ends) and not case.found.closing
+
+
 def _left_early(case: Case) -> Verdict | None:
     """A rank ended by itself, without a word of why."""
     own = [end for end in case.bad_ends if end.exit.code > 0]
     wordless = [end for end in own if end.rank is not None and end.rank not in case.found.spoke]
     numbered = [end for end in own if end.exit.code not in (1, 126, 127, 255)]
     waited = [hit for hit in case.found.hits if hit.signature.id in WAITED]
+    wordless.sort(key=lambda end: case.found.ended.get(end.rank or 0, 0.0))
     rank, certain = (wordless[0].rank, True) if wordless else case.suspect()
     if not (wordless or numbered or (waited and own and rank is not None)):
         return None
