@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
         return 1
     found = stacks(folder, args.rank or (), deadline=args.deadline)
     if not found:
-        print(f"dstui: {folder.name}: {'these ranks do' if args.rank else 'no rank does'} not run now", file=sys.stderr)
+        print(f"dstui: {folder.name}: {'none of these ranks' if args.rank else 'no rank'} runs now", file=sys.stderr)
         return 1
     print(
         json.dumps({"version": 1, "stacks": [stack.as_json() for stack in found]}, indent=1)

@@ -120,7 +120,10 @@ def test_ranks_elsewhere_and_ranks_that_are_gone_are_told_as_such(tmp_path: Path
     code, out, err = dstui("stacks", "job", cwd=tmp_path)
     assert (code, out, err) == (2, "ranks 0, 1: it runs on h2: call `dstui stacks` there\n", "")
     code, _, err = dstui("stacks", "job", "--rank", 7, cwd=tmp_path)
-    assert code == 1 and "do not run now" in err
+    assert code == 1 and "none of these ranks runs now" in err
+    made(tmp_path / "over")
+    code, _, err = dstui("stacks", "over", cwd=tmp_path)
+    assert code == 1 and "no rank runs now" in err
 
 
 def test_ranks_at_the_same_place_are_told_together_and_the_odd_one_first() -> None:
