@@ -60,7 +60,6 @@ THROTTLE = (
 )
 
 
-
 class NoAnswer(Exception):
     """A call without an answer: NVML's code (0 where it did not even reach NVML) and the reason in words."""
 

@@ -27,7 +27,7 @@ AT_ONCE = 128
 GRACE = 5
 """Seconds after the deadline in which what runs on the host ends by itself."""
 
-RECEIVER = '''\
+RECEIVER = """\
 import base64, json, signal, sys, types, zlib
 if sys.version_info < (3, 8):
     sys.exit("Python %d.%d is too old: 3.8 is needed" % sys.version_info[:2])
@@ -56,7 +56,7 @@ if "extra" in programs:
     load("look_extra", programs["extra"]).report(json.loads({argument!r}))
 load("look_nvml", programs["nvml"]).main([])
 print(json.dumps(["done", None]), flush=True)
-'''
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,9 @@ def mounted(farm: Farm, *words: str) -> Iterator[None]:
 def port_taken(farm: Farm) -> Iterator[None]:
     """Somebody listens on rank 0's port."""
     code = "import socket; s = socket.create_server(('', 29471)); print('ready', flush=True)\nwhile True: s.accept()"
-    with subprocess.Popen(farm.command("h1", [sys.executable, "-c", code]), stdout=subprocess.PIPE, text=True, start_new_session=True) as holder:
+    with subprocess.Popen(
+        farm.command("h1", [sys.executable, "-c", code]), stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as holder:
         assert holder.stdout and holder.stdout.readline() == "ready\n"
         yield
         os.killpg(holder.pid, 9)

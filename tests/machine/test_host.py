@@ -53,7 +53,9 @@ def test_an_empty_tree_is_a_host_of_which_little_is_known(tree: Tree) -> None:
 
 
 def test_memory_is_the_machines_or_the_cgroups_where_that_is_less(tree: Tree) -> None:
-    tree.write("/proc/meminfo", f"MemTotal: {64 * GIB // 1024} kB\nMemAvailable: {60 * GIB // 1024} kB\nHugePages_Total: 4\nHugepagesize: 2048 kB")
+    tree.write(
+        "/proc/meminfo", f"MemTotal: {64 * GIB // 1024} kB\nMemAvailable: {60 * GIB // 1024} kB\nHugePages_Total: 4\nHugepagesize: 2048 kB"
+    )
     assert tree.host().memory == 64 * GIB
     tree.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory")
     tree.write("/sys/fs/cgroup/memory.max", 8 * GIB)
@@ -168,7 +170,9 @@ def test_the_kind_of_container_is_recognised(tree: Tree, files: dict[str, str], 
 
 
 def test_a_slurm_allocation_and_steering_variables_are_kept_but_no_secrets(tree: Tree) -> None:
-    host = tree.host(SLURM_JOB_ID="77", SLURM_NNODES="2", SLURM_JOB_USER="jo", NCCL_IB_DISABLE="1", CUDA_VISIBLE_DEVICES="2,3", HF_TOKEN="hf_secret")
+    host = tree.host(
+        SLURM_JOB_ID="77", SLURM_NNODES="2", SLURM_JOB_USER="jo", NCCL_IB_DISABLE="1", CUDA_VISIBLE_DEVICES="2,3", HF_TOKEN="hf_secret"
+    )
     assert host.scheduler == "slurm"
     assert host.allocation == {"SLURM_JOB_ID": "77", "SLURM_NNODES": "2"}
     assert host.environment["NCCL_IB_DISABLE"] == "1" and host.environment["CUDA_VISIBLE_DEVICES"] == "2,3"

@@ -30,7 +30,11 @@ def test_the_comparison_finds_agreement_and_each_difference(look: Look) -> None:
     gpus = look("dgx-h100", serials=True).gpus[:1]
     assert disagreements(XML, gpus) == []
     changed = (replace(gpus[0], pcie_width=8, name="NVIDIA H200", memory_total=1 << 30),)
-    assert [sentence.split(" is ")[0] for sentence in disagreements(XML, changed)] == ["GPU 0: name", "GPU 0: memory_total", "GPU 0: pcie_width"]
+    assert [sentence.split(" is ")[0] for sentence in disagreements(XML, changed)] == [
+        "GPU 0: name",
+        "GPU 0: memory_total",
+        "GPU 0: pcie_width",
+    ]
     assert disagreements(XML, ()) == ["nvidia-smi lists 1 GPUs, the snapshot 0"]
 
 

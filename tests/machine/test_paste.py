@@ -30,7 +30,10 @@ def printed(system: str, separator: str = "\t", nics: int = 0, titles: str = "CP
     for gpu, row in enumerate(facts["links"]):
         cells = [" X " if cell == "X" else cell for cell in row.split()] + ["NODE"] * nics
         lines.append(separator.join([names[gpu], *cells, facts["cpus"][gpu] or "", str(facts["numa"][gpu]), "", "N/A"]))
-    lines += [separator.join([f"NIC{i}", *["NODE"] * len(facts["links"]), *[" X " if i == j else "PIX" for j in range(nics)]]) for i in range(nics)]
+    lines += [
+        separator.join([f"NIC{i}", *["NODE"] * len(facts["links"]), *[" X " if i == j else "PIX" for j in range(nics)]])
+        for i in range(nics)
+    ]
     return "\n".join(lines) + "\n" + LEGEND
 
 
@@ -109,7 +112,9 @@ def test_a_peer_to_peer_table_without_its_command_line_is_the_one_for_nvlink(pas
 
 def test_names_and_speeds_of_nvlink_s_are_taken_along(paste) -> None:
     links = "".join(f"\t Link {link}: 14.062 GB/s\n" for link in range(4))
-    text = "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n\n" + "".join(f"GPU {gpu}: NVIDIA GeForce RTX 3090 (UUID: GPU-{gpu})\n{links}" for gpu in (0, 1))
+    text = "\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\t X \n\n" + "".join(
+        f"GPU {gpu}: NVIDIA GeForce RTX 3090 (UUID: GPU-{gpu})\n{links}" for gpu in (0, 1)
+    )
     machine = paste(text)
     assert machine.summary() == "2 x RTX 3090, one NVLink pair"
     assert machine.islands[0].bandwidth == 4 * 14062

@@ -43,7 +43,9 @@ def test_the_software_agrees_with_the_packages(here: Machine) -> None:
 
 
 def test_a_whole_look_leaves_no_fact_out(here: Machine) -> None:
-    unlooked = [name for name, value in {**here.to_json()["host"], **here.to_json()["software"]}.items() if value == {"unknown": "nobody looked"}]
+    unlooked = [
+        name for name, value in {**here.to_json()["host"], **here.to_json()["software"]}.items() if value == {"unknown": "nobody looked"}
+    ]
     assert unlooked == []
 
 
@@ -69,7 +71,9 @@ def test_torch_tells_its_cuda_without_being_imported(tmp_path: Path) -> None:
     package = tmp_path / "torch"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')\n")
-    (package / "version.py").write_text("__version__ = '2.9.1+cu130'\ndebug = False\ncuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n")
+    (package / "version.py").write_text(
+        "__version__ = '2.9.1+cu130'\ndebug = False\ncuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n"
+    )
     command = [sys.executable, software.__file__]
     ran = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=True)
     _, facts = json.loads(ran.stdout.splitlines()[0])

@@ -45,7 +45,9 @@ def test_islands_are_what_nvlink_reaches_and_cliques_are_whole(links: Matrix) ->
 def test_a_refusal_between_two_gpus_never_makes_islands_larger(links: Matrix, data: st.DataObject) -> None:
     count = len(links)
     refused = {pair for pair in combinations(range(count), 2) if data.draw(st.booleans())}
-    status = tuple(tuple("X" if i == j else "NS" if (min(i, j), max(i, j)) in refused else "OK" for j in range(count)) for i in range(count))
+    status = tuple(
+        tuple("X" if i == j else "NS" if (min(i, j), max(i, j)) in refused else "OK" for j in range(count)) for i in range(count)
+    )
     before, after = islands(links, {}), islands(links, {"nvlink": status})
     assert all(any(set(island.gpus) <= set(whole.gpus) for whole in before) for island in after)
 
