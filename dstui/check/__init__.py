@@ -25,13 +25,17 @@ def check(
     integration: str | None = None,
     deepspeed_version: str | None = None,
 ) -> list[Finding]:
-    """What is wrong with a Plan, the worst first. What is not known of the machine or the world size is not judged."""
+    """What is wrong with a Plan, the worst first. What is not known of the machine or the world size is not judged.
+
+    Without a version the machine's DeepSpeed decides, else the newest release that is known.
+    """
     from dstui.check.context import Context
     from dstui.machine.snapshot import Machine
     from dstui.plan.catalogue import release
     from dstui.render.launch import world_size as planned_ranks
 
-    known = release(deepspeed_version)
+    installed = machine.software.deepspeed if machine is not None else None
+    known = release(deepspeed_version or (installed if isinstance(installed, str) else None))
     reader = integration or plan.job.integration
     ranks = world_size if world_size is not None else planned_ranks(plan, machine or Machine.unprobed())
     configs = {"deepspeed.": plan.deepspeed}

@@ -11,7 +11,7 @@ from typing import Any
 from dstui.commands.judged import Asked, Judged, judge
 from dstui.files import FileProblem
 from dstui.machine.recorded import read_machine
-from dstui.plan.catalogue import RELEASES, nearest_release
+from dstui.plan.catalogue import RELEASES, nearest_release, version_tuple
 from dstui.plan.finding import Finding
 from dstui.plan.model import INTEGRATIONS
 
@@ -48,7 +48,8 @@ def run(args: argparse.Namespace) -> int:
         return _refuse(f"--deepspeed-version {args.deepspeed_version}: a version is three numbers, such as {RELEASES[-1]}")
     if args.world_size is not None and args.world_size < 1:
         return _refuse("--world-size: at least 1 rank")
-    asked = Asked(machine, args.world_size, args.integration, args.deepspeed_version)
+    version = args.deepspeed_version or installed_deepspeed()
+    asked = Asked(machine, args.world_size, args.integration, version)
     judged = [judge(path, asked) for path in args.files]
     verdicts: dict[str, dict[str, Any]] = {}
     if args.oracle:
@@ -57,10 +58,20 @@ def run(args: argparse.Namespace) -> int:
         verdicts = ask(judged, args.oracle)
     code = _status(judged, args.strict)
     if args.json:
-        print(json.dumps(_as_json(judged, verdicts, code), indent=2))
+        print(json.dumps({**_as_json(judged, verdicts, code), "deepspeed": nearest_release(version)}, indent=2))
     else:
-        _print(judged, args.deepspeed_version)
+        _print(judged, version)
     return code
+
+
+def installed_deepspeed() -> str | None:
+    """The release that is installed beside dstui; None where there is none."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("deepspeed")
+    except PackageNotFoundError:
+        return None
 
 
 def _refuse(sentence: str) -> int:
@@ -95,7 +106,7 @@ def _as_json(judged: list[Judged], verdicts: dict[str, dict[str, Any]], code: in
 
 def _print(judged: list[Judged], version: str | None) -> None:
     colour = sys.stdout.isatty()
-    if version and nearest_release(version) != version:
+    if version and version_tuple(nearest_release(version)) != version_tuple(version):
         print(f"DeepSpeed {version} is judged by what is known of {nearest_release(version)}, the nearest release with a catalogue")
     for one in judged:
         print(_headline(one))

@@ -8,6 +8,7 @@ What no code can tell (a line of help, the ZeRO stages a key matters at, the typ
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -130,8 +131,11 @@ def nearest_release(version: str | None) -> str:
 
 
 def version_tuple(version: str) -> tuple[int, ...]:
-    """`0.19.8+cu128` -> (0, 19, 8). Raises ValueError for what is no version."""
-    return tuple(int(part) for part in version.partition("+")[0].split(".")[:3])
+    """`0.19.8+cu128`, `0.19.8rc1` -> (0, 19, 8). Raises ValueError for what is no version."""
+    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
+    if match is None:
+        raise ValueError(f"{version!r} is no version")
+    return tuple(int(part or 0) for part in match.groups())
 
 
 def lookup(path: str, version: str | None = None) -> Key | None:

@@ -197,6 +197,13 @@ def test_a_recorded_machine_is_looked_at(tmp_path: Path, capsys: pytest.CaptureF
     assert code == 1 and "DS052" in codes(found)
 
 
+def test_the_release_that_judges_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = write(tmp_path, "ds.json", GOOD)
+    assert report(capsys, file, "--deepspeed-version", "0.17.4")[1]["deepspeed"] == "0.16.9"
+    main(["check", file, "--deepspeed-version", "0.17.4"])
+    assert "DeepSpeed 0.17.4 is judged by what is known of 0.16.9" in capsys.readouterr().out
+
+
 def test_arguments_that_make_no_sense_are_sentences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = write(tmp_path, "ds.json", GOOD)
     for words in (["--deepspeed-version", "new"], ["--world-size", "0"], ["--machine", str(tmp_path / "nosuch")]):

@@ -48,8 +48,12 @@ def same(finding: Finding, other: Finding) -> bool:
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
-@given(configs(FACTS["keys"], list(FACTS["removed"])), st.integers(1, 8), st.sampled_from(("deepspeed", "trainer", "accelerate")))
-def test_a_fix_of_a_generated_configuration_does_what_it_says(config: dict[str, Any], ranks: int, reader: str) -> None:
+@given(
+    configs(FACTS["keys"], list(FACTS["removed"])),
+    st.one_of(st.none(), st.integers(1, 8)),
+    st.sampled_from(("deepspeed", "trainer", "accelerate")),
+)
+def test_a_fix_of_a_generated_configuration_does_what_it_says(config: dict[str, Any], ranks: int | None, reader: str) -> None:
     before = check_config(config, world_size=ranks, integration=reader)
     for finding in before:
         if finding.fix and finding.fix.patch:

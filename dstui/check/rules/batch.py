@@ -98,9 +98,9 @@ def whole(value: Any) -> bool:
 def fits(written: Triple, known: Any) -> bool:
     """Whether DeepSpeed takes the triple; where the ranks are not known, for some number of them."""
     found = verdict(written, 1 if known is None else known).fails
-    return not found or (
-        known is None and found == "product" and written.train is not None and not written.train % (written.micro * (written.steps or 1))
-    )
+    if found == "product" and known is None and written.train is not None:
+        return not written.train % ((written.micro or 1) * (written.steps or 1))
+    return not found
 
 
 def mended(c: Context, *attempts: tuple[str, dict[str, Any]]) -> Fix | None:

@@ -1,0 +1,48 @@
+"""What the checks cost at every keystroke: all rules over a typical Plan, and reading a file. `python tests/bench/bench_check.py`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from dstui.adopt.dsconfig import read_dsconfig
+from dstui.check import check
+from dstui.check.rules import RULES
+from dstui.machine.snapshot import Gpu, Machine
+from dstui.plan import load
+from dstui.render.jsontext import json_lines
+
+PLAN = Path(__file__).parent.parent.parent / "configs" / "quickstart.yaml"
+LIMIT = 0.002
+
+
+def best(work: object, rounds: int = 200) -> float:
+    """The shortest of many rounds, in seconds: what the work takes when nothing is in its way."""
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        work()  # type: ignore[operator]
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def test_all_rules_over_a_typical_plan_take_less_than_two_milliseconds() -> None:
+    plan = load(PLAN.read_text())
+    machine = Machine(
+        source="a test", gpus=tuple(Gpu(index=i, name="H100", compute_capability="9.0", memory_total=80 << 30) for i in range(8))
+    )
+    alone, with_machine = best(lambda: check(plan)), best(lambda: check(plan, machine))
+    print(f"{len(RULES)} rules: {alone * 1000:.2f} ms, with a machine {with_machine * 1000:.2f} ms")
+    assert with_machine < LIMIT
+
+
+def test_a_file_is_read_and_judged_in_less_than_two_milliseconds() -> None:
+    text = "\n".join(line.text for line in json_lines(dict(load(PLAN.read_text()).deepspeed)))
+    took = best(lambda: read_dsconfig(text))
+    print(f"a ds_config.json of {len(text)} bytes: {took * 1000:.2f} ms")
+    assert took < LIMIT
+
+
+if __name__ == "__main__":
+    test_all_rules_over_a_typical_plan_take_less_than_two_milliseconds()
+    test_a_file_is_read_and_judged_in_less_than_two_milliseconds()

@@ -1,0 +1,78 @@
+"""The whole of a check: what it looks at, what it leaves alone, and what "auto" becomes."""
+
+from __future__ import annotations
+
+import pytest
+
+from dstui.check import check, check_config
+from dstui.check.auto import FILLED, hidden_size_of, value_of
+from dstui.machine.snapshot import Gpu, Machine, Software
+from dstui.plan import load
+
+JOB = "version: 1\njob: {script: t.py, args: ['{ds_config}']}\n"
+
+
+def test_each_of_several_models_is_judged_at_its_own_path() -> None:
+    plan = load(
+        JOB
+        + "models:\n  actor:\n    deepspeed: {train_batch_size: 2, zero_optimization: {stage: 9}}\n  critic:\n    deepspeed: {train_batch_size: 2}\n"
+    )
+    found = [f for f in check(plan, world_size=2) if f.severity == "error"]
+    assert [(f.code, f.path, f.line) for f in found] == [("DS019", "models.actor.deepspeed.zero_optimization.stage", 5)]
+
+
+def test_what_is_not_known_is_not_judged() -> None:
+    config = {"train_batch_size": 6, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": True}}
+    assert not [f for f in check_config(config) if f.severity == "error"]
+    assert not [f for f in check_config(config, Machine.unprobed()) if f.severity == "error"]
+    v100 = Machine(source="a test", gpus=(Gpu(index=0, name="Tesla V100", compute_capability="7.0"),))
+    assert {f.code for f in check_config(config, v100, world_size=2) if f.severity == "error"} == {"DS002", "DS052"}
+
+
+def test_the_world_size_is_the_plans_where_nobody_says_another() -> None:
+    plan = load(JOB + "cluster: {hosts: {a: 4, b: 4}}\ndeepspeed: {train_batch_size: 6, train_micro_batch_size_per_gpu: 1}\n")
+    assert any("8 (ranks)" in f.message for f in check(plan))
+    assert not any(f.code in ("DS002", "DS005") for f in check(plan, world_size=6))
+
+
+def test_the_machines_deepspeed_decides_which_keys_exist() -> None:
+    plan = load(JOB + "deepspeed: {train_batch_size: 8, zero_optimization: {stage: 3, mics_shard_size: 8}}\n")
+    machine = Machine(source="a test", software=Software(deepspeed="0.16.9+cu124"))
+    assert "DS028" in {f.code for f in check(plan)}
+    assert "DS028" not in {f.code for f in check(plan, machine)}
+    assert "DS028" in {f.code for f in check(plan, machine, deepspeed_version="0.19.8")}
+
+
+def test_errors_come_first_and_lines_within_them() -> None:
+    found = check_config({"zero_optimizatoin": {}, "fp16": None, "bf16": {"enabld": True}, "train_batch_size": 2}, world_size=2)
+    ranks = [("error", "warning", "info").index(f.severity) for f in found]
+    assert ranks == sorted(ranks) and ranks[0] == 0
+
+
+def test_auto_is_legal_by_reader() -> None:
+    config = {
+        "train_micro_batch_size_per_gpu": "auto",
+        "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto"}},
+        "zero_optimization": {"stage": 2},
+    }
+    verdicts = {reader: {f.path for f in check_config(config, integration=reader) if f.severity == "error"} for reader in FILLED}
+    assert verdicts["trainer"] == set()
+    assert verdicts["accelerate"] == {"optimizer.params.betas"}
+    assert verdicts["deepspeed"] >= {"train_micro_batch_size_per_gpu", "optimizer.params.lr"}
+
+
+def test_what_follows_from_the_model_follows_by_the_readers_formula() -> None:
+    zero = "zero_optimization."
+    assert value_of(zero + "reduce_bucket_size", 4096, 2) == 4096 * 4096
+    assert value_of(zero + "stage3_prefetch_bucket_size", 4096, 3) == int(0.9 * 4096 * 4096)
+    assert value_of(zero + "stage3_param_persistence_threshold", 4096, 3) == 40960
+    assert value_of(zero + "stage3_param_persistence_threshold", 4096, 2) is None
+    assert value_of("gradient_clipping", 4096, 3) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "size"),
+    [({"hidden_size": 64}, 64), ({"hidden_sizes": [32, 128]}, 128), ({"text_config": {"hidden_size": 256}}, 256), ({"d_model": 512}, None)],
+)
+def test_the_hidden_size_is_found_where_the_readers_look(config: dict[str, object], size: int | None) -> None:
+    assert hidden_size_of(config) == size
