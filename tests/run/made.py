@@ -30,7 +30,7 @@ def made(path: Path, plan: str = PLAN, logs: dict[int, str] | None = None, **fac
     logs = logs if logs is not None else {0: "step 1 loss 2.0\n", 1: "step 1 loss 2.5\n"}
     for rank, text in logs.items():
         folder.log(rank).write_text(text)
-        folder.record(rank).write_text(json.dumps({"rank": rank, "host": "h1", "pid": 1}))
+        folder.record(rank).write_text(json.dumps({"rank": rank, "host": "h1", "pid": 1, "ended": 1767323105.0, "exit_code": 0}))
     ranks = {str(rank): {"host": "h1", "pid": 1, "state": "ended", "exit_code": 0} for rank in logs}
     began = {"started": "2026-01-02T03:04:05.000+00:00", "ended": "2026-01-02T03:05:05.000+00:00"}
     folder.write_status({"version": 1, "state": "succeeded", "attempt": 1, "exit_code": 0, **began, "ranks": ranks, **facts})
