@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -38,7 +39,9 @@ def made(path: Path, plan: str = PLAN, logs: dict[int, str] | None = None, **fac
 
 
 def dstui(*words: object, cwd: Path) -> tuple[int, str, str]:
-    """The command as a user types it: exit status, standard output, standard error."""
-    done = subprocess.run([sys.executable, "-m", "dstui", *map(str, words)], cwd=cwd, capture_output=True, text=True, check=False)
+    """The command as a user types it, who has no other runs: exit status, standard output, standard error."""
+    argv = [sys.executable, "-m", "dstui", *map(str, words)]
+    env = {**os.environ, "XDG_STATE_HOME": str(cwd / "state")}
+    done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr
