@@ -158,6 +158,15 @@ class LogFile:
         return decode(last if b"\r" in last[:-1] else os.pread(self._fd, LONGEST, start), length)
 
 
+def finder(text: str, *, regex: bool, ignore_case: bool) -> Place | None:
+    """How to find a text or a regular expression in the bytes of lines; None where that needs the letters themselves (É is é)."""
+    if ignore_case and not text.isascii():
+        return None
+    if regex:
+        return pattern(re.compile(text.encode(), re.MULTILINE | (re.IGNORECASE if ignore_case else 0)))
+    return plain(text, ignore_case)
+
+
 def plain(text: str, ignore_case: bool = False) -> Place:
     """A place finder for a text as it stands; case is ignored for ASCII letters only, else it would cost ten times as much."""
     needle = text.encode()

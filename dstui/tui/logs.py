@@ -6,11 +6,11 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
+from collections.abc import Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-if TYPE_CHECKING:
-    from dstui.run.logfile import LogFile
+from dstui.run.logfile import LogFile, finder
 
 KEPT = 200_000
 """Lines of all ranks together that are kept in memory; each rank's own log on disk is shown whole."""
@@ -90,6 +90,7 @@ class Search:
         self.pattern = pattern
         self.expression = re.compile(pattern if regex else re.escape(pattern), flags)
         self.lines = lines
+        self._place = finder(pattern, regex=regex, ignore_case=bool(flags)) if isinstance(lines, OneRank) else None
         self.found = array("Q")
         self._next = lines.first
 
@@ -103,16 +104,22 @@ class Search:
         before, deadline = len(self.found), monotonic() + seconds
         self._next = max(self._next, self.lines.first)
         while self._next < self.lines.end:
-            stop = min(self._next + 256, self.lines.end)
+            numbers, self._next = self._candidates()
             search = self.expression.search
-            self.found.extend(n for n in range(self._next, stop) if search(self.lines.line(n).text))
-            self._next = stop
+            self.found.extend(n for n in numbers if search(self.lines.line(n).text))
             if monotonic() >= deadline:
                 break
         gone = bisect_left(self.found, self.lines.first)
         if gone:
             del self.found[:gone]
         return len(self.found) != before
+
+    def _candidates(self) -> tuple[Sequence[int], int]:
+        """The next lines to look at, and the number after them; of a file those in whose bytes something was found, as fast as grep."""
+        if self._place is not None and isinstance(self.lines, OneRank):
+            return self.lines.file.grep(self._place, self._next, budget=1)
+        stop = min(self._next + 256, self.lines.end)
+        return range(self._next, stop), stop
 
     def neighbour(self, number: int, by: int) -> int | None:
         """The next match after a line (or before it), going round at the ends; None where nothing matches."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -63,7 +64,7 @@ def test_a_search_finds_the_same_lines_as_a_look_at_every_line(
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "log"
     path.write_text(text)
-    finders = {
+    finders: dict[Any, Any] = {
         plain(needle): lambda line: needle in line,
         plain(needle, ignore_case=True): lambda line: needle.lower() in line.lower(),
         pattern(re.compile(b"^" + needle.encode() + b"$", re.MULTILINE)): lambda line: line == needle,
