@@ -141,13 +141,20 @@ def _case(job: Job, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
         plan=job.plan,
         python=job.python,
         slots=job.slots[host],
-        wish=replace(wish_for(job.plan, machine), other_python=False, nodes=len(job.slots)) if job.plan else Wish(),
+        wish=_wish(job, host, machine),
         here=local,
         hosts=tuple(job.slots),
         skew=None if local else _skew(ready, began, time.time()),
         start=here,
         environment=dict(os.environ),
     )
+
+
+def _wish(job: Job, host: str, machine: Machine) -> Wish:
+    """What the job asks of this host; its machine was looked at with the job's own interpreter."""
+    if job.plan is None:
+        return Wish()
+    return replace(wish_for(job.plan, machine), other_python=False, nodes=len(job.slots), ranks=job.slots[host] or None)
 
 
 def _skew(ready: Mapping[str, Any], began: float, ended: float) -> float | None:

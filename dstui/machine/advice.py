@@ -44,6 +44,8 @@ class Wish:
 
     gpus: tuple[int, ...] | None = None
     """The slots of this machine that are used; None = all."""
+    ranks: int | None = None
+    """Ranks on one host; None = one for each GPU."""
     filtered: bool = False
     """Whether slots are chosen on the launcher's command line."""
     nodes: int = 1

@@ -180,19 +180,24 @@ def iommu(machine: Machine, wish: Wish) -> Pieces:
         yield Advice("the IOMMU is on, and these GPUs talk over PCIe", why, fix)
 
 
-@piece("MC013", "warning", source=f"{NCCL}/troubleshooting.html, Shared Memory")
+SHM_FIX = {
+    "docker": "docker run --shm-size=16g, or --ipc=host",
+    "podman": "podman run --shm-size=16g, or --ipc=host",
+    "kubernetes": "mount an emptyDir with medium: Memory at /dev/shm",
+}
+CPU_BUFFER = 70 << 20
+"""What DeepSpeed's collectives on the CPU take of /dev/shm for each rank."""
+
+
+@piece("MC013", "warning", source=f"{NCCL}/troubleshooting.html, Shared Memory; deepspeed/ops/csrc/cpu/comm/shm.cpp")
 def small_shared_memory(machine: Machine, wish: Wish) -> Pieces:
-    """/dev/shm is too small for NCCL and data loaders."""
-    ranks = max(1, len(wish.slots(machine)))
-    total = machine.host.shm_total
-    if isinstance(total, int) and total < GIB * min(ranks, 4):
-        container = machine.host.container
-        fix = {
-            "docker": "docker run --shm-size=16g, or --ipc=host",
-            "podman": "podman run --shm-size=16g, or --ipc=host",
-            "kubernetes": "mount an emptyDir with medium: Memory at /dev/shm",
-        }.get(str(container), "mount -o remount,size=16G /dev/shm, as root")
-        why = "NCCL's rings within a host and the workers of data loaders live there: `No space left on device`, or a bus error"
+    """/dev/shm is too small for the ranks of a host."""
+    ranks, total = wish.ranks or max(1, len(wish.slots(machine))), machine.host.shm_total
+    on_cpu = machine.accelerator == "cpu"
+    if isinstance(total, int) and total < (CPU_BUFFER * ranks if on_cpu else GIB * min(ranks, 4)):
+        users = "DeepSpeed's collectives on the CPU, 66 MB for each rank," if on_cpu else "NCCL's rings within a host"
+        why = f"{users} and the workers of data loaders live there: `No space left on device`, or a bus error"
+        fix = SHM_FIX.get(str(machine.host.container), "mount -o remount,size=16G /dev/shm, as root")
         yield Advice(f"/dev/shm has {total / (1 << 20):.0f} MB for {ranks} rank{'s' * (ranks != 1)}", why, fix)
 
 

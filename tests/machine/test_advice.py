@@ -173,6 +173,9 @@ def test_a_small_dev_shm_is_enlarged_as_the_container_allows() -> None:
     advice = one(system("dgx-h100", shm_total=64 << 20, container="docker"), "MC013")
     assert advice.message == "/dev/shm has 64 MB for 8 ranks" and "--shm-size" in advice.fix
     assert "emptyDir" in one(system("dgx-h100", shm_total=64 << 20, container="kubernetes"), "MC013").fix
+    on_cpu = Machine(source="this machine", host=Host(shm_total=64 << 20, container="docker"))
+    assert "66 MB for each rank" in one(on_cpu, "MC013", ranks=2).why
+    assert found(replace(on_cpu, host=Host(shm_total=1 << 30)), "MC013", ranks=2) == []
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def _wish(c: Context) -> Wish:
     return Wish(
         gpus=tuple(next(iter(used.values()))) if used and c.gpus else None,
         nodes=len(used) if used else cluster.num_nodes or (2 if cluster.hostfile else 1),
+        ranks=len(next(iter(used.values()))) if used else None,
         filtered=any(value is not None for value in (cluster.include, cluster.exclude, cluster.num_gpus, cluster.num_nodes)),
         cpu=c.cpu_only,
         other_python=plan.job.python is not None,

@@ -19,13 +19,10 @@ LITTLE_LOCKED = GIB
 def shared_memory(case: Case) -> Judgements:
     """Shared memory, through which the ranks of a host and data loaders talk."""
     total, found = case.machine.host.shm_total, advised(case, "MC013")
-    ranks = max(case.slots, 1)
     if isinstance(total, Unknown):
         yield Judgement("skipped", total.reason)
     elif found:
         yield judged(found[0])
-    elif total < GIB * min(ranks, 4):
-        yield Judgement("warn", f"/dev/shm has {size(total)} for {ranks} ranks", "docker run --shm-size=16g, or --ipc=host")
     else:
         yield Judgement("ok", f"{size(case.machine.host.shm_free)} free of {size(total)}")
 
