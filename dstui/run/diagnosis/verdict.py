@@ -57,8 +57,8 @@ def judge(found: Findings) -> tuple[Verdict, Case]:
         _cause,
         _stop,
         _symptom,
-        _left_early,
         _ended_by_signal,
+        _left_early,
         _hint,
         _quiet,
         _nothing,
@@ -244,13 +244,14 @@ def _left_early(case: Case) -> Verdict | None:
 
 def _ended_by_signal(case: Case) -> Verdict | None:
     """The launcher, or every rank, ended by a signal that asks for the end; nobody says more."""
+    asked = [end for end in case.found.ends if end.exit.code in (-1, -2, -15)]
     if any(end.exit.code not in (-1, -2) for end in case.bad_ends):
+        asked = [end for end in asked if end.exit.local]  # torchrun's word for the one that ended by itself
+    if not asked:
         return None
-    for end in case.found.ends:
-        if end.exit.code in (-1, -2, -15):
-            signature = BY_ID[SIGNAL_CAUSES[-end.exit.code]]
-            return Verdict(signature, "medium", [Hit(signature, end.at, end.text, end.stream)])
-    return None
+    end = asked[0]
+    signature = BY_ID[SIGNAL_CAUSES[-end.exit.code]]
+    return Verdict(signature, "medium", [Hit(signature, end.at, end.text, end.stream)])
 
 
 def _hint(case: Case) -> Verdict | None:

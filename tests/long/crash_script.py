@@ -1,0 +1,90 @@
+"""A tiny training that fails as it is told to: `--fault NAME`, on rank 1 at its fourth step where the fault is one rank's."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import faulthandler
+import importlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+
+def leave(words: str) -> None:
+    """End with a sentence, status 1."""
+    sys.exit(words)
+
+
+def bad_sample() -> None:
+    """An error of the script's own."""
+    raise ValueError("sample 3 of shard 1 has no answer")
+
+
+ON_ONE_RANK: dict[str, Callable[[], object]] = {
+    "raise": bad_sample,
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "terminate": lambda: os.kill(os.getpid(), signal.SIGTERM),
+    "segfault": lambda: ctypes.string_at(0),
+    "bus-error": lambda: os.kill(os.getpid(), signal.SIGBUS),
+    "abort": os.abort,
+    "exit-3": lambda: sys.exit(3),
+    "exit-1": lambda: leave("nothing left to do"),
+    "memory": lambda: bytearray(1 << 62),
+    "stuck": lambda: time.sleep(1000),
+}
+BEFORE: dict[str, Callable[[], object]] = {
+    "import": lambda: importlib.import_module("a_package_that_is_missing"),
+    "data": lambda: json.loads('{"text": "a"\n{'),
+    "missing-config": lambda: None,
+}
+
+
+def main() -> None:
+    """Train for six steps, or fail."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--local_rank", type=int, default=-1)
+    parser.add_argument("--config", default="plain.json")
+    parser.add_argument("--fault", default="")
+    parser.add_argument("--timeout", type=int, default=1800)
+    parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--save")
+    parser.add_argument("--load")
+    args = parser.parse_args()
+    rank = int(os.environ.get("RANK", "0"))
+    BEFORE.get(args.fault, lambda: None)()
+    if args.fault == "never-joins" and rank == 1:
+        time.sleep(1000)
+    import deepspeed
+    import torch
+
+    if args.fault == "segfault":
+        faulthandler.enable()
+    deepspeed.init_distributed(timeout=timedelta(seconds=args.timeout))
+    model = torch.nn.Linear(16, 16)
+    engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=args.config)
+    if args.load:
+        engine.load_checkpoint(args.load)
+    for step in range(6):
+        if step == 3 and rank == 1:
+            ON_ONE_RANK.get(args.fault, lambda: None)()
+            if args.fault == "skip":
+                break
+        time.sleep(args.pause)
+        width = 17 if args.fault == "shape" else 16
+        loss = engine(torch.randn(2, width)).pow(2).mean()
+        engine.backward(loss)
+        engine.step()
+        if rank == 0:
+            print(f"step {step} loss {loss.item():.4f}", flush=True)
+    if args.save:
+        engine.save_checkpoint(args.save)
+    print(f"rank {rank} done", flush=True)
+
+
+if __name__ == "__main__":
+    main()
