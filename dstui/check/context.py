@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dstui.check.forms import Fit, fit
-from dstui.plan.catalogue import Key, Release
+from dstui.plan.catalogue import Key, Release, version_tuple
 from dstui.plan.finding import Fix, Operation, Severity, When
 
 if TYPE_CHECKING:
@@ -136,10 +136,14 @@ class Context:
         holder = self.release.key(parent) if parent else None
         return holder is not None and holder.strict
 
+    def before(self, version: str) -> bool:
+        """Whether the judged release is older than this."""
+        return version_tuple(self.release.version) < version_tuple(version)
+
     @property
     def old(self) -> bool:
         """Whether the release converts values as pydantic 1 does."""
-        return self.release.version < "0.15"
+        return self.before("0.15")
 
     @property
     def stage(self) -> int:

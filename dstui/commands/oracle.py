@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from dstui.check.context import Context, without_auto
-from dstui.check.rules.batch import MICRO, TRAIN, given, verdict
+from dstui.check.arrival import as_it_arrives, ranks_that_fit
 from dstui.commands.judged import Judged
-from dstui.plan.catalogue import release
 from dstui.plan.finding import Finding, When, ranked
 from dstui.run.oracle import Oracle, OracleError, Verdict
 
-MOST_RANKS = 1024
 MOST_STARTED = 8
 """Ranks that `--oracle init` starts at most: each is a process with torch in it."""
 
@@ -26,7 +23,7 @@ def ask(judged: list[Judged], how: str) -> dict[str, dict[str, Any]]:
             if one.config is None:
                 continue
             python = one.python or sys.executable
-            config = as_it_arrives(one)
+            config = as_it_arrives(one.config, one.integration)
             try:
                 oracle = oracles.get(python) or oracles.setdefault(python, Oracle(python, how="initialize" if how == "init" else "parse"))
                 ranks = one.world_size or ranks_that_fit(config)
@@ -42,22 +39,6 @@ def ask(judged: list[Judged], how: str) -> dict[str, dict[str, Any]]:
         for oracle in oracles.values():
             oracle.close()
     return verdicts
-
-
-def as_it_arrives(one: Judged) -> dict[str, Any]:
-    """The configuration that reaches DeepSpeed: where the reader fills "auto", without these keys and with a micro-batch."""
-    if one.integration == "deepspeed" or one.config is None:
-        return dict(one.config or {})
-    config = without_auto(one.config)
-    if config.get(TRAIN) is None and config.get(MICRO) is None:
-        config[MICRO] = 1
-    return config
-
-
-def ranks_that_fit(config: dict[str, Any]) -> int:
-    """A number of ranks at which the batch keys fit, where nobody said how many there are; else 1."""
-    written = given(Context(config, release()))
-    return next((n for n in range(1, MOST_RANKS + 1) if not verdict(written, n).fails), 1)
 
 
 def _as_finding(one: Judged, found: Verdict, how: str) -> Finding:

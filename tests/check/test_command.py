@@ -190,6 +190,15 @@ def test_the_oracle_confirms_and_says_what_no_rule_explains(tmp_path: Path, caps
     assert "reads this configuration" in found["files"][0]["diagnostics"][-1]["message"]
 
 
+def test_the_oracle_can_call_initialize_for_a_few_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    adam = '"optimizer": {"type": "AdamW", "params": {"lr": 0.001, "torch_adam": true}}'
+    file = write(tmp_path, "ds.json", GOOD.replace("{", "{" + adam + ", ", 1))
+    code, found = report(capsys, file, "--oracle", "init", "--world-size", "2")
+    assert (code, found["files"][0]["oracle"]["ok"]) == (0, True)
+    _, found = report(capsys, file, "--oracle", "init", "--world-size", "64")
+    assert any("more than are started here" in d["message"] for d in found["files"][0]["diagnostics"])
+
+
 def test_a_recorded_machine_is_looked_at(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gpu = {"index": 0, "name": "Tesla V100-SXM2-32GB", "compute_capability": "7.0"}
     machine = write(tmp_path, "machine.json", json.dumps({"version": 1, "gpus": [gpu]}))

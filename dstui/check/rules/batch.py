@@ -45,10 +45,10 @@ def given(c: Context) -> Triple:
 def ranks(c: Context) -> Any:
     """The ranks that see different samples, a fraction where they cannot be divided; None where the world size is not known."""
     parts = c.written(PARTS)
-    if c.world_size is None or parts is MISSING or c.release.version < "0.18":
+    if c.world_size is None or parts is MISSING or c.before("0.18"):
         return c.world_size
     if not isinstance(parts, (int, float)) or parts == 0:  # 0.19 stops; 0.18 goes on as if there were one rank
-        return c.world_size if c.release.version >= "0.19" else 1
+        return 1 if c.before("0.19") else c.world_size
     return c.world_size / parts
 
 

@@ -259,7 +259,7 @@ def section_that_is_none(c: Context) -> Problems:
             judged_by_model
             or not read(c, section)
             or section in c.release.removed
-            or (ALSO_TAKEN.get(section, never)(value) and c.release.version >= NEWER.get(section, ""))
+            or (ALSO_TAKEN.get(section, never)(value) and not c.before(NEWER.get(section, "0.0")))
         ):
             continue
         says = "'NoneType' object has no attribute" if value is None and section in loose_sections(c.release) else ""

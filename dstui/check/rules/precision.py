@@ -27,7 +27,7 @@ def bf16_section(c: Context) -> str:
 def not_there(c: Context) -> bool:
     """Whether DeepSpeed looks for bfloat16, as there is no bf16 (from 0.18 on null is as good as none)."""
     value = c.written("bf16")
-    return value is MISSING or (value is None and c.release.version >= "0.18")
+    return value is MISSING or (value is None and not c.before("0.18"))
 
 
 def model_type(c: Context) -> str:
@@ -43,7 +43,7 @@ def both_16_bit_types(c: Context) -> Problems:
     section = bf16_section(c)
     if c.on("fp16.enabled") and c.on(f"{section}.enabled"):
         message = "fp16 and bf16 are both enabled: keep one (bf16 where the GPUs have it)"
-        says = "bf16 and fp16 modes cannot be simultaneously enabled" if c.release.version < "0.16" else ""
+        says = "bf16 and fp16 modes cannot be simultaneously enabled" if c.before("0.16") else ""
         yield c.problem(f"{section}.enabled", message, says=says, fix=c.put("fp16.enabled", False, "turn fp16 off"))
 
 
@@ -125,9 +125,9 @@ def _becomes_int(value: Any) -> bool:
 @rule("DS058", "error", when="parse", says="is only supported with ZeRO Stage", source="runtime/config.py:703-709")
 def master_weights_and_stage(c: Context) -> Problems:
     """16-bit master weights at a stage that does not have them: 0, and before 0.19 any but 2."""
-    old = c.release.version < "0.19"
+    old = c.before("0.19")
     for path in ("fp16.fp16_master_weights_and_grads", f"{bf16_section(c)}.bf16_master_weights_and_grads"):
-        read = c.release.version >= "0.18" or c.on("fp16.enabled")
+        read = not c.before("0.18") or c.on("fp16.enabled")
         if c.key(path) and read and c.on(path) and (c.stage == 0 or (old and c.stage != 2)):
             name = path.rpartition(".")[2]
             says = f"{name.capitalize()} is only supported with ZeRO Stage " + ("2 for now." if old else "1, 2, or 3.")

@@ -1,0 +1,28 @@
+"""What reaches DeepSpeed of a configuration, for whoever asks DeepSpeed itself about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dstui.check.context import Context, without_auto
+from dstui.check.rules.batch import MICRO, TRAIN, given, verdict
+from dstui.plan.catalogue import release
+
+MOST_RANKS = 1024
+
+
+def as_it_arrives(config: Mapping[str, Any], integration: str) -> dict[str, Any]:
+    """The configuration as DeepSpeed gets it: where the reader fills "auto", without these keys and with a micro-batch."""
+    if integration == "deepspeed":
+        return dict(config)
+    arriving = without_auto(config)
+    if arriving.get(TRAIN) is None and arriving.get(MICRO) is None:
+        arriving[MICRO] = 1
+    return arriving
+
+
+def ranks_that_fit(config: Mapping[str, Any]) -> int:
+    """A number of ranks at which the batch keys fit, where nobody said how many there are; else 1."""
+    written = given(Context(config, release()))
+    return next((ranks for ranks in range(1, MOST_RANKS + 1) if not verdict(written, ranks).fails), 1)
