@@ -78,6 +78,7 @@ class Supervisor:
 
     def launch(self, more: Sequence[str] = ()) -> None:
         """Start the launcher; an interpreter that cannot be started is a job without ranks."""
+        self.launcher = self.status["launcher"] = None
         argv = self.status["command"] = command(self.plan, self.folder, self.tag, self.ranks.attempt, more)
         with self.folder.launcher_log.open("ab") as log:
             try:
@@ -169,7 +170,11 @@ class Supervisor:
             return False
         more, how = restart_arguments(self.plan, from_iso(self.status["started"]) or 0.0)
         self.note(f"attempt {attempt + 1} of {allowed['max'] + 1} starts {how}")
-        self.begin(attempt + 1, more)
+        try:
+            self.begin(attempt + 1, more)
+        except OSError as error:
+            self.note(f"attempt {attempt + 1} could not start: {error}")
+            return False
         return True
 
     def begin(self, attempt: int, more: Sequence[str]) -> None:
