@@ -1,6 +1,7 @@
 """The job folder: where everything about one run lies, and who may write it.
 
     plan.yaml and the rendered files     as launched
+    machine.json                         the machine as it was then
     launch.json                          what the supervisor starts
     status.json                          the truth about the job; written by whoever holds supervisor.lock
     events.jsonl                         what happened when

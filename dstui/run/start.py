@@ -50,7 +50,6 @@ def start(
     """
     try:
         spec = launch_spec(plan, machine, pool)
-        files = {artifact.name: artifact.text for artifact in artifacts(plan, machine, pool)}
     except RenderError as error:
         raise LaunchError(str(error)) from None
     check(spec)
@@ -62,7 +61,9 @@ def start(
     except FileProblem as error:
         raise LaunchError(str(error)) from None
     try:
-        _fill(folder, launch_plan(spec, plan.run, folder), {"plan.yaml": plan.text, **files})
+        files = {artifact.name: artifact.text for artifact in artifacts(plan, machine, pool, str(folder.ds_config))}
+        snapshot = json.dumps(machine.to_json(), indent=1) + "\n"
+        _fill(folder, launch_plan(spec, plan.run, folder), {"plan.yaml": plan.text, "machine.json": snapshot, **files})
         _hand_over(folder, spec, name, front_pid)
     except BaseException as error:
         _undo(folder, keep=had_folder)
