@@ -253,6 +253,8 @@ class DstuiApp(Verdicts):
         return action not in needs or needs[action]()
 
     def _fixable(self) -> bool:
+        if self.step.pane == "run":
+            return self.run_pane is not None and self.run_pane.fix is not None
         return any(f.fix is not None for f in self.store.state.findings)
 
     def action_step(self, by: int) -> None:
@@ -280,6 +282,9 @@ class DstuiApp(Verdicts):
 
     def action_fix(self) -> None:
         """Apply the fix of the finding under the cursor, or of the first that has one."""
+        if self.step.pane == "run":
+            self.fix_the_plan()
+            return
         self.query_one(Form).close()
         finding = self.query_one(Checks).to_fix(self.step)
         if finding is None or finding.fix is None:

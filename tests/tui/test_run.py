@@ -53,6 +53,15 @@ async def test_a_job_that_ended_shows_its_summary_and_each_rank_in_words(open_ap
         assert "✖ 9 Run" in text_of(pilot, "#steps") or "✖9" in text_of(pilot, "#step-line")
 
 
+async def test_a_job_that_failed_says_why_with_the_line_that_shows_it(open_app: Open, job: JobFolder) -> None:
+    job.log(1).write_text("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flash_attn'\n")
+    async with open_app() as pilot:
+        await look_at(pilot, job)
+        await until(pilot, lambda: "Why it ended" in screen(pilot))
+        assert "flash_attn" in text_of(pilot, "#why")
+        assert "rank_1.log:2" in text_of(pilot, "#why")
+
+
 async def test_lines_of_a_log_are_shown_as_they_are_and_no_escape_gets_through(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await look_at(pilot, job)

@@ -34,9 +34,10 @@ def gpu_line(gpu: Gpu) -> str:
     total, used = known(gpu.memory_total, 0), known(gpu.memory_used, 0)
     memory = f"{bar(used / total)} {used / GIB:4.1f} / {total / GIB:.1f} GB" if total else "memory unknown"
     facts = [memory, _unit(gpu.utilization, "%", 3), _unit(gpu.temperature, "C", 2), _unit(gpu.power, "W", 3)]
-    facts += [f"NUMA {gpu.numa_node}"] if isinstance(gpu.numa_node, int) else []
     processes = known(gpu.processes, ())
-    return "  ".join(filter(None, facts)) + (f"  busy: {known(processes[0].name, 'a process')}" if processes else "")
+    facts += [f"busy: {known(processes[0].name, 'a process')}"] if processes else []
+    facts += [f"NUMA {gpu.numa_node}"] if isinstance(gpu.numa_node, int) and not processes else []
+    return "  ".join(filter(None, facts))
 
 
 def _unit(value: Maybe[int] | Maybe[float], unit: str, width: int) -> str:

@@ -22,7 +22,7 @@ def _needs(least: int) -> Any:
 
 
 def _stages_1_2(state: State) -> str:
-    return "" if stage_of(state) in (1, 2) else "stages 1 and 2 only"
+    return "" if stage_of(state) in (1, 2) else "stages 1, 2 only"
 
 
 def _one_node(state: State) -> str:

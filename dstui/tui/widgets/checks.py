@@ -58,7 +58,7 @@ def _finding_rows(number: int, finding: Finding, width: int) -> list[Row]:
     style = STYLE_OF[finding.severity]
     glyph = GLYPHS.get(finding.severity, "i")
     path = finding.path.removeprefix("deepspeed.")
-    name = fit(path, min(len(path), width - len(finding.code) - 4))
+    name = fit(path, min(len(path), width - len(finding.code) - 6))
     head = row((glyph, style), (f" {finding.code} ", "dim"), (name, style if finding.severity != "info" else ""), key=FindingKey(number))
     rows = [head, *paragraph(finding.message, width - 2, indent="  ")]
     if finding.fix:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.message import Message
 
 from dstui.tui.logs import PROBLEM, LogLine, Merged, OneRank, Search
 from dstui.tui.row import BLANK, Row, row
@@ -18,10 +20,14 @@ from dstui.tui.widgets.logview import LogView
 from dstui.tui.widgets.ranks import RankStrip, cells_of
 from dstui.tui.widgets.rows import Rows
 from dstui.tui.widgets.runhead import head_rows, ladder
+from dstui.tui.widgets.why import Why
 
 if TYPE_CHECKING:
+    from dstui.plan.finding import Fix
+    from dstui.run.diagnosis import Diagnosis
     from dstui.run.folder import JobFolder
     from dstui.run.follow import Follower
+    from dstui.run.stragglers import Watch
 
 POLL = 1 / 12
 """Seconds between two looks at the job; what is new is painted at most this often, however fast the logs grow."""
@@ -30,6 +36,14 @@ BACKLOG = 4 << 20
 NOTICE_SECONDS = 30.0
 """How long a notice stands in the head; it stays in the log."""
 FINAL = ("succeeded", "failed", "stopped", "lost")
+
+
+class Diagnosed(Message):
+    """Why a job ended is known."""
+
+    def __init__(self, folder: JobFolder, diagnosis: Diagnosis) -> None:
+        super().__init__()
+        self.folder, self.diagnosis = folder, diagnosis
 
 
 class Run(Vertical):
@@ -46,8 +60,11 @@ class Run(Vertical):
         self.losses: list[float] = []
         self.stopping: float | None = None
         self.silence = 300.0
+        self.hangs: Watch
         self._timer: Any = None
         self._told = ""
+        self._all_told = False
+        """The job's last event was told: there is nothing more to come."""
 
     def compose(self) -> ComposeResult:
         """The list of jobs; and the four parts of a job."""
@@ -56,7 +73,7 @@ class Run(Vertical):
         yield jobs
         head = Rows(id="run-head")
         head.can_focus = False
-        parts = (head, RankStrip(), LogView())
+        parts = (head, RankStrip(), LogView(), Why())
         for part in parts:
             part.display = False
         yield from parts
@@ -78,13 +95,16 @@ class Run(Vertical):
         self.query_one("#jobs").display = not job
         for part in ("#run-head", "#ranks", "#log"):
             self.query_one(part).display = job
+        self.query_one(Why).show(None)
 
     def attach(self, folder: JobFolder, silence: float = 300.0) -> None:
         """Look at a job, from the beginning of its logs."""
         from dstui.run.follow import Follower
+        from dstui.run.stragglers import Watch
 
         self.detach()
-        self.folder, self.follower, self.silence = folder, Follower(folder, BACKLOG), silence
+        self.folder, self.follower, self.silence, self.hangs = folder, Follower(folder, BACKLOG), silence, Watch(silence)
+        self._told, self._all_told = "", False
         self.merged, self.rank, self.notice, self.losses, self.stopping = Merged(), None, "", [], None
         self._show_job(True)
         self.log_view.search = None
@@ -130,9 +150,13 @@ class Run(Vertical):
         before = self._told
         for event in self.follower.poll():
             self._take(event)
+        if news := self.hangs.news(self.follower.ranks, time.time()):
+            self._notify(news)
         self._told = self.state
         if self._told != before:
             self.post_message(JobState(self._told))
+            if self._told == "failed":
+                self.run_worker(partial(self._diagnose, self.follower.folder), thread=True, exit_on_error=False, group="diagnosis")
         view = self.log_view
         if isinstance(view.lines, OneRank):
             view.lines.file.poll()
@@ -140,7 +164,7 @@ class Run(Vertical):
             view.refresh()
         view.sync()
         self.draw()
-        if not self.alive and self._timer is not None and (not isinstance(view.lines, OneRank) or view.lines.file.complete):
+        if self._all_told and self._timer is not None and (not isinstance(view.lines, OneRank) or view.lines.file.complete):
             self._timer.pause()
 
     def _take(self, event: Any) -> None:
@@ -148,15 +172,39 @@ class Run(Vertical):
         if kind == "Line":
             self.merged.add(LogLine(event.rank, event.text))
         elif kind == "Notice":
-            self.notice, self.noticed = event.text, monotonic()
-            self.merged.add(LogLine(None, event.text, notice=True))
+            self._notify(event.text)
         elif kind == "Metric" and event.name == "loss" and event.rank == min(self.follower.ranks if self.follower else [0], default=0):
             self.losses.append(event.value)
         elif kind == "RankState":
             status = f", exit status {event.exit_code}" if event.exit_code is not None else ""
             self.merged.add(LogLine(None, f"rank {event.rank} on {event.host}: {event.state}{status}", notice=True))
         elif kind == "Exited":
+            self._all_told = True
             self.merged.add(LogLine(None, f"the job has {event.state}, exit status {event.exit_code}", notice=True))
+
+    def _notify(self, text: str) -> None:
+        self.notice, self.noticed = text, monotonic()
+        self.merged.add(LogLine(None, text, notice=True))
+
+    def _diagnose(self, folder: JobFolder) -> None:
+        from dstui.files import FileProblem
+        from dstui.run.diagnosis import diagnose_job
+
+        try:
+            self.post_message(Diagnosed(folder, diagnose_job(folder)))
+        except FileProblem:  # its logs are gone: there is nothing to say
+            return
+
+    @on(Diagnosed)
+    def _diagnosed(self, event: Diagnosed) -> None:
+        if event.folder == self.folder:
+            self.query_one(Why).show(event.diagnosis)
+
+    @property
+    def fix(self) -> Fix | None:
+        """What the diagnosis would change in the Plan, if anything."""
+        known = [why.diagnosis for why in self.query(Why) if why.diagnosis is not None]
+        return next((fix for diagnosis in known for fix in diagnosis.fixes if fix.patch), None)
 
     def draw(self) -> None:
         """Header, ranks and the log's frame."""
