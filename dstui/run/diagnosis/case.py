@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from functools import cached_property
 
 from dstui.run.diagnosis.exits import SIGNAL_CAUSES
+from dstui.run.diagnosis.findings import Ended, Findings, Hit
 from dstui.run.diagnosis.lines import rank_said
-from dstui.run.diagnosis.scan import Ended, Findings, Hit
 from dstui.run.diagnosis.signatures import BY_ID
 
 ALIVE = 0.05

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from dstui.plan.finding import Fix
 from dstui.run.diagnosis.case import Case
+from dstui.run.diagnosis.findings import Findings, Hit
 from dstui.run.diagnosis.model import Diagnosis, Evidence, Kind
 from dstui.run.diagnosis.reader import read_logs
-from dstui.run.diagnosis.scan import Findings, Hit
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict, judge

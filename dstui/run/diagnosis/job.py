@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from dstui.files import FileProblem, read_text
 from dstui.run.diagnosis.engine import conclude
 from dstui.run.diagnosis.exits import Exit, translated
+from dstui.run.diagnosis.findings import Ended, Findings, Hit, Stop
 from dstui.run.diagnosis.kernel import KMSG, killed_for_memory
 from dstui.run.diagnosis.model import Diagnosis, Evidence
 from dstui.run.diagnosis.reader import read_logs
-from dstui.run.diagnosis.scan import Ended, Findings, Hit, Stop
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.folder import JobFolder, read_json
 from dstui.run.ranks import KILLED, Ranks

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from dstui.run.diagnosis.case import NEVER, Case
 from dstui.run.diagnosis.exits import SIGNAL_CAUSES, TIMED_OUT
+from dstui.run.diagnosis.findings import Findings, Hit
 from dstui.run.diagnosis.model import Confidence
-from dstui.run.diagnosis.scan import Findings, Hit
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
 

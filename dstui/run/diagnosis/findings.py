@@ -1,0 +1,102 @@
+"""What logs say, before it is judged: signatures that were found, ends of processes, facts of the launchers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dstui.run.diagnosis.exits import Exit
+from dstui.run.diagnosis.model import Evidence
+from dstui.run.diagnosis.signature import Signature
+from dstui.run.diagnosis.traces import Raised
+
+Place = tuple[int, int]
+"""File and line: where something was said."""
+TEXT_CAP = 600
+
+
+@dataclass(slots=True)
+class Hit:
+    """A signature that was found in a line."""
+
+    signature: Signature
+    at: Place
+    text: str
+    stream: str
+    rank: int | None = None
+    host: str | None = None
+    task: int | None = None
+    time: float | None = None
+    raised: Raised | None = None
+    """The exception, where the line is one."""
+    noticed: Place | None = None
+    """Where it had its first consequence, if that was before."""
+
+
+@dataclass(slots=True)
+class Ended:
+    """A process's end as a launcher told it; `noticed` is where that had its first consequence."""
+
+    exit: Exit
+    at: Place
+    noticed: Place
+    text: str
+    stream: str
+    rank: int | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A request to end the job, of which its folder knows."""
+
+    cause: str
+    at: float | None
+    """When, in seconds since the epoch."""
+    file: str
+    text: str
+
+
+@dataclass
+class Findings:
+    """Everything that the logs say, before it is judged."""
+
+    files: list[str] = field(default_factory=list)
+    hits: list[Hit] = field(default_factory=list)
+    ends: list[Ended] = field(default_factory=list)
+    world: int | None = None
+    pids: dict[int, int] = field(default_factory=dict)
+    """Process id -> rank."""
+    well: set[int] = field(default_factory=set)
+    """Ranks that ended with 0."""
+    all_well: bool = False
+    """The launcher, or a shell, says that the run ended with 0."""
+    killed: list[tuple[int, float | None, Place]] = field(default_factory=list)
+    """Process ids that the launcher ended, and when it began to."""
+    times: list[tuple[Place, float]] = field(default_factory=list)
+    """When the launcher said something after that."""
+    spoke: set[int] = field(default_factory=set)
+    """Ranks whose failure has words: an exception, a symptom, a cascade."""
+    enqueued: dict[int, int] = field(default_factory=dict)
+    """Rank -> the last collective that it enqueued."""
+    agents: set[str] = field(default_factory=set)
+    """Streams in which torchrun itself speaks."""
+    closing: bool = False
+    """Whether torchrun had to end ranks that were left."""
+    several_nodes: bool = False
+    orphaned: Place | None = None
+    tails: dict[str, list[str]] = field(default_factory=dict)
+    """File -> its last lines."""
+    lines: int = 0
+    tracebacks: int = 0
+    """How many were told that nobody ignored."""
+    loaded: Place = (-1, 0)
+    """Where an op was last said to be ready."""
+    preparing: bool = False
+    """Whether the last progress bar of the data set is not at its end."""
+    ended: dict[int, float] = field(default_factory=dict)
+    """Rank -> when its process ended, in seconds since the epoch, where a job folder knows."""
+    stop: Stop | None = None
+
+    def evidence(self, at: Place, text: str, rank: int | None = None, host: str | None = None) -> Evidence:
+        """A line as evidence."""
+        return Evidence(self.files[at[0]], at[1], text.strip()[:TEXT_CAP], rank, host)

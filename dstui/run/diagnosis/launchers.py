@@ -1,0 +1,123 @@
+"""What launchers tell beside the ranks: how many there are, which process is which rank, who ended, and how."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from dstui.run.diagnosis.exits import Exit, exits_in
+from dstui.run.diagnosis.findings import TEXT_CAP, Ended, Findings, Place
+from dstui.run.diagnosis.lines import Label, rank_said
+
+Key = tuple[int, str]
+"""File and label: one of the outputs that are interleaved in a file."""
+
+TIME = re.compile(r"(?:(\d{4})-)?(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)[.,]?(\d*)|[ \[][WEIF](\d{1,2}?)(\d\d) (\d\d):(\d\d):(\d\d)\.(\d+)")
+SPAWNED = re.compile(r"process (\d+) spawned with command: .*'--local[-_]rank=(\d+)'")
+KILLING = re.compile(r"Killing subprocess (\d+)")
+WELL = re.compile(r"Process (\d+) exits successfully")
+WORLD = re.compile(
+    r"dist_world_size=(\d+)|(?<!local_)world_size[=:] ?(\d+)|^\W*(?:\S*/)?torchrun (?!.*--nnodes).*--nproc[-_]per[-_]node[= ](\d+)"
+)
+MAPPING = re.compile(r"global_rank_mapping=defaultdict\(<class 'list'>, (\{.*\})\)")
+NODE = re.compile(r"nnodes=\d+, num_local_procs=\d+, node_rank=(\d+)")
+ENQUEUED = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (\d+)")
+BLOCK_RANK = re.compile(r"^\s+rank\s+: (\d+) \(local_rank: (\d+)\)")
+BLOCK_EXIT = re.compile(r"^\s+exitcode\s+: (-?\d+) \(pid: \d+\)")
+PREPARING = re.compile(r"(?:Map|Running tokenizer on dataset)[^|]*:\s+(\d+)%\|")
+ORPHAN = re.compile(r"^\s*\d+\s+1\s.*deepspeed\.launcher\.launch")
+SEVERAL_NODES = re.compile(r"--num_nodes[= ](?:[2-9]|\d\d)|--hostfile[= ]\S+")
+
+
+class Launchers:
+    """The facts of all files, line by line."""
+
+    def __init__(self, found: Findings) -> None:
+        self.found = found
+        self._closing: dict[Key, Place] = {}
+        self._block: dict[Key, int] = {}
+        self._mapping: dict[str, list[int]] = {}
+        self._node = 0
+
+    def feed(self, label: Label, place: Place, key: Key, line: str) -> None:
+        """One line; `line` is the whole of it, with its label."""
+        text, found = label.text, self.found
+        if "closing signal" in text:
+            self._closing.setdefault(key, place)
+            found.closing = True
+            found.agents.add(key[1])
+        self._ends(label, place, key)
+        self._processes(text, line, place)
+        if (enqueued := ENQUEUED.search(text)) and (rank := label.rank if label.rank is not None else rank_said(text)) is not None:
+            found.enqueued[rank] = int(enqueued[1])
+        elif ORPHAN.match(text):
+            found.orphaned = place
+        elif "Loading extension module" in text or "Time to load" in text:
+            found.loaded = place
+        elif bars := PREPARING.findall(text):
+            found.preparing = bars[-1] != "100"
+        if SEVERAL_NODES.search(text):
+            found.several_nodes = True
+        if found.killed and "sigkill_handler" in text and (when := time_of(line)):
+            found.times.append((place, when))
+
+    def _processes(self, text: str, line: str, place: Place) -> None:
+        found = self.found
+        if spawned := SPAWNED.search(text):
+            local = int(spawned[2])
+            ranks = self._mapping_of_node()
+            found.pids[int(spawned[1])] = ranks[local] if local < len(ranks) else local
+        elif killing := KILLING.search(text):
+            found.killed.append((int(killing[1]), time_of(line), place))
+        elif well := WELL.search(text):
+            found.well.add(found.pids.get(int(well[1]), -int(well[1])))
+        elif world := WORLD.search(text):
+            found.world = max(found.world or 0, int(world[1] or world[2] or world[3]))
+        elif mapping := MAPPING.search(text):
+            self._mapping = _literal(mapping[1])
+        elif node := NODE.search(text):
+            self._node = int(node[1])
+
+    def _ends(self, label: Label, place: Place, key: Key) -> None:
+        if block := BLOCK_RANK.match(label.text):
+            self._block[key] = int(block[1])
+            self.found.agents.add(key[1])
+        elif (code := BLOCK_EXIT.match(label.text)) and key in self._block:
+            self._end(Exit(int(code[1]), self._block.pop(key)), place, label, key)
+        for found in exits_in(label.text):
+            if found.local:
+                self.found.agents.add(key[1])
+            self._end(found, place, label, key)
+
+    def _end(self, end: Exit, at: Place, label: Label, key: Key) -> None:
+        # torchrun ends the others of its node before it says who had ended by itself.
+        noticed = self._closing.get(key, at) if key[1] in self.found.agents else at
+        if end.whole and end.code == 0:
+            self.found.all_well = True
+        rank = None if end.local else end.rank
+        self.found.ends.append(Ended(end, at, noticed, label.text[:TEXT_CAP], f"{key[0]}:{key[1]}", rank, label.host))
+
+    def _mapping_of_node(self) -> list[int]:
+        hosts = list(self._mapping.values())
+        return hosts[self._node] if self._node < len(hosts) else []
+
+
+def _literal(text: str) -> dict[str, list[int]]:
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return {}
+    return found if isinstance(found, dict) and all(isinstance(ranks, list) for ranks in found.values()) else {}
+
+
+def time_of(text: str) -> float | None:
+    """A moment as seconds within its year, from whatever stamp the line has; the year is not always told."""
+    found = TIME.search(text)
+    if found is None:
+        return None
+    if found[3]:
+        month, day, hour, minute, second, fraction = found[2], found[3], found[4], found[5], found[6], found[7]
+    else:
+        month, day, hour, minute, second, fraction = found.groups()[7:]
+    days = int(month) * 31 + int(day)
+    return float(f"{((days * 24 + int(hour)) * 60 + int(minute)) * 60 + int(second)}.{fraction or 0}")

@@ -1,0 +1,99 @@
+"""Which lines are worth a closer look: those that hold a literal text of a signature, or of the facts beside them.
+
+A line that differs from an earlier one in its digits alone is known from that one, and most lines of a log do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dstui.run.diagnosis.signature import Sign, Signature
+from dstui.run.diagnosis.signatures import ALL
+
+FACTS = (
+    'File "', "Traceback", "During handling of", "direct cause of", "Exception", "Error", "Interrupt", "Exit", "Timeout", "Expired",
+    "return code", "exitcode", "exit code", "xit status", "exits successfully", "srun: error", "closing signal", "noticed that process",
+    "spawned with command", "Killing subprocess", "world_size", "nnodes=", "rank_mapping", "ended with", "deepspeed.launcher.launch",
+    "ast enqueued", "Loading extension module", "Time to load", "--hostfile", "num_nodes", "  rank  ", "Map",
+    "okenizer on dataset", "nproc", "Exit Code",
+)  # fmt: skip
+"""Literal texts of what is understood beside the signatures."""
+DIGITS = b"0123456789"
+GRAM = 4
+MOST = 100_000
+"""Shapes of lines that are remembered; beyond it the memory starts anew."""
+ENOUGH = 40
+"""Lines of one shape of known noise that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What lines that differ in their digits alone can hold."""
+
+    signs: tuple[tuple[Sign, Signature], ...]
+    facts: bool
+
+    @property
+    def harmless(self) -> bool:
+        """Whether it is nothing but noise that is known."""
+        return not self.facts and all(signature.role == "benign" for _, signature in self.signs)
+
+
+def _bare(text: str) -> bytes:
+    return text.encode().translate(None, DIGITS)
+
+
+def _grouped(needles: Iterable[bytes]) -> list[tuple[bytes, list[bytes]]]:
+    """Needles by four bytes that they share with many others, so that a line is asked for 100 short texts in the place of 400."""
+    grams = {needle: {needle[i : i + GRAM] for i in range(max(len(needle) - GRAM, 0) + 1)} for needle in needles}
+    shared = Counter(gram for found in grams.values() for gram in found)
+    groups: dict[bytes, list[bytes]] = defaultdict(list)
+    for needle, found in grams.items():
+        groups[max(found, key=lambda gram: (shared[gram], gram))].append(needle)
+    return list(groups.items())
+
+
+SIGNS: dict[bytes, list[tuple[Sign, Signature]]] = defaultdict(list)
+for _signature in ALL:
+    for _sign in _signature.all_signs():
+        SIGNS[_bare(_sign.text)].append((_sign, _signature))
+FACT_NEEDLES = frozenset(_bare(text) for text in FACTS)
+GROUPS = _grouped(dict.fromkeys([*SIGNS, *FACT_NEEDLES]))
+
+
+class Shapes:
+    """The shapes that were seen."""
+
+    def __init__(self) -> None:
+        self.nothing: set[bytes] = set()
+        """Shapes of lines that can be passed over, without their digits."""
+        self._known: dict[bytes, Shape] = {}
+        self._noise: dict[bytes, int] = defaultdict(int)
+
+    def look(self, line: bytes) -> Shape | None:
+        """What a line can hold; None for nothing, which is what most lines hold. Known noise that comes again and again is nothing."""
+        bare = line.translate(None, DIGITS)
+        if bare in self.nothing:
+            return None
+        shape = self._known.get(bare)
+        if shape is None:
+            shape = self._find(bare)
+        elif shape.harmless:
+            self._noise[bare] += 1
+            if self._noise[bare] == ENOUGH:
+                self.nothing.add(bare)
+        return shape
+
+    def _find(self, bare: bytes) -> Shape | None:
+        if len(self._known) + len(self.nothing) >= MOST:
+            self._known.clear()
+            self.nothing.clear()
+        needles = [needle for gram, group in GROUPS if gram in bare for needle in group if needle in bare]
+        if not needles:
+            self.nothing.add(bare)
+            return None
+        signs = tuple(sign for needle in needles for sign in SIGNS.get(needle, ()))
+        shape = self._known[bare] = Shape(signs, not FACT_NEEDLES.isdisjoint(needles))
+        return shape

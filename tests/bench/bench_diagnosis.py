@@ -1,0 +1,54 @@
+"""What a diagnosis of large logs costs, against merely reading their lines in the same run. `python tests/bench/bench_diagnosis.py`."""
+
+from __future__ import annotations
+
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+from dstui.run.diagnosis import diagnose
+
+SIZE = 100_000_000
+SLOWER = 10.0
+"""How many times longer than reading the lines it may take."""
+MEMORY = 150 << 20
+STEP = "[2026-03-01 10:00:{0:02},{1:03}] [INFO] [logging.py:107:log_dist] [Rank 0] step={1}, lr=[{2:.3e}], loss={3:.5f}, tokens/s={4}\n"
+LAST = '[rank0]: Traceback (most recent call last):\n[rank0]:   File "t.py", line 3, in <module>\n[rank0]: ValueError: the end\n'
+
+
+def training(path: Path) -> None:
+    """A log of ordinary steps, with a traceback at its end."""
+    with path.open("w") as file:
+        written = step = 0
+        while written < SIZE:
+            written += file.write(STEP.format(step % 60, step, 1e-4 / (step + 1), 2.0 + step % 7 / 10, 9000 + step % 100))
+            step += 1
+        file.write(LAST)
+
+
+def reading(path: Path) -> float:
+    """Seconds of CPU time for reading all lines."""
+    start = time.process_time()
+    with path.open("rb") as file:
+        lines = sum(1 for _ in file)
+    assert lines > 100_000
+    return time.process_time() - start
+
+
+def test_a_hundred_megabytes_take_seconds_and_little_memory() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        training(path)
+        read = min(reading(path) for _ in range(3))
+        start = time.process_time()
+        found = diagnose([path])
+        took = time.process_time() - start
+    print(f"100 MB: read in {read:.2f} s, diagnosed in {took:.2f} s ({took / read:.1f} times)")
+    assert found.cause == "USER-PY"
+    assert took < SLOWER * read
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < MEMORY
+
+
+if __name__ == "__main__":
+    test_a_hundred_megabytes_take_seconds_and_little_memory()
