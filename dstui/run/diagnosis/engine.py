@@ -12,9 +12,10 @@ from dstui.run.diagnosis.case import Case
 from dstui.run.diagnosis.findings import Findings, Hit
 from dstui.run.diagnosis.model import Diagnosis, Evidence, Kind
 from dstui.run.diagnosis.reader import read_logs
+from dstui.run.diagnosis.ruling import Verdict
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
-from dstui.run.diagnosis.verdict import Verdict, judge
+from dstui.run.diagnosis.verdict import judge
 
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan

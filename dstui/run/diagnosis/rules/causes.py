@@ -1,0 +1,111 @@
+"""The first real cause: what counts as one, what another explains, whose it is, how sure."""
+
+from __future__ import annotations
+
+import re
+
+from dstui.run.diagnosis.case import Case
+from dstui.run.diagnosis.findings import Hit
+from dstui.run.diagnosis.model import Confidence
+from dstui.run.diagnosis.ruling import Verdict
+from dstui.run.diagnosis.signature import Signature
+from dstui.run.diagnosis.signatures import BY_ID
+
+AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
+"""The kernel's words come late: they count although a stop stands above them."""
+NETWORK = frozenset({"NCCL-SYSTEM", "NCCL-CUDA", "IB", "PORT-IN-USE"})
+"""Real causes, but also what a peer's death may look like: not independent of a cause that came before."""
+HANDLED = re.compile(r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored|ignoring|recovered)\b")
+"""What a program says of an error that it has dealt with."""
+
+
+def cause(case: Case) -> Verdict | None:
+    """The first real cause."""
+    hard = [hit for hit in independent(roots(case)) if hit.signature.role == "root"]
+    if not hard:
+        return None
+    first = min(hard, key=case.order)
+    if first.signature.id not in NETWORK:
+        hard = [hit for hit in hard if hit.signature.id not in NETWORK]
+    same = sorted((hit for hit in hard if hit.signature is first.signature), key=case.order)
+    others = dict.fromkeys(
+        _answer(hit.signature) for hit in sorted(hard, key=case.order) if _answer(hit.signature) != _answer(first.signature)
+    )
+    sub = [hit for hit in roots(case) if hit.signature.id in first.signature.explains]
+    by_launcher = first.signature.launcher or bool(first.raised and first.raised.in_launcher)
+    rank, certain = (None, True) if by_launcher else _rank_of(case, [*same, *sub])
+    confidence = _confidence(case, first, same, certain or rank is None)
+    if others and confidence == "high":
+        confidence = "medium"
+    return Verdict(first.signature, confidence, same, rank, list(others), sub, by_launcher)
+
+
+def roots(case: Case) -> list[Hit]:
+    """Hits that may be causes: not ignored, not handled, not after a stop."""
+    hits = [hit for hit in case.found.hits if hit.signature.role in ("root", "symptom") and _counts(case, hit)] + case.deaths()
+    stop = _first_stop(case)
+    if stop is None:
+        return hits
+    return [hit for hit in hits if hit.signature.id in AFTER_A_STOP or case.before(hit, stop)]
+
+
+def _counts(case: Case, hit: Hit) -> bool:
+    """Whether a hit can have ended anything: an exception that nobody ignored, a word that stands alone, or a failure around it."""
+    if hit.raised is not None:
+        return not hit.raised.ignored
+    return hit.signature.alone or (case.failed and not HANDLED.search(hit.text))
+
+
+def independent(hits: list[Hit]) -> list[Hit]:
+    """Without what another of them explains, and without plain exceptions of a rank that has a better-known cause."""
+    ids = {hit.signature.id for hit in hits}
+    explained = {below for one in ids for below in BY_ID[one].explains if one not in BY_ID[below].explains}
+    left = [hit for hit in hits if hit.signature.id not in explained]
+    known = [hit for hit in left if hit.signature.role == "root" and hit.signature.id != "USER-PY"]
+    return [hit for hit in left if hit.signature.id != "USER-PY" or not any(_same_process(hit, other) for other in known)]
+
+
+def _same_process(hit: Hit, other: Hit) -> bool:
+    """Whether two hits are, or may be, of one rank."""
+    if hit.rank is not None and other.rank is not None:
+        return hit.rank == other.rank
+    return True
+
+
+def _rank_of(case: Case, hits: list[Hit]) -> tuple[int | None, bool]:
+    """The rank that a cause began on, and whether the text says so rather than the circumstances."""
+    known = [hit for hit in hits if hit.rank is not None]
+    if known:
+        return known[0].rank, True
+    if case.single:
+        return 0, True
+    if any(hit.raised for hit in hits):
+        return None, True  # a traceback without a label: somebody's
+    return case.suspect()
+
+
+def _confidence(case: Case, first: Hit, hits: list[Hit], certain: bool) -> Confidence:
+    signature = first.signature
+    if signature.id == "USER-PY":
+        return "high" if first.raised and first.raised.in_user_code and not first.raised.ignored else "medium"
+    if signature.id == "SIGBUS-SHM" and not any("us error" in hit.text or "shared memory" in hit.text for hit in hits):
+        return "medium"  # the signal alone: a mapped file on a full disk does it too
+    if not signature.sure or not certain:
+        return "medium"
+    shown = signature.alone or any(hit.raised or case.bad_ends for hit in hits)
+    return "high" if shown else "medium"
+
+
+def _first_stop(case: Case) -> Hit | None:
+    """The first word of a stop that was not itself a consequence."""
+    stops = [hit for hit in case.found.hits if hit.signature.role == "stop" and not _consequence(case, hit)]
+    return min(stops, key=case.order) if stops else None
+
+
+def _consequence(case: Case, stop: Hit) -> bool:
+    """Whether a scheduler or a launcher stopped the run because something had failed before."""
+    return any(end.at[0] == stop.at[0] and end.at < stop.at and not end.exit.whole for end in case.bad_ends)
+
+
+def _answer(signature: Signature) -> str:
+    return signature.answer or signature.id

@@ -1,0 +1,44 @@
+"""Ends on purpose: what somebody asked for, and what says so in the text."""
+
+from __future__ import annotations
+
+from dstui.run.diagnosis.case import NEVER, Case
+from dstui.run.diagnosis.exits import SIGNAL_CAUSES
+from dstui.run.diagnosis.findings import Hit
+from dstui.run.diagnosis.ruling import Verdict
+from dstui.run.diagnosis.signatures import BY_ID
+
+STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "SIGHUP", "CTRL-C")
+"""The first that was found explains the others: SLURM's time limit sends the SIGTERM."""
+
+
+def asked(case: Case) -> Verdict | None:
+    """Somebody asked the job to end, and no rank had failed before."""
+    stop = case.found.stop
+    if stop is None:
+        return None
+    earlier = [end for end in case.bad_ends if stop.at is not None and case.found.ended.get(end.rank or 0, NEVER) < stop.at]
+    if earlier:
+        return None
+    case.found.files.append(stop.file)
+    return Verdict(BY_ID[stop.cause], "high", [Hit(BY_ID[stop.cause], (len(case.found.files) - 1, 1), stop.text, "")])
+
+
+def stopped(case: Case) -> Verdict | None:
+    stops = [hit for hit in case.found.hits if hit.signature.role == "stop"]
+    for one in STOPS:
+        if hits := [hit for hit in stops if hit.signature.id == one]:
+            return Verdict(BY_ID[one], "high", hits)
+    return None
+
+
+def ended_by_signal(case: Case) -> Verdict | None:
+    """The launcher, or every rank, ended by a signal that asks for the end; nobody says more."""
+    asked = [end for end in case.found.ends if end.exit.code in (-1, -2, -15)]
+    if any(end.exit.code not in (-1, -2) for end in case.bad_ends):
+        asked = [end for end in asked if end.exit.local]  # torchrun's word for the one that ended by itself
+    if not asked:
+        return None
+    end = asked[0]
+    signature = BY_ID[SIGNAL_CAUSES[-end.exit.code]]
+    return Verdict(signature, "medium", [Hit(signature, end.at, end.text, end.stream)])
