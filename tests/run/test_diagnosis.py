@@ -174,6 +174,46 @@ def test_a_stop_that_follows_a_failure_is_not_the_cause(tmp_path: Path) -> None:
     assert (found.cause, found.first_failing_rank) == ("NCCL-SYSTEM", 9)
 
 
+WATCHDOG = (
+    "[rank{0}]:[E301 03:04:10.9 ProcessGroupNCCL.cpp:683] [Rank {0}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1)"
+)
+
+
+@pytest.mark.parametrize(
+    ("cause", "rank", "lines"),
+    [
+        ("USER-PY", 0, ["WARNING: No module named 'apexlike', using the slow path", "step 1 loss 2.0", *traceback(0, "ValueError: an odd label")]),
+        ("USER-PY", 0, ["[rank0] CUDA out of memory, retrying with half the batch", "step 2 loss 1.9", *traceback(0, "KeyError: 'image'")]),
+        ("OOM-GPU", 3, [f"2026-03-01T10:00:00.123456789Z stderr F {line}" for line in traceback(3, SAMPLES["OOM-GPU"][0])]),
+        ("GPU-BUSY", 1, traceback(1, SAMPLES["OOM-GPU"][0] + " Process 4711 has 61.20 GiB memory in use.")),
+        ("TOKENISE-TIMEOUT", 0, ["Map (num_proc=8):  41%|████      | 410/1000 [29:59<43:00, 0.2 examples/s]", *(WATCHDOG.format(rank) for rank in (1, 2, 3))]),
+        ("XID", 0, ["[ 99.5] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.", WATCHDOG.format(0)]),
+        ("CUDA-ASSERT", 0, ["Indexing.cu:1290: block: [0,0,0], thread: [32,0,0] Assertion `srcIndex < srcSelectDimSize` failed.", *traceback(0, SAMPLES["CUDA-ASSERT"][0])]),
+        ("NCCL-SHM", 0, ["h1:7:9 [0] NCCL WARN Error while creating shared memory segment /dev/shm/nccl-aB", *traceback(0, SAMPLES["NCCL-SYSTEM"][0])]),
+        ("OP-BUILD", 0, [*traceback(0, SAMPLES["OP-BUILD"][0]), *traceback(1, "ImportError: /x/fused_adam.so: cannot open shared object file: No such file or directory")]),
+        ("RDZV-TIMEOUT", 0, ["dist_world_size=2", *traceback(1, "torch.distributed.DistBackendError: [1] is setting up NCCL communicator, but store->get('0') got error: Socket Timeout")]),
+        ("INVALID-ORDINAL", 0, ["dist_world_size=2", *traceback(1, "torch.distributed.DistBackendError: store->get('0') got error: Connection reset by peer"), *traceback(0, SAMPLES["INVALID-ORDINAL"][0])]),
+        ("HANG", 1, ["dist_world_size=2", *traceback(0, "RuntimeError: Rank 1 failed to pass monitoredBarrier in 10000 ms")]),
+        ("HANG", 1, ["dist_world_size=2", "step 1 loss 2.0", "[rank 1] reading shard 7", "exit status 124"]),
+        ("REMOTE-ENV", None, ["worker-2: bash: line 1: /opt/env/bin/python: No such file or directory", "pdsh@login: worker-2: ssh exited with exit code 127"]),
+        ("KILLED-UNKNOWN", None, traceback(None, "subprocess.CalledProcessError: Command '['python', 'train.py']' died with <Signals.SIGKILL: 9>.")),
+        ("SIGSEGV", 3, ["mpirun noticed that process rank 3 with PID 9 on node n2 exited on signal 11 (Segmentation fault)."]),
+        ("CONFIG-ASSERT", 0, traceback(0, "AssertionError: a word that is new", "/opt/env/lib/python3.11/site-packages/deepspeed/runtime/config.py")),
+        ("CUDA-MISMATCH", None, [*traceback(None, SAMPLES["CUDA-MISMATCH"][0]), "Exception ignored in: <function DeepSpeedCPUAdam.__del__ at 0x7f>", *traceback(None, "AttributeError: 'DeepSpeedCPUAdam' object has no attribute 'ds_opt_adam'")]),
+    ],
+)  # fmt: skip
+def test_of_several_lines_the_one_that_explains_the_others_wins(tmp_path: Path, cause: str, rank: int | None, lines: list[str]) -> None:
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.cause, found.first_failing_rank, found.others) == (cause, rank, ())
+
+
+def test_a_log_that_ends_while_an_op_is_built_may_wait_for_a_stale_lock(tmp_path: Path) -> None:
+    waiting = ["step 0", "Using /home/me/.cache/torch_extensions/py311_cpu as PyTorch extensions root..."]
+    assert of_lines(tmp_path / "a", waiting).cause == "JIT-LOCK"
+    assert of_lines(tmp_path / "a", waiting).confidence == "low"
+    assert of_lines(tmp_path / "b", [*waiting, "Loading extension module cpu_adam...", "step 1"]).cause == "SUCCESS"
+
+
 ATEXIT = [
     "Exception ignored in atexit callback: <function save_table at 0x7f>",
     *traceback(None, "FileNotFoundError: [Errno 2] No such file or directory: '/home/me/.triton/autotune/a.pickle.tmp'"),

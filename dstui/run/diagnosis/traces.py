@@ -12,6 +12,8 @@ FRAME = re.compile(r'^\s*File "([^"]+)", line \d+')
 EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*((?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))+(?=:|\s*$|\s+:|Traceback)"
 )
+SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
+"""Two ranks that wrote into one pipe at once."""
 WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
 LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen|/(?:deepspeed|transformers|torch|accelerate|peft|trl|datasets)/")
 LAUNCHER = re.compile(
@@ -31,6 +33,8 @@ class Raised:
     ignored: bool
     in_user_code: bool
     in_launcher: bool
+    clean: bool = True
+    """Whether the line is one rank's alone."""
     in_config: bool = False
     """Whether DeepSpeed's reading of its configuration raised it."""
     frame: str = ""
@@ -67,7 +71,7 @@ class Traces:
             self._launcher |= LAUNCHER.search(frame[1]) is not None
             return None
         elif (found := EXCEPTION.match(text)) and not self.is_code(text):
-            return self._end(found[1])
+            return self._end(found[1], clean=SHREDDED.match(text) is None)
         elif not self.is_code(text):
             self.at_frame = False
         return None
@@ -87,7 +91,7 @@ class Traces:
             self._launcher = False
         self.open, self._chained, self.at_frame, self._frame, self._user = True, False, False, "", ("", 0)
 
-    def _end(self, name: str) -> Raised:
+    def _end(self, name: str, *, clean: bool) -> Raised:
         traced = self.open or (name in WITHOUT_HEADER and bool(self._frame))
         frame = self._frame
         raised = Raised(
@@ -97,6 +101,7 @@ class Traces:
             self.ignoring,
             in_user_code=traced and bool(frame) and not LIBRARY.search(frame),
             in_launcher=self._launcher,
+            clean=clean,
             in_config="deepspeed/runtime/config" in frame,
             frame=self._user[0],
             frame_line=self._user[1],

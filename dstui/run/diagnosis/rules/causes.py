@@ -57,10 +57,14 @@ def _counts(case: Case, hit: Hit) -> bool:
 
 
 def independent(hits: list[Hit]) -> list[Hit]:
-    """Without what another of them explains, and without plain exceptions of a rank that has a better-known cause."""
+    """Without what another of them explains, without mere mentions where an exception was raised, and without plain exceptions of a
+    rank that has a better-known cause."""
     ids = {hit.signature.id for hit in hits}
     explained = {below for one in ids for below in BY_ID[one].explains if one not in BY_ID[below].explains}
     left = [hit for hit in hits if hit.signature.id not in explained]
+    raised = {hit.signature.id for hit in left if hit.raised and hit.raised.traced and hit.raised.clean}
+    if raised:  # what else a program mentions is not what ended it
+        left = [hit for hit in left if hit.raised or hit.noticed or hit.signature.alone or hit.signature.role == "symptom"]
     known = [hit for hit in left if hit.signature.role == "root" and hit.signature.id != "USER-PY"]
     return [hit for hit in left if hit.signature.id != "USER-PY" or not any(_same_process(hit, other) for other in known)]
 
