@@ -72,15 +72,15 @@ def better(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
         older = RELEASES.index(other[-1]) < RELEASES.index(c.release.version)
         text = f"DeepSpeed {other[-1]} knows it" if older else f"known from DeepSpeed {other[0]} on"
         return f"{text}, {c.release.version} does not", c.drop(path, f"remove {path}")
+    if (known_as := RENAMED.get(path)) and _same_form(c, path, known_as):
+        new_name = known_as.rpartition(".")[2]
+        fix = c.drop(path, f"remove {name}") if c.has(known_as) else c.move(path, known_as, f"rename it to {new_name}")
+        return f"the key is {known_as}", fix
     if found := _spelled_like(c, section, name):
         new = path_of(section, found)
         if c.has(new):
             return f"did you mean {found}, which is there too?", c.drop(path, f"remove {name}")
         return f"did you mean {found}?", c.move(path, new, f"rename it to {found}")
-    if (known_as := RENAMED.get(path)) and c.key(known_as):
-        new_name = known_as.rpartition(".")[2]
-        fix = c.drop(path, f"remove {name}") if c.has(known_as) else c.move(path, known_as, f"rename it to {new_name}")
-        return f"the key is {known_as}", fix
     place = [home for home in homes(c.release, name) if home != path]
     if len(place) == 1 and not c.has(place[0]) and _same_form(c, path, place[0]):
         return f"its place is {place[0]}", c.move(path, place[0], f"move it to {place[0]}")

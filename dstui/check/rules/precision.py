@@ -7,6 +7,7 @@ from typing import Any
 
 from dstui.check.context import AUTO, MISSING, Context
 from dstui.check.rule import Problems, rule
+from dstui.check.rules.optimizer import built_as
 from dstui.plan.finding import Fix
 
 PRECISION = "runtime/precision_config.py"
@@ -158,16 +159,19 @@ def bf16_states_alone(c: Context) -> Problems:
     "DS060", "error", when="initialize", says="Master weights feature requires", source="runtime/base_optimizer.py:510-521", since="0.19.8"
 )
 def master_weights_without_offload(c: Context) -> Problems:
-    """16-bit master weights without the optimizer in CPU memory."""
-    section = bf16_section(c)
+    """16-bit master weights without DeepSpeed's own Adam in CPU memory."""
+    section, offloaded = bf16_section(c), c.offload("optimizer") != "none"
     states = c.on(f"{section}.bf16_optimizer_states")
     for path in ("fp16.fp16_master_weights_and_grads", f"{section}.bf16_master_weights_and_grads"):
-        alone = path.startswith(section) and states
-        if c.on(path) and c.stage > 0 and not alone and c.offload("optimizer") == "none":
-            name = path.rpartition(".")[2]
-            fix = c.put("zero_optimization.offload_optimizer.device", "cpu", "offload the optimizer to the CPU")
-            if not c.has("zero_optimization.offload_optimizer") or not c.section("zero_optimization.offload_optimizer"):
-                fix = c.drop(path, f"remove {name}")
+        if not c.on(path) or c.stage == 0:
+            continue
+        name = path.rpartition(".")[2]
+        fix = c.drop(path, f"remove {name}")
+        if offloaded and built_as(c) not in ("", "cpuadam"):
+            yield c.problem(path, f"{name} needs DeepSpeed's own Adam on the CPU", fix=fix)
+        elif not offloaded and not (path.startswith(section) and states):
+            if c.section("zero_optimization.offload_optimizer") and built_as(c) == "adam":
+                fix = c.put("zero_optimization.offload_optimizer.device", "cpu", "offload the optimizer to the CPU")
             yield c.problem(path, f"{name} needs offload_optimizer with device cpu", fix=fix)
 
 

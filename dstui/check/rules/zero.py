@@ -158,7 +158,7 @@ def other_stage(c: Context) -> Problems:
             continue
         if name == "stage" or value == key.default or isinstance(value, dict):
             continue
-        stages = " or ".join(str(stage) for stage in key.stages)
+        stages = ", ".join(map(str, key.stages[:-1])) + (" or " if key.stages[1:] else "") + str(key.stages[-1])
         harmless = "bucket" in name or name.startswith("stage3_") or name in ("contiguous_gradients", "reduce_scatter", "overlap_comm")
         message = f"{name} has no effect at stage {c.stage}: it belongs to stage {stages}"
         yield c.problem(key.path, message, severity="info" if harmless else None, fix=c.drop(key.path, f"remove {name}"))
