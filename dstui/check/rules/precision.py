@@ -199,7 +199,8 @@ def unknown_type(c: Context) -> Problems:
     for name in ("grad_accum_dtype", "param_dtype", "buffer_dtype"):
         path = f"data_types.{name}"
         value = c.written(path)
-        if c.key(path) and value not in (MISSING, None) and not known_type(value):
+        looked_at = name != "buffer_dtype" or model_type(c) != "fp32"  # buffers are cast with a 16-bit model only
+        if c.key(path) and looked_at and value not in (MISSING, None) and not known_type(value):
             yield c.problem(path, f"{name} is {value!r}: fp32, fp16 or bf16", fix=c.drop(path, f"remove {name}: it follows the model"))
 
 
