@@ -39,15 +39,15 @@ class Launchers:
         self._mapping: dict[str, list[int]] = {}
         self._node = 0
 
-    def feed(self, label: Label, place: Place, key: Key, line: str) -> None:
-        """One line; `line` is the whole of it, with its label."""
+    def feed(self, label: Label, place: Place, key: Key) -> None:
+        """One line."""
         text, found = label.text, self.found
         if "closing signal" in text:
             self._closing.setdefault(key, place)
             found.closing = True
             found.agents.add(key[1])
         self._ends(label, place, key)
-        self._processes(text, line, place)
+        self._processes(text, place)
         if (enqueued := ENQUEUED.search(text)) and (rank := label.rank if label.rank is not None else rank_said(text)) is not None:
             found.enqueued[rank] = int(enqueued[1])
         elif ORPHAN.match(text):
@@ -58,17 +58,17 @@ class Launchers:
             found.preparing = bars[-1] != "100"
         if SEVERAL_NODES.search(text):
             found.several_nodes = True
-        if found.killed and "sigkill_handler" in text and (when := time_of(line)):
+        if found.killed and "sigkill_handler" in text and (when := time_of(text)):
             found.times.append((place, when))
 
-    def _processes(self, text: str, line: str, place: Place) -> None:
+    def _processes(self, text: str, place: Place) -> None:
         found = self.found
         if spawned := SPAWNED.search(text):
             local = int(spawned[2])
             ranks = self._mapping_of_node()
             found.pids[int(spawned[1])] = ranks[local] if local < len(ranks) else local
         elif killing := KILLING.search(text):
-            found.killed.append((int(killing[1]), time_of(line), place))
+            found.killed.append((int(killing[1]), time_of(text), place))
         elif well := WELL.search(text):
             found.well.add(found.pids.get(int(well[1]), -int(well[1])))
         elif world := WORLD.search(text):

@@ -45,12 +45,12 @@ class Scanner:
         trace = self._traces[key]
         code = trace.is_code(label.text)
         raised = None
-        if when := time_of(line):
+        if when := time_of(label.text) or time_of(line):
             self._time[key] = when
         if shape.facts:
             self.found.tracebacks += HEADER in label.text and not trace.ignoring
             raised = trace.feed(label.text, number)
-            self._launchers.feed(label, place, key, line)
+            self._launchers.feed(label, place, key)
         signs = [(sign, signature) for sign, signature in shape.signs if not code or signature.in_code]
         self._signatures(signs, label, place, key, raised)
 
