@@ -69,6 +69,12 @@ class DstuiApp(Verdicts):
         self.step: Step = STEPS[0]
         self.tab = "form"
         self.done: list[str] = []
+        self.leaving = False
+
+    def exit(self, result: int | None = None, return_code: int = 0, message: Any = None) -> None:
+        """Leave. What still arrives afterwards finds no widgets any more."""
+        self.leaving = True
+        super().exit(result, return_code, message)
 
     # What is on the screen
 
@@ -97,6 +103,8 @@ class DstuiApp(Verdicts):
     async def _second_frame(self) -> None:
         """What nobody misses in the first frame: consequences, probing, the question what to start from."""
         gc.enable()
+        if self.leaving:
+            return
         await self.query_one("#side").mount(Preview(), Checks())
         self.arrange()
         self.store.follow()
@@ -111,6 +119,8 @@ class DstuiApp(Verdicts):
 
     def redraw_all(self) -> None:
         """Everything visible, from the state."""
+        if self.leaving:
+            return
         state = self.store.state
         self.query_one(TitleBar).show(state, self.store.path)
         self.query_one(StepList).show(state, self.step)
