@@ -20,4 +20,3 @@ class Verdict:
     others: list[str] = field(default_factory=list)
     sub: list[Hit] = field(default_factory=list)
     """Hits that the cause explains and that say more about it: the compiler's own error."""
-    by_launcher: bool = False

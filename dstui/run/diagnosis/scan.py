@@ -59,9 +59,10 @@ class Scanner:
         for sign, signature in signs:
             if sign.matches(label.text):
                 matched |= signature.role not in ("benign", "hint", "performance")
-                self._keep(signature, label, place, key, raised)
+                loading = raised is not None and raised.place == "MODEL-LOAD" and signature.id == "CKPT-SHAPE"
+                self._keep(BY_ID["MODEL-LOAD"] if loading else signature, label, place, key, raised)
         if raised and not matched and raised.traced and raised.name != "SystemExit":
-            self._keep(BY_ID["CONFIG-ASSERT" if raised.in_config else "USER-PY"], label, place, key, raised)
+            self._keep(BY_ID[raised.place or "USER-PY"], label, place, key, raised)
 
     def _keep(self, signature: Signature, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
         rank = label.rank if label.rank is not None else rank_said(label.text)

@@ -14,6 +14,8 @@ EXCEPTION = re.compile(
 )
 SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
 """Two ranks that wrote into one pipe at once."""
+PLACES = {"deepspeed/runtime/config": "CONFIG-ASSERT", "transformers/modeling_utils": "MODEL-LOAD"}
+"""Part of a path -> the cause of an unknown exception that is raised there."""
 WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
 LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen|/(?:deepspeed|transformers|torch|accelerate|peft|trl|datasets)/")
 LAUNCHER = re.compile(
@@ -35,8 +37,8 @@ class Raised:
     in_launcher: bool
     clean: bool = True
     """Whether the line is one rank's alone."""
-    in_config: bool = False
-    """Whether DeepSpeed's reading of its configuration raised it."""
+    place: str = ""
+    """Where it was raised, if that tells the cause of an exception that is not known: the signature's id."""
     frame: str = ""
     """The last frame in the user's own code, as the traceback has it."""
     frame_line: int = 0
@@ -102,7 +104,7 @@ class Traces:
             in_user_code=traced and bool(frame) and not LIBRARY.search(frame),
             in_launcher=self._launcher,
             clean=clean,
-            in_config="deepspeed/runtime/config" in frame,
+            place=next((cause for path, cause in PLACES.items() if path in frame), ""),
             frame=self._user[0],
             frame_line=self._user[1],
         )

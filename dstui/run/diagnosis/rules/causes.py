@@ -37,7 +37,7 @@ def cause(case: Case) -> Verdict | None:
     confidence = _confidence(case, first, same, certain or rank is None)
     if others and confidence == "high":
         confidence = "medium"
-    return Verdict(first.signature, confidence, same, rank, list(others), sub, by_launcher)
+    return Verdict(first.signature, confidence, same, rank, list(others), sub)
 
 
 def roots(case: Case) -> list[Hit]:
@@ -94,7 +94,8 @@ def _confidence(case: Case, first: Hit, hits: list[Hit], certain: bool) -> Confi
         return "high" if first.raised and first.raised.in_user_code and not first.raised.ignored else "medium"
     if signature.id == "SIGBUS-SHM" and not any("us error" in hit.text or "shared memory" in hit.text for hit in hits):
         return "medium"  # the signal alone: a mapped file on a full disk does it too
-    if not signature.sure or not certain:
+    guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # by its place alone
+    if not signature.sure or not certain or guessed:
         return "medium"
     shown = signature.alone or any(hit.raised or case.bad_ends for hit in hits)
     return "high" if shown else "medium"

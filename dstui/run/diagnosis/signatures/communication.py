@@ -101,6 +101,7 @@ SIGNATURES = (
         ),
         "The lines `NCCL WARN` and `Last error:` above.",
         explains=("RDZV-TIMEOUT",),
+        sure=False,
     ),
     Signature(
         "INIT-HANG-P2P",

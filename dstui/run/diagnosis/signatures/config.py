@@ -111,6 +111,7 @@ SIGNATURES = (
         ),
         ("Give the script {ds_config}: the path of the file that dstui writes",),
         explains=("DATA",),  # DeepSpeed tries the path as JSON first
+        sure=False,
     ),
     Signature(
         "HF-MISMATCH",

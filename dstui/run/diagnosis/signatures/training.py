@@ -48,6 +48,7 @@ SIGNATURES = (
         ("Download the file again; compare its size with the hub's (130 bytes: a Git LFS pointer)",),
         "sha256sum of the file against the hub's.",
         explains=("CKPT-SHAPE",),
+        sure=False,
     ),
     Signature(
         "DATA",
@@ -135,6 +136,7 @@ SIGNATURES = (
             rx("einsum", r"einsum\(\): .*(?:size|dimension|subscript)"),
         ),
         ("Print the shapes before the line that the traceback names",),
+        sure=False,
     ),
     Signature(
         "DEVICE-MIX",
@@ -179,6 +181,7 @@ SIGNATURES = (
         ("Drain the host and reset the GPU; replace it if it happens again",),
         "nvidia-smi -q -d ECC,ROW_REMAPPER",
         explains=("NCCL-CUDA", "SIGABRT"),
+        sure=False,
     ),
     Signature(
         "XID",
@@ -286,6 +289,7 @@ SIGNATURES = (
             rx("checkpointvalue", r"class input value \S+ and checkpointvalue"),
         ),
         ("Build the model as it was when the checkpoint was saved, or load without strict",),
+        sure=False,
     ),
     Signature(
         "CKPT-WEIGHTS-ONLY",
