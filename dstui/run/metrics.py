@@ -1,6 +1,7 @@
 """Numbers out of log lines: DeepSpeed's, the Trainer's, Megatron's, tqdm's and those of plain scripts.
 
-A metric is one entry of PATTERNS: a name and the spellings that lines have for it. `scan` costs 1 µs for a line that holds none, 10-20 µs for one that does.
+A metric is one entry of PATTERNS: a name and the spellings that lines have for it. `scan` costs 1 µs for a line that holds none, 10 to
+20 µs for one that does.
 """
 
 from __future__ import annotations

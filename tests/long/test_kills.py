@@ -1,6 +1,6 @@
 """Random kills of everything that a job consists of, at random moments: `dstui runs` tells the truth, and a stop leaves nothing.
 
-DSTUI_KILLS=N sets how many (200 take about half an hour on two cores); DSTUI_SEED=N repeats a series.
+DSTUI_KILLS=N sets how many (200 take about a quarter of an hour on two cores); DSTUI_SEED=N repeats a series.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def one_kill(number: int, path: Path) -> dict[str, Any]:
     """Start a job, kill something, look, stop, look again."""
     dice = random.Random(f"{SEED} {number}")
     kind, name, moment, early = dice.choice(VICTIMS), dice.choice(SIGNALS), dice.uniform(0.0, LONGEST), dice.random() < 0.3
-    front = subprocess.Popen(["sleep", "1000"])
+    front = subprocess.Popen(["sleep", "1000"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # noqa: PLW1509
     try:
         folder = Lab(path).start("all:buffer", "all:listen", "all:hang", front_pid=front.pid)
         if not early:
@@ -85,7 +85,7 @@ def one_kill(number: int, path: Path) -> dict[str, Any]:
         if pid is not None:
             psutil.Process(pid).send_signal(name)
         if kind == "front":
-            front.wait()
+            front.wait(TRUTH)
         told = {
             "number": number,
             "killed": kind if pid else f"no {kind} yet",
