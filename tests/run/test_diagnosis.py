@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -361,6 +363,33 @@ def test_a_log_of_any_bytes_and_any_length_is_read(tmp_path: Path) -> None:
     found = diagnose([log])
     assert found.cause == "USER-PY"
     assert "\x1b" not in report(found)
+
+
+def test_a_folder_is_read_with_the_ranks_that_its_names_tell(tmp_path: Path) -> None:
+    """As torchrun --log-dir, DeepSpeed's --enable_each_rank_log and dstui lay them down."""
+    for number, names in enumerate(
+        (("0/stdout.log", "3/stderr.log"), ("2026-03-01_rank0.log", "2026-03-01_rank3.log"), ("rank_0.err", "rank_00003.err"))
+    ):
+        folder = tmp_path / str(number) / "attempt_0"
+        for name, lines in zip(names, (fallout(0), traceback(3, "ValueError: a bad shard")), strict=True):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("\n".join(line.partition("]: ")[2] for line in lines))
+        found = diagnose([tmp_path / str(number)])
+        assert (found.cause, found.first_failing_rank) == ("USER-PY", 3)
+        assert found.evidence[-1].file.endswith(names[1])
+
+
+def test_standard_input_is_read_too(tmp_path: Path) -> None:
+    text = "\n".join(failed(SAMPLES["OOM-GPU"][0]))
+    done = subprocess.run([sys.executable, "-m", "dstui", "diagnose", "-"], input=text, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "OOM-GPU" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["empty folder", "device"])
+def test_what_is_no_log_is_told_in_a_sentence(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["diagnose", str(tmp_path) if name == "empty folder" else "/dev/null"]) == 2
+    assert "no log in this folder" in (told := capsys.readouterr().err) or "neither a file nor a folder" in told
 
 
 def test_the_command_prints_and_exits_as_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
