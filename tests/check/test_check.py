@@ -76,3 +76,43 @@ def test_what_follows_from_the_model_follows_by_the_readers_formula() -> None:
 )
 def test_the_hidden_size_is_found_where_the_readers_look(config: dict[str, object], size: int | None) -> None:
     assert hidden_size_of(config) == size
+
+
+MISTAKES = {
+    "a section that 0.19 has removed": ({"compression_training": {}}, "DS028", "compression_training"),
+    "a typo at the top": ({"gradient_cliping": 1.0}, "DS011", "gradient_cliping"),
+    "offload beside its section": (
+        {"offload_optimizer": {"device": "cpu"}, "zero_optimization": {"stage": 2}},
+        "DS011",
+        "offload_optimizer",
+    ),
+    "a key of an accelerate file": ({"zero3_save_16bit_model": True}, "DS011", "zero3_save_16bit_model"),
+    "a batch that two ranks cannot share": ({"train_batch_size": 5}, "DS002", "train_batch_size"),
+    "an old name": ({"zero_optimization": {"stage": 2, "cpu_offload": True}}, "DS044", "zero_optimization.cpu_offload"),
+    "a typo in a section": (
+        {"zero_optimization": {"stage": 2, "cpu_offload_params": True}},
+        "DS012",
+        "zero_optimization.cpu_offload_params",
+    ),
+    "apex in fp16": ({"fp16": {"opt_level": "O2"}}, "DS012", "fp16.opt_level"),
+    "clipping among the optimizer's arguments": (
+        {"optimizer": {"type": "AdamW", "params": {"max_grad_norm": 1.0}}},
+        "DS082",
+        "optimizer.params.max_grad_norm",
+    ),
+    "a 1-bit optimizer": ({"optimizer": {"type": "OneBitAdam", "params": {"lr": 1e-4}}}, "DS042", "optimizer.type"),
+    "no clipping named": ({}, "DS111", "gradient_clipping"),
+    "offload without a device": (
+        {"zero_optimization": {"stage": 2, "offload_optimizer": {"pin_memory": True}}},
+        "DS119",
+        "zero_optimization.offload_optimizer",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_frequent_mistake_is_named_with_a_fix(name: str) -> None:
+    config, code, path = MISTAKES[name]
+    whole = {"train_micro_batch_size_per_gpu": 2, **config}
+    found = [f for f in check_config(whole, world_size=2) if (f.code, f.path) == (code, path)]
+    assert found and found[0].fix is not None, [(f.code, f.path) for f in check_config(whole, world_size=2)]

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from differential import Tally, compare, live_records
+from engines import difference, engines
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from configs import configs
-from dstui.plan.catalogue import DATA, NEWEST
+from dstui.plan.catalogue import DATA, NEWEST, RELEASES
 from dstui.run.oracle import Oracle
 
-SAMPLE = settings(max_examples=200, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+SAMPLE = settings(max_examples=150, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("source", ["catalogue", "deepspeed"])
@@ -31,3 +34,38 @@ def test_our_verdict_is_the_parsers(source: str, deepspeed: Oracle) -> None:
     print(tally)
     assert not tally.differ, tally.differ[:3]
     assert tally.refused > 20 and tally.taken > 20, "both verdicts are in the sample"
+
+
+@pytest.mark.parametrize("version", RELEASES[:-1])
+def test_our_verdict_is_an_older_parsers(version: str) -> None:
+    """Where older releases are installed already (tests/long installs them)."""
+    folder = Path(os.environ.get("DSTUI_RELEASES", "~/.cache/dstui-releases")).expanduser() / version
+    if not (folder / "deepspeed").is_dir():
+        pytest.skip(f"DeepSpeed {version} is not in {folder.parent}")
+    facts = json.loads((DATA / f"deepspeed-{version}.json").read_text())
+    tally = Tally()
+
+    @seed(1)
+    @settings(SAMPLE, max_examples=40)
+    @given(configs(facts["keys"]), st.integers(1, 16))
+    def agree(config: dict[str, object], ranks: int) -> None:
+        compare(config, ranks, version, oracle, tally)
+
+    with Oracle(path=str(folder)) as oracle:
+        agree()
+    assert not tally.differ, tally.differ[:3]
+
+
+def test_our_verdict_is_initializes() -> None:
+    differ: list[str] = []
+
+    @seed(1)
+    @settings(SAMPLE, max_examples=5)
+    @given(engines())
+    def agree(config: dict[str, object]) -> None:
+        if found := difference(config, engine):
+            differ.append(found)
+
+    with Oracle(how="initialize") as engine:
+        agree()
+    assert not differ

@@ -33,7 +33,7 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
     yield about_the_plan("job.args", "no argument hands the DeepSpeed configuration to the script", why, fix)
 
 
-@rule("PL002", "error", when="launch")
+@rule("PL002", "error", when="launch", source="launcher/runner.py (user_script)")
 def no_script(c: Context) -> Problems:
     """The Plan names no script."""
     if c.plan is not None and not c.plan.job.script and not c.plan.job.module:

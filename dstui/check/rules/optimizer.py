@@ -117,6 +117,7 @@ def two_optimizers(c: Context) -> Problems:
     "error",
     when="initialize",
     says="You cannot specify an optimizer in the config file and in the code at the same time",
+    source="accelerate/accelerator.py (_prepare_deepspeed)",
     readers=("accelerate",),
 )
 def two_optimizers_for_accelerate(c: Context) -> Problems:
@@ -133,6 +134,7 @@ def two_optimizers_for_accelerate(c: Context) -> Problems:
     "error",
     when="initialize",
     says="You cannot create a `DummyOptim` without specifying an optimizer in the config file.",
+    source="accelerate/accelerator.py (_prepare_deepspeed)",
     readers=("accelerate",),
 )
 def dummy_without_optimizer(c: Context) -> Problems:
