@@ -26,7 +26,7 @@ def hint_rows(field: Field, option: Option | None, state: State, width: int) -> 
     """The path, the help text, and the reason where the field is barred."""
     barred = (field.barred(state) if field.barred else "") or (option.barred(state) if option and option.barred else "")
     name = "" if field.help else field.path.removeprefix("deepspeed.")
-    rows = [row((fit(name, min(len(name), width)), "name"))] if "." in name else []
+    rows = [row((fit(name, min(len(name), width)), "name"))] if name else []
     if barred:
         rows += paragraph(f"Not possible now: {barred}.", width, "warning")
     elif option is not None and option.says:
