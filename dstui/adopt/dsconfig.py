@@ -139,7 +139,8 @@ def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: boo
     what = (
         "begins with a byte-order mark"
         if mark and not problem
-        else "is not strict JSON: " + ("a comment" if found.places.comments else "a trailing comma, a word without quotes or the like")
+    addition = "a comment" if found.places.comments else "a trailing comma, a word without quotes or the like"
+    what = "begins with a byte-order mark" if mark and not problem else f"is not strict JSON: {addition}"
     )
     place = Place(problem.lineno, problem.colno) if problem else Place(1, 1)
     fix = Fix("write it as clean JSON", rewrite=rewrite)

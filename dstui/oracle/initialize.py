@@ -144,7 +144,7 @@ def main() -> None:
 
     deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # no op is compiled for collectives: plain gloo does
     with contextlib.suppress(ImportError):  # every rank with ZeRO would import it, which takes 3 s each
-        import deepspeed.runtime.zero.muon.muon_optimizer  # noqa: F401
+        import deepspeed.runtime.zero.muon.muon_optimizer
     output.write(json.dumps({"ready": True, "version": deepspeed.__version__.partition("+")[0]}) + "\n")
     for line in sys.stdin:
         if line.strip():
