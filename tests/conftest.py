@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no failure; and CI tries the same examples each time, so that red means the change.
+settings.register_profile("dstui", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI")))
+settings.load_profile("dstui")
 
 
 @pytest.fixture(autouse=True, scope="session")
