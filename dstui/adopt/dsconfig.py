@@ -105,12 +105,9 @@ def _hjson(text: str, problem: json.JSONDecodeError) -> Any:
         return _plain(hjson.loads(text))
     except hjson.HjsonDecodeError as error:
         line, column = (problem.lineno, problem.colno) if problem.lineno else (error.lineno, error.colno)
-        hint = _hint(text, line)
-        raise ConfigError(
-            f"not JSON, and not what DeepSpeed reads either: {hint or (problem.msg if problem.msg.startswith('JSON') else problem.msg.lower())}",
-            line,
-            column,
-        ) from None
+        said = problem.msg if problem.msg.startswith("JSON") else problem.msg.lower()
+        message = f"not JSON, and not what DeepSpeed reads either: {_hint(text, line) or said}"
+        raise ConfigError(message, line, column) from None
     except OverflowError:
         raise ConfigError("a number too large to be one") from None
     except (RecursionError, ValueError):
@@ -136,12 +133,8 @@ def _plain(value: Any) -> Any:
 def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: bool) -> Finding:
     """JSON with additions that only DeepSpeed takes."""
     rewrite = json.dumps(_as_meant(found.config), indent=2) + "\n"
-    what = (
-        "begins with a byte-order mark"
-        if mark and not problem
     addition = "a comment" if found.places.comments else "a trailing comma, a word without quotes or the like"
     what = "begins with a byte-order mark" if mark and not problem else f"is not strict JSON: {addition}"
-    )
     place = Place(problem.lineno, problem.colno) if problem else Place(1, 1)
     fix = Fix("write it as clean JSON", rewrite=rewrite)
     if found.integration == "deepspeed":
