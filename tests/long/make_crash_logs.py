@@ -94,6 +94,7 @@ def anonymous(text: str, folder: Path) -> str:
 def main(names: list[str]) -> None:
     """Make those that are named, or all."""
     LOGS.mkdir(exist_ok=True)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background a shell has it ignored, for our children too
     with tempfile.TemporaryDirectory() as where:
         folder = Path(where)
         prepare(folder)

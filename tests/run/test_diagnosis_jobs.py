@@ -158,6 +158,12 @@ def test_the_fix_is_an_edit_of_the_jobs_own_plan(tmp_path: Path, capsys: pytest.
     assert told["fixes"][1]["patch"] == [{"op": "replace", "path": "/deepspeed/zero_optimization/stage", "value": 3}]
 
 
+def test_a_job_that_runs_has_not_ended_well(tmp_path: Path) -> None:
+    found = diagnose_job(job(tmp_path / "job", {0: ["step 1 loss 2.0"], 1: ["step 1 loss 2.0"]}, {}, state="running", ranks={}))
+    assert (found.cause, found.kind) == (None, "success")
+    assert "still runs" in report(found)
+
+
 def test_a_job_folder_that_is_half_there_is_still_answered(tmp_path: Path) -> None:
     folder = job(tmp_path / "job", {0: ["step 1"], 1: traceback(1, "ValueError: a bad shard")}, {1: (1, 2.0)})
     folder.record(0).write_text('{"rank": 0, "ho')

@@ -21,7 +21,7 @@ from dstui.run.diagnosis.kernel import KMSG, killed_for_memory
 from dstui.run.diagnosis.model import Diagnosis, Evidence
 from dstui.run.diagnosis.reader import read_logs
 from dstui.run.diagnosis.signatures import BY_ID
-from dstui.run.folder import JobFolder, read_json
+from dstui.run.folder import FINAL, JobFolder, read_json
 from dstui.run.ranks import KILLED, Ranks
 from dstui.run.status import Status, asked_for, ranks_of
 
@@ -48,6 +48,8 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     found.stop = _stop(folder, status)
     plan = _plan(folder)
     diagnosis = conclude(found, plan)
+    if status.get("state") not in (*FINAL, None) and diagnosis.kind in ("success", "benign"):
+        return replace(diagnosis, cause=None, kind="success", confidence="low", title="The job still runs, and nothing has failed so far")
     return _ignored_keys(diagnosis, plan) if diagnosis.cause == "SUCCESS" and plan else diagnosis
 
 

@@ -64,7 +64,11 @@ def independent(hits: list[Hit]) -> list[Hit]:
     left = [hit for hit in hits if hit.signature.id not in explained]
     raised = {hit.signature.id for hit in left if hit.raised and hit.raised.traced and hit.raised.clean}
     if raised:  # what else a program mentions is not what ended it
-        left = [hit for hit in left if hit.raised or hit.noticed or hit.signature.alone or hit.signature.role == "symptom"]
+        left = [
+            hit
+            for hit in left
+            if hit.raised or hit.noticed or hit.signature.alone or hit.signature.in_code or hit.signature.role == "symptom"
+        ]
     known = [hit for hit in left if hit.signature.role == "root" and hit.signature.id != "USER-PY"]
     return [hit for hit in left if hit.signature.id != "USER-PY" or not any(_same_process(hit, other) for other in known)]
 
