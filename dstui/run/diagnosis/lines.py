@@ -24,7 +24,10 @@ LABELS = (
     (re.compile(r"\[ *(\d{1,5})\] "), "rank"),
     (re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:? ?"), "rank"),
     # pdsh: the host's name.
-    (re.compile(r"([A-Za-z][\w.-]{0,62}): (?=\[|Traceback|  |\w+(?:Error|Interrupt|Exception)\b|exit status|[WEI]\d{4} |\d+: |Fatal )"), "host"),
+    (
+        re.compile(r"([A-Za-z][\w.-]{0,62}): (?=\[|Traceback|  |\w+(?:Error|Interrupt|Exception)\b|exit status|[WEI]\d{4} |\d+: |Fatal )"),
+        "host",
+    ),
 )
 SAID = re.compile(r"\[[Rr]ank:? ?(\d{1,5})[\]:, ]|\bRank (\d{1,5})\]")
 """A rank that the program, or NCCL's watchdog, names itself by."""
