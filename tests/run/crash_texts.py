@@ -24,7 +24,10 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "PINNED-MEM": ("RuntimeError: CUDA driver error: cudaHostAlloc refused 4 GiB",),
     "TOO-MANY-FILES": ("OSError: [Errno 24] Too many open files: '/data/shard-00017.arrow'", "RuntimeError: received 0 items of ancdata"),
     "DL-WORKER": ("RuntimeError: DataLoader worker (pid(s) 4711, 4712) exited unexpectedly",),
-    "IMPORT-MISSING": ("ModuleNotFoundError: No module named 'flash_attn'",),
+    "IMPORT-MISSING": (
+        "ModuleNotFoundError: No module named 'flash_attn'",
+        "ImportError: Please install boardlike to use 'local' mode: pip install boardlike",
+    ),
     "IMPORT-VERSION": (
         "ImportError: cannot import name 'prepare_model' from 'peft' (/opt/env/lib/python3.11/site-packages/peft/__init__.py)",
     ),
@@ -119,7 +122,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "XID": ("RuntimeError: Unable to determine the device handle for GPU0000:81:00.0: Unknown Error",),
     "LOSS-SCALE-MIN": ("Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",),
     "Z3-SIZE0": ("RuntimeError: size mismatch for lm_head.weight: copying a param with shape torch.Size([0]) from checkpoint",),
-    "Z3-PARTITIONED": ("RuntimeError: 'weight' must be 2-D",),
+    "Z3-PARTITIONED": ("RuntimeError: 'weight' must be 2-D", "RuntimeError: element 0 of tensors does not require grad and has no grad_fn"),
     "Z3-INFLIGHT": ("RuntimeError: still have inflight params [<bound method Init.ds_summary>]",),
     "CKPT-WORLD": (
         "deepspeed.runtime.zero.utils.ZeRORuntimeException: The checkpoint being loaded used a DP world size of 8 but the current world size is 4.",

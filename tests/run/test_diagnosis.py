@@ -245,6 +245,7 @@ def test_a_run_that_ended_well_stays_green(tmp_path: Path, cause: str, lines: li
     [
         ("NO-GPU", "[WARNING] [real_accelerator.py:213:get_accelerator] Setting accelerator to CPU. If you have GPU or other accelerator, we were unable to detect it."),
         ("CKPT-LATEST", "[WARNING] [engine.py:4437:load_checkpoint] Unable to find latest file at /ckpt/latest, if trying to load latest checkpoint"),
+        ("SHM-LEAK", "-rw------- 1 me me 69206016 Mar  1 10:00 /dev/shm/deepspeed_allreduce_buffer_0_127.0.0.1_29500_0"),
         ("GATHER16", "[WARNING] did not save: stage3_gather_16bit_weights_on_model_save=False"),
     ],
 )  # fmt: skip
@@ -253,6 +254,15 @@ def test_a_run_that_ended_well_but_was_not_the_run_that_was_meant_is_told(tmp_pa
     assert (found.cause, found.first_failing_rank) == (cause, None)
     died = of_lines(tmp_path / "log", [line, *failed("ValueError: something else")])
     assert died.cause == "USER-PY", "beside a failure it is not the cause"
+
+
+def test_what_only_costs_time_is_a_note(tmp_path: Path) -> None:
+    flush = (
+        "[WARNING] [stage3.py:2069:step] 3 pytorch allocator cache flushes since last step. this happens when there is high memory pressure"
+    )
+    found = of_lines(tmp_path / "log", [*spawned(2), flush, "step 1 loss 2.0", *WELL])
+    assert (found.cause, found.kind) == ("SUCCESS", "success")
+    assert any("flushes its cache" in note for note in found.notes)
 
 
 def test_a_rank_that_left_early_is_named_and_not_the_one_that_waited(tmp_path: Path) -> None:

@@ -115,7 +115,8 @@ def _notes(case: Case, verdict: Verdict) -> tuple[str, ...]:
         notes.append("CUDA_VISIBLE_DEVICES was ignored: the launcher was told which GPUs to use in another way.")
     if verdict.signature is BY_ID["OOM-GPU"] and len(case.ranks) > 1:
         notes.append(_who_ran_out({hit.rank for hit in verdict.hits}, len(case.ranks)))
-    return tuple(notes)
+    slow = {hit.signature.title for hit in case.found.hits if hit.signature.role == "performance"}
+    return (*notes, *sorted(f"{title}." for title in slow))
 
 
 def _who_ran_out(ranks: set[int | None], world: int) -> str:

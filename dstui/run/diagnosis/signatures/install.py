@@ -13,7 +13,11 @@ SIGNATURES = (
         "root",
         "A Python package is missing where the ranks run",
         "The interpreter of the ranks does not have it; on other hosts that is often the system's Python.",
-        (rx("No module named", r"No module named '(?!mpi4py|torch\._six|deepspeed\.)[\w.]+'"),),
+        (
+            rx("No module named", r"No module named '(?!mpi4py|torch\._six|deepspeed\.)[\w.]+'"),
+            rx("ImportError", r"ImportError: .*(?:[Pp]lease install|library but it was not found|is not installed)"),
+            "importlib.metadata.PackageNotFoundError",
+        ),
         ("Install it for the interpreter of the ranks (job.python), on every host",),
         "job.python -c 'import NAME' on the host that failed.",
     ),
@@ -25,6 +29,7 @@ SIGNATURES = (
         (
             rx("cannot import name", r"cannot import name (?!.* from '(?:torch|deepspeed)[.'])"),
             "is required for a normal functioning of this module, but found",
+            rx("requires the latest version of", r"ImportError: .*requires the latest version of"),
             rx(
                 "got an unexpected keyword",
                 r"TypeError: .*(?:Trainer|TrainingArguments|Accelerator|LoraConfig|from_pretrained).*got an unexpected keyword argument",

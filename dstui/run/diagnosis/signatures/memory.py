@@ -122,7 +122,7 @@ SIGNATURES = (
     ),
     Signature(
         "SHM-LEAK",
-        "hint",
+        "quiet",
         "DeepSpeed's buffers of earlier runs are still in /dev/shm",
         "Its all-reduce on CPUs leaves deepspeed_allreduce_buffer_* behind, which take memory until they are removed.",
         (rx("deepspeed_allreduce_buffer_", r"deepspeed_allreduce_buffer_\d+_\S+_\d+_\d+"),),

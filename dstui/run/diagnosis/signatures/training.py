@@ -246,10 +246,12 @@ SIGNATURES = (
         (
             rx("storage of size 0", r"setStorage: sizes .*storage of size 0"),
             "'weight' must be 2-D",
+            "element 0 of tensors does not require grad",
             rx("mat1 and mat2 shapes cannot be multiplied", r"mat1 and mat2 shapes cannot be multiplied \(.*0x"),
         ),
         ("Gather the parameters, or prepare the second model with DeepSpeed too",),
         explains=("USER-SHAPE",),
+        sure=False,
     ),
     Signature(
         "Z3-INFLIGHT",
