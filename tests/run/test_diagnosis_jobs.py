@@ -43,7 +43,8 @@ def test_the_rank_that_failed_is_named_though_another_ended_before_it(tmp_path: 
     """A rank that reports its peer's death may be gone while the peer still tears itself down."""
     folder = job(tmp_path / "job", {0: fallout(0), 1: traceback(1, "ValueError: a bad shard")}, {0: (1, 5.0), 1: (1, 6.0)})
     found = diagnose_job(folder)
-    assert (found.cause, found.first_failing_rank, found.confidence) == ("USER-PY", 1, "high")
+    assert (found.cause, found.first_failing_rank, found.host, found.confidence) == ("USER-PY", 1, "h1", "high")
+    assert "rank 1 on h1" in report(found)
     assert found.evidence[-1].text.startswith("rank")
 
 

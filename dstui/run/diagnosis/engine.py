@@ -39,7 +39,7 @@ def conclude(found: Findings, plan: Plan | None = None) -> Diagnosis:
     signature = verdict.signature
     evidence = _evidence(case, verdict)
     ranks = sorted({hit.rank for hit in verdict.hits if hit.rank is not None and hit.signature.role == "root"})
-    hosts = {hit.host for hit in verdict.hits if hit.host}
+    hosts = {hit.host for hit in verdict.hits if hit.host and (verdict.rank is None or hit.rank == verdict.rank)}
     kind = "benign" if signature.id == "BENIGN-NOISE" else KINDS.get(signature.role, "failure")
     return Diagnosis(
         signature.answer or signature.id,

@@ -44,6 +44,9 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     found = read_logs(_logs(folder, ranks), {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks})
     _add_records(found, folder, ranks, status)
     _add_kernels_word(found, ranks)
+    for hit in found.hits:
+        if hit.rank in ranks.ranks:
+            hit.host = ranks.ranks[hit.rank].host
     found.all_well = status.get("state") == "succeeded"
     found.stop = _stop(folder, status)
     plan = _plan(folder)
