@@ -71,7 +71,7 @@ def state_on_disk(path: Path, text: str) -> Literal["new", "changed", "same"]:
         return "changed"
 
 
-def write_atomic(path: Path, text: str, *, replace: bool = False) -> bool:
+def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bool = False) -> bool:
     """Write a file whole or not at all; False where the same bytes stood there already.
 
     Raises FileProblem, also where other content is there and `replace` is not asked for. A symbolic link stays one:
@@ -85,7 +85,7 @@ def write_atomic(path: Path, text: str, *, replace: bool = False) -> bool:
         raise FileProblem(f"{path} exists with other content: it is replaced only when asked (--force)")
     temporary = None
     try:
-        mode = path.stat().st_mode & 0o7777 if state == "changed" else 0o666 & ~_umask()
+        mode = path.stat().st_mode & 0o7777 if state == "changed" else (0o777 if executable else 0o666) & ~_umask()
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode())

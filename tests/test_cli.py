@@ -105,6 +105,8 @@ def test_rendered_files_are_written_once_and_replaced_only_with_force(tmp_path: 
     assert dstui("render", "quickstart", "-o", str(tmp_path)).returncode == 0
     names = {"ds_config.json", ".deepspeed_env", "launch.sh"}
     assert {path.name for path in tmp_path.iterdir()} == names
+    assert (tmp_path / "launch.sh").stat().st_mode & 0o100
+    assert not (tmp_path / "ds_config.json").stat().st_mode & 0o100
     assert "unchanged" in dstui("render", "quickstart", "-o", str(tmp_path)).stdout
     other = ("render", "quickstart", "-o", str(tmp_path), "--set", "deepspeed.zero_optimization.stage=1")
     refused = dstui(*other)

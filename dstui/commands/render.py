@@ -57,7 +57,5 @@ def _write(files: list[Artifact], folder: Path, force: bool) -> None:
         raise FileProblem(f"{folder}: {error.strerror}") from None
     for artifact in files:
         path = folder / artifact.name
-        state = "written" if write_atomic(path, artifact.text, replace=force) else "unchanged"
-        if artifact.executable:
-            path.chmod(path.stat().st_mode | 0o111)
+        state = "written" if write_atomic(path, artifact.text, replace=force, executable=artifact.executable) else "unchanged"
         print(f"{state}  {path}")

@@ -15,7 +15,7 @@ import deepspeed
 import torch
 from deepspeed.accelerator import get_accelerator
 from torch import nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 TEXT = "0123456789+= \n"
 CONTEXT = 64
@@ -32,7 +32,7 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(self.norms[0](x)).chunk(3, -1))
-        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+        x = x + self.out(functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
         return x + self.mlp(self.norms[1](x))
 
 
@@ -48,7 +48,7 @@ class TinyGPT(nn.Module):
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         x, y = batch[:, :-1], batch[:, 1:]
         hidden = self.tokens(x) + self.places(torch.arange(x.shape[1], device=x.device))
-        return F.cross_entropy(self.head(self.blocks(hidden)).flatten(0, 1).float(), y.flatten())
+        return functional.cross_entropy(self.head(self.blocks(hidden)).flatten(0, 1).float(), y.flatten())
 
 
 def make_batch(size: int, dice: random.Random) -> torch.Tensor:

@@ -15,6 +15,7 @@ from dstui.tui.screens.dialog import Answer, Ask, Prompt
 from dstui.tui.store import Store
 
 if TYPE_CHECKING:
+    from dstui.render.artifacts import Artifact
     from dstui.tui.steps import Step
 
 BLANK_PLAN = """\
@@ -136,20 +137,20 @@ class Documents(App[int]):
         from dstui.render.artifacts import artifacts
 
         place = Path(folder).expanduser()
-        files = {place / a.name: a.text for a in artifacts(self.store.state.plan, self.store.state.known_machine, self.store.state.pool)}
-        changed = [path.name for path, text in files.items() if state_on_disk(path, text) == "changed"]
+        files = {place / a.name: a for a in artifacts(self.store.state.plan, self.store.state.known_machine, self.store.state.pool)}
+        changed = [path.name for path, artifact in files.items() if state_on_disk(path, artifact.text) == "changed"]
         if changed:
             answers = [Answer("r", "replace", files), Answer("n", "no, leave everything", None)]
             self.push_screen(Ask("Replace?", f"In {place} these have other content: {', '.join(changed)}.", answers), self._write)
         else:
             self._write(files)
 
-    def _write(self, files: dict[Path, str] | None) -> None:
+    def _write(self, files: dict[Path, Artifact] | None) -> None:
         if files is None:
             return
         try:
-            for path, text in files.items():
-                write_atomic(path, text, replace=True)
+            for path, artifact in files.items():
+                write_atomic(path, artifact.text, replace=True, executable=artifact.executable)
                 self._note(f"written  {path}")
         except FileProblem as error:
             self.say(str(error), "error")

@@ -35,7 +35,7 @@ def main() -> int:
         folder = Path(name)
         (folder / "probe.py").write_text(SCRIPT.format(SECONDS))
         (folder / "plan.yaml").write_text(
-            "version: 1\njob: {script: probe.py, args: [x]}\ncluster: {hosts: {localhost: 2}}\ndeepspeed: {train_micro_batch_size_per_gpu: 1}\n"
+            "version: 1\njob: {script: probe.py, args: [x], optimizer: script}\ncluster: {hosts: {localhost: 2}}\ndeepspeed: {train_micro_batch_size_per_gpu: 1}\n"
         )
         started = time.monotonic()
         job = subprocess.Popen(
