@@ -63,7 +63,7 @@ def left_early(case: Case) -> Verdict | None:
     rank, certain = (wordless[0].rank, True) if wordless else case.suspect()
     if not (wordless or numbered or (waited and own and rank is not None)):
         return None
-    hits = [Hit(BY_ID["EARLY-EXIT"], end.at, end.text, end.stream, end.rank) for end in wordless or numbered]
+    hits = [Hit(BY_ID["EARLY-EXIT"], end.at, end.text, end.stream, end.rank, end.host) for end in wordless or numbered]
     return Verdict(BY_ID["EARLY-EXIT"], "medium" if hits and certain else "low", hits or waited, rank)
 
 

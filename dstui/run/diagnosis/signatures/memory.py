@@ -72,7 +72,7 @@ SIGNATURES = (
     Signature(
         "SIGBUS-SHM",
         "root",
-        "A process died of a bus error: shared memory (/dev/shm) was full",
+        "A process died of a bus error, most often a sign that shared memory (/dev/shm) is full",
         "NCCL and data-loader workers put their buffers into /dev/shm, and a container gets 64 MB of it unless told otherwise; "
         "a mapped file on a full or broken disk does the same.",
         (
