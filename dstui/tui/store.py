@@ -153,6 +153,7 @@ class Store:
         from dstui.check import check
         from dstui.render.jsontext import json_lines
         from dstui.render.launch import world_size
+        from dstui.tui.autos import filled_in
         from dstui.tui.scripts import looked_into
 
         before = self.state
@@ -162,7 +163,7 @@ class Store:
         self.state = State(
             plan,
             before.machine,
-            findings=looked_into(plan, check(plan, machine, world_size=ranks)),
+            findings=filled_in(plan, looked_into(plan, check(plan, machine, world_size=ranks))),
             pool=pool,
             checked=True,
             lines=lines,

@@ -1,0 +1,59 @@
+"""What the model itself adds to the findings: the number that an "auto" becomes, or that nobody will be able to fill it.
+
+The checks are pure and know the formula only; a session may look into the model's config.json too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dstui.check.auto import hidden_size_of, value_of
+from dstui.plan.finding import Finding
+
+if TYPE_CHECKING:
+    from dstui.plan import Plan
+
+FOLLOWS = "DS306"
+"""The rule that says that a key is filled from the model's hidden size."""
+
+
+def filled_in(plan: Plan, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings with the model's numbers in them, where its config.json is on this machine."""
+    found = tuple(findings)
+    path = config_path(plan)
+    if path is None or not any(f.code == FOLLOWS for f in found):
+        return found
+    try:
+        hidden = _hidden_size(path, path.stat().st_mtime_ns)
+    except (OSError, ValueError):
+        return found  # a hub id, or no model's configuration
+    stage = plan.get("deepspeed.zero_optimization.stage", 0)
+    return tuple(_with_number(f, hidden, stage, path) if f.code == FOLLOWS else f for f in found)
+
+
+def config_path(plan: Plan) -> Path | None:
+    """Where the config.json of the Plan's model would be; None where the Plan names no model."""
+    source = plan.model.source if plan.model is not None else None
+    if source is None:
+        return None
+    path = Path(plan.base) / Path(source).expanduser()
+    return path / "config.json" if path.is_dir() else path
+
+
+@lru_cache(maxsize=4)
+def _hidden_size(path: Path, _changed: int) -> int | None:
+    config = json.loads(path.read_bytes())
+    return hidden_size_of(config) if isinstance(config, dict) else None
+
+
+def _with_number(finding: Finding, hidden: int | None, stage: int, path: Path) -> Finding:
+    if hidden is None:
+        message = f'"auto" cannot be filled: {path} has neither hidden_size nor hidden_sizes'
+        return replace(finding, severity="error", when="launch", message=message)
+    value = value_of(finding.path.removeprefix("deepspeed."), hidden, stage)
+    return finding if value is None else replace(finding, message=f"{finding.message} = {value:,}")
