@@ -41,7 +41,7 @@ def gpu_line(gpu: Gpu) -> str:
 
 
 def _unit(value: Maybe[int] | Maybe[float], unit: str, width: int) -> str:
-    return "" if isinstance(value, Unknown) else f"{value:>{width}.0f} {unit}"
+    return "" if isinstance(value, Unknown) else f"{value:>{width}.0f}{unit}"  # as nvidia-smi writes them
 
 
 def gpu_help(gpu: Gpu) -> str:
