@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,7 @@ def nearest_release(version: str | None) -> str:
     return max((known for known in RELEASES if version_tuple(known) <= wanted), key=version_tuple, default=RELEASES[0])
 
 
+@lru_cache(maxsize=64)
 def version_tuple(version: str) -> tuple[int, ...]:
     """`0.19.8+cu128`, `0.19.8rc1` -> (0, 19, 8). Raises ValueError for what is no version."""
     match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from dstui.check.context import AUTO, MISSING, Context
@@ -88,12 +88,17 @@ def better(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
 
 
 def _spelled_like(c: Context, section: str, name: str) -> str | None:
+    close = _close(tuple(c.release.children.get(section, ())), name)
+    return next((key for key in close if _same_form(c, path_of(section, name), path_of(section, key))), None)
+
+
+@lru_cache(maxsize=512)
+def _close(known: tuple[str, ...], name: str) -> list[str]:
+    """The names most like this one, the best first. Asked for at every keystroke, and slow."""
     import difflib
 
-    known = [key for key in c.release.children.get(section, ()) if _same_form(c, path_of(section, name), path_of(section, key))]
     folded = {key.lower().replace("-", "_"): key for key in known}
-    close = difflib.get_close_matches(name.lower().replace("-", "_").replace(" ", "_"), folded, 1, 0.8)
-    return folded[close[0]] if close else None
+    return [folded[key] for key in difflib.get_close_matches(name.lower().replace("-", "_").replace(" ", "_"), folded, 3, 0.8)]
 
 
 def _same_form(c: Context, path: str, other: str) -> bool:
