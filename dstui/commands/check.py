@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 from dstui.commands.judged import Asked, Judged, judge
-from dstui.files import FileProblem
+from dstui.files import FileProblem, find_plan
 from dstui.machine.recorded import read_machine
 from dstui.plan.catalogue import RELEASES, nearest_release, version_tuple
 from dstui.plan.finding import Finding
@@ -50,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
         return _refuse("--world-size: at least 1 rank")
     version = args.deepspeed_version or installed_deepspeed()
     asked = Asked(machine, args.world_size, args.integration, version)
-    judged = [judge(path, asked) for path in args.files]
+    judged = [judge(find_plan(str(path)), asked) for path in args.files]
     verdicts: dict[str, dict[str, Any]] = {}
     if args.oracle:
         from dstui.commands.oracle import ask
@@ -105,7 +106,7 @@ def _as_json(judged: list[Judged], verdicts: dict[str, dict[str, Any]], code: in
 
 
 def _print(judged: list[Judged], version: str | None) -> None:
-    colour = sys.stdout.isatty()
+    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     if version and version_tuple(nearest_release(version)) != version_tuple(version):
         print(f"DeepSpeed {version} is judged by what is known of {nearest_release(version)}, the nearest release with a catalogue")
     for one in judged:
