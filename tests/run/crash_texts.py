@@ -45,7 +45,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "NINJA-MISSING": ("RuntimeError: Ninja is required to load C++ extensions",),
     "AIO-MISSING": ("RuntimeError: Unable to JIT load the async_io op due to it not being compatible due to hardware/software issue.",),
     "OP-ABI": ("ImportError: /home/me/.cache/torch_extensions/py311/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE",),
-    "NO-SCRIPT": ("/opt/env/bin/python: can't open file '/work/train_7b.py': [Errno 2] No such file or directory",),
+    "NO-SCRIPT": ("/opt/env/bin/python: can't open file '/data/train_7b.py': [Errno 2] No such file or directory",),
     "LOCAL-RANK-ARG": (
         "train.py: error: unrecognized arguments: --local_rank=3",
         "train.py: error: unrecognized arguments: --local-rank=3",
