@@ -122,14 +122,15 @@ def follow(folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int 
         print(f"dstui: {folder.path}", file=sys.stderr)
     while True:
         events = follower.poll()
-        if news := watch.news(follower.ranks, time.time()):
+        ended = any(isinstance(event, Exited) for event in events)
+        if not ended and (news := watch.news(follower.ranks, time.time())):
             events.append(Notice(news))
         try:
             why = _tell(events, show, folder, as_json)
         except BrokenPipeError:
             stop(folder, 128 + signal.SIGPIPE)
             raise
-        if any(isinstance(event, Exited) for event in events):
+        if ended:
             break
         number = asked()
         if number is not None and stopping is None:
@@ -154,7 +155,8 @@ def _tell(events: list[Event], show: Callable[[Event], None], folder: JobFolder,
         if isinstance(event, Exited) and event.state in ("failed", "lost"):
             why = _diagnosis(folder)
             if why is not None and as_json:
-                print(json.dumps({"event": "diagnosis", **why.as_json()}, ensure_ascii=False))
+                facts = {name: fact for name, fact in why.as_json().items() if name != "version"}  # which the start has told
+                print(json.dumps({"event": "diagnosis", **facts}, ensure_ascii=False))
         show(event)
     sys.stdout.flush()
     return why

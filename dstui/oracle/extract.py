@@ -41,7 +41,7 @@ SEEDS: dict[str, dict[str, Any]] = {  # what a section must hold before DeepSpee
 HERE = Path(__file__).name
 
 
-class Noted(dict):  # type: ignore[type-arg]
+class Noted(dict[str, Any]):
     """A dictionary that notes which keys it is asked for: key -> (default, where in DeepSpeed's source)."""
 
     def __init__(self, seed: dict[str, Any] | None = None) -> None:

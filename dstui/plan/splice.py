@@ -10,6 +10,9 @@ import yaml
 from dstui.plan.document import Document, Node, Path, pairs
 from dstui.plan.scalars import yaml_scalar
 
+Entry = Node | tuple[Node, Node]
+"""An item of a list, or the key and value of a mapping."""
+
 
 class EditError(Exception):
     """The edit cannot be made: a sentence."""
@@ -172,8 +175,8 @@ class Splice:
             return int(name)
         return next(i for i, (key, _) in enumerate(parent.value) if key.value == str(name))
 
-    def first(self, entry: Any) -> Node:
-        return entry[0] if isinstance(entry, tuple) else entry  # type: ignore[no-any-return]
+    def first(self, entry: Entry) -> Node:
+        return entry[0] if isinstance(entry, tuple) else entry
 
-    def last(self, entry: Any) -> Node:
-        return entry[1] if isinstance(entry, tuple) else entry  # type: ignore[no-any-return]
+    def last(self, entry: Entry) -> Node:
+        return entry[1] if isinstance(entry, tuple) else entry

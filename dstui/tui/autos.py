@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.check.auto import hidden_size_of, value_of
+from dstui.files import FileProblem, read_text
 from dstui.plan.finding import Finding
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def filled_in(plan: Plan, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         return found
     try:
         hidden = _hidden_size(path, path.stat().st_mtime_ns)
-    except (OSError, ValueError):
+    except (OSError, ValueError, FileProblem):
         return found  # a hub id, or no model's configuration
     stage = plan.get("deepspeed.zero_optimization.stage", 0)
     return tuple(_with_number(f, hidden, stage, path) if f.code == FOLLOWS else f for f in found)
@@ -47,7 +48,7 @@ def config_path(plan: Plan) -> Path | None:
 
 @lru_cache(maxsize=4)
 def _hidden_size(path: Path, _changed: int) -> int | None:
-    config = json.loads(path.read_bytes())
+    config = json.loads(read_text(path))  # which refuses what would block or never end
     return hidden_size_of(config) if isinstance(config, dict) else None
 
 

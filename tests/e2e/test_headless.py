@@ -119,11 +119,20 @@ def test_json_is_one_event_per_line_from_start_to_exit(job: Path) -> None:
     process = start(job, "--json")
     out, _ = process.communicate(timeout=90)
     events = [json.loads(line) for line in out.splitlines()]
+    assert ["version" in event for event in events] == [True] + [False] * (len(events) - 1)
     assert (events[0]["event"], events[0]["version"], events[-1]["event"], events[-1]["exit_code"]) == ("start", 1, "exit", 0)
     assert {"event": "rank", "rank": 1, "state": "ended", "exit_code": 0}.items() <= next(
         e for e in reversed(events) if e["event"] == "rank" and e["rank"] == 1
     ).items()
     assert any(e["event"] == "line" and e["rank"] == 0 and e["text"] == "rank 0 is up, config True" for e in events)
+
+
+def test_json_of_a_failure_has_its_diagnosis_just_before_the_exit(job: Path) -> None:
+    process = start(job, "--json", what="exit")
+    out, _ = process.communicate(timeout=90)
+    *_, diagnosis, end = (json.loads(line) for line in out.splitlines())
+    assert (diagnosis["event"], diagnosis["first_failing_rank"], "version" in diagnosis) == ("diagnosis", 1, False)
+    assert (end["event"], end["exit_code"], process.returncode) == ("exit", 3, 3)
 
 
 def test_an_interpreter_without_deepspeed_is_1_and_nothing_is_written(job: Path) -> None:

@@ -24,15 +24,23 @@ def test_the_text_reads_back_as_the_value(value: Any) -> None:
     assert json.loads(json_text(value)) == value
 
 
-@given(st.dictionaries(st.text("abc", min_size=1), VALUES, max_size=3))
+NAMED = st.recursive(
+    st.integers() | st.text("xyz", max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.text("abc", min_size=1), NAMED, max_size=3))
 def test_every_line_tells_the_path_that_it_shows(value: dict[str, Any]) -> None:
     for line in json_lines(value):
         at: Any = value
         for part in filter(None, line.path.split(".")):
-            if isinstance(at, (dict, list)):
-                at = at.get(part) if isinstance(at, dict) else at[int(part)]
-        if not isinstance(at, (dict, list)) and at is not None and "." not in line.path:
-            assert json.dumps(at, ensure_ascii=False) in line.text
+            at = at[part] if isinstance(at, dict) else at[int(part)]
+        text = line.text.strip().rstrip(",").rpartition(": ")[2]
+        assert text == json.dumps(at) or text in "{}[]"
+        name = line.path.rpartition(".")[2]
+        assert f'"{name}": ' in line.text or not name or name.isdigit() or text in "}]"
 
 
 def test_numbers_keep_their_spelling_where_json_has_it() -> None:

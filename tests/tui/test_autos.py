@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,8 @@ def test_a_model_without_a_hidden_size_is_an_error_before_the_launch(tmp_path: P
 @pytest.mark.parametrize("config", [None, "not json"])
 def test_a_model_that_cannot_be_looked_into_leaves_the_formula(tmp_path: Path, config: str | None) -> None:
     assert said(tmp_path, config)["reduce_bucket_size"] == ("info", '"auto" becomes hidden_size²')
+
+
+def test_a_source_that_would_never_end_does_not_stop_the_screen(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model")
+    assert said(tmp_path, None)["reduce_bucket_size"] == ("info", '"auto" becomes hidden_size²')
