@@ -17,6 +17,12 @@ from dstui.run.status import initial
 from dstui.run.summary import summary
 
 
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One poll reads all there is, also where the machine is too busy for it in a poll's usual spell."""
+    monkeypatch.setattr("dstui.run.follow.SPELL", 60.0)
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> JobFolder:
     """A job of two ranks that runs, as far as anybody else can tell: somebody holds its lock."""
