@@ -192,9 +192,9 @@ def test_a_driver_without_gpus_is_a_machine_without_gpus(look: Look) -> None:
 @pytest.mark.parametrize("where", ["nvmlInitWithFlags - -", "nvmlDeviceGetHandleByIndex_v2 1 -", "nvmlDeviceGetP2PStatus 0 1"])
 def test_a_driver_that_hangs_is_left_behind_at_the_deadline_and_the_rest_is_kept(look: Look, where: str) -> None:
     began = time.monotonic()
-    machine = look("rtx3090-pair", f"~ {where} 600000", deadline=1.0)
-    assert time.monotonic() - began < 2.5
-    assert machine.driver.state == Unknown("no answer within 1 s")
+    machine = look("rtx3090-pair", f"~ {where} 600000", deadline=3)
+    assert time.monotonic() - began < 60
+    assert machine.driver.state == Unknown("no answer within 3 s")
     assert machine.host.cpus_usable and machine.software.python
     assert [gpu.name for gpu in machine.gpus] == ["NVIDIA GeForce RTX 3090"] * (2 if "P2P" in where else 0)
 

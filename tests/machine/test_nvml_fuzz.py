@@ -75,7 +75,7 @@ def test_any_call_may_fail_in_any_way_on_any_gpu(system: str, library: Path, tmp
     "function", ["nvmlDeviceGetName", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetFieldValues"]
 )
 def test_a_call_that_hangs_on_one_gpu_keeps_what_came_before(look: fakenvml.Look, function: str) -> None:
-    machine = look(DIRECT, f"~ {function} 1 - 600000", deadline=0.8)
+    machine = look(DIRECT, f"~ {function} 1 - 600000", deadline=3)
     assert not machine.driver.state
     assert machine.driver.version == "570.172.08"
     assert [gpu.index for gpu in machine.gpus] == ([] if "Pci" in function else [0])

@@ -98,9 +98,9 @@ def test_lines_of_a_login_shell_are_no_facts() -> None:
 
 def test_what_a_late_program_had_said_is_kept_and_it_is_gone() -> None:
     began = time.monotonic()
-    lines = run("import os, time; print('[\"pid\", %d]' % os.getpid(), flush=True); time.sleep(600)", deadline=0.7)
-    assert time.monotonic() - began < 2
-    assert lines[1] == ("late", "no answer within 0.7 s")
+    lines = run("import os, time; print('[\"pid\", %d]' % os.getpid(), flush=True); time.sleep(600)", deadline=2)
+    assert time.monotonic() - began < 60
+    assert lines[1] == ("late", "no answer within 2 s")
     with pytest.raises(ProcessLookupError):
         os.kill(int(str(lines[0][1])), 0)
 
