@@ -23,7 +23,7 @@ def in_words(diagnosis: Diagnosis) -> str:
     if diagnosis.evidence:
         parts.append("\n".join(("  what shows it:", *map(_line, diagnosis.evidence))))
     if diagnosis.others:
-        parts.append("\n".join(("  besides, and independently of it:", *(f"    {_named(one)}" for one in diagnosis.others))))
+        parts.append("\n".join(("  besides, and independently of it:", *(f"    {named(one)}" for one in diagnosis.others))))
     parts += map(_wrapped, diagnosis.notes)
     if diagnosis.fixes:
         parts.append(
@@ -69,7 +69,9 @@ def _short(file: str) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
 
-def _named(one: str) -> str:
+def named(one: str) -> str:
+    """A cause by its id and in words."""
+    """A cause by its id and in words."""
     return f"{one}: {BY_ID[one].title}" if one in BY_ID else one
 
 

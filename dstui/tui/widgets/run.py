@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.message import Message
 
 from dstui.tui.logs import PROBLEM, LogLine, Merged, OneRank, Search
 from dstui.tui.row import BLANK, Row, row
@@ -24,7 +22,6 @@ from dstui.tui.widgets.why import Why
 
 if TYPE_CHECKING:
     from dstui.plan.finding import Fix
-    from dstui.run.diagnosis import Diagnosis
     from dstui.run.folder import JobFolder
     from dstui.run.follow import Follower
     from dstui.run.stragglers import Watch
@@ -36,14 +33,6 @@ BACKLOG = 4 << 20
 NOTICE_SECONDS = 30.0
 """How long a notice stands in the head; it stays in the log."""
 FINAL = ("succeeded", "failed", "stopped", "lost")
-
-
-class Diagnosed(Message):
-    """Why a job ended is known."""
-
-    def __init__(self, folder: JobFolder, diagnosis: Diagnosis) -> None:
-        super().__init__()
-        self.folder, self.diagnosis = folder, diagnosis
 
 
 class Run(Vertical):
@@ -87,6 +76,7 @@ class Run(Vertical):
         found = sorted(runs(), key=lambda r: str(r.get("started", "")), reverse=True)
         rows = [job_row(r) for r in found] or [row(("No job yet. Launch one from step 8.", "dim"))]
         self._show_job(False)
+        self.query_one(Why).begin(None)
         jobs = self.query_one("#jobs", Rows)
         jobs.show_rows([row(("Enter looks at a job; its terminal need not be this one.", "dim")), BLANK, *rows] if found else rows)
         jobs.focus()
@@ -95,7 +85,6 @@ class Run(Vertical):
         self.query_one("#jobs").display = not job
         for part in ("#run-head", "#ranks", "#log"):
             self.query_one(part).display = job
-        self.query_one(Why).show(None)
 
     def attach(self, folder: JobFolder, silence: float = 300.0) -> None:
         """Look at a job, from the beginning of its logs."""
@@ -107,6 +96,7 @@ class Run(Vertical):
         self._told, self._all_told = "", False
         self.merged, self.rank, self.notice, self.losses, self.stopping = Merged(), None, "", [], None
         self._show_job(True)
+        self.query_one(Why).begin(folder)
         self.log_view.search = None
         self.show_rank(None)
         self.log_view.focus()
@@ -155,8 +145,7 @@ class Run(Vertical):
         self._told = self.state
         if self._told != before:
             self.post_message(JobState(self._told))
-            if self._told == "failed":
-                self.run_worker(partial(self._diagnose, self.follower.folder), thread=True, exit_on_error=False, group="diagnosis")
+        self.query_one(Why).look(self.follower, self.hangs.hang)
         view = self.log_view
         if isinstance(view.lines, OneRank):
             view.lines.file.poll()
@@ -186,25 +175,10 @@ class Run(Vertical):
         self.notice, self.noticed = text, monotonic()
         self.merged.add(LogLine(None, text, notice=True))
 
-    def _diagnose(self, folder: JobFolder) -> None:
-        from dstui.files import FileProblem
-        from dstui.run.diagnosis import diagnose_job
-
-        try:
-            self.post_message(Diagnosed(folder, diagnose_job(folder)))
-        except FileProblem:  # its logs are gone: there is nothing to say
-            return
-
-    @on(Diagnosed)
-    def _diagnosed(self, event: Diagnosed) -> None:
-        if event.folder == self.folder:
-            self.query_one(Why).show(event.diagnosis)
-
     @property
     def fix(self) -> Fix | None:
         """What the diagnosis would change in the Plan, if anything."""
-        known = [why.diagnosis for why in self.query(Why) if why.diagnosis is not None]
-        return next((fix for diagnosis in known for fix in diagnosis.fixes if fix.patch), None)
+        return next((why.fix for why in self.query(Why)), None)
 
     def draw(self) -> None:
         """Header, ranks and the log's frame."""

@@ -1,48 +1,125 @@
-"""Why a job ended: the cause in a sentence, the lines that show it, and what to do; seen only where a job has failed."""
+"""Under the log: why the job ended; while it runs and is silent, who waits for whom.
+
+The first verdict comes when the last rank has ended; it is asked for again when the launcher has ended too, whose log may say more.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dstui.tui.row import Row, Span, fit, paragraph, row
+from textual import on
+from textual.message import Message
+
+from dstui.tui.reasons import label_of, waiting_rows, why_rows
+from dstui.tui.row import Row
 from dstui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
+    from dstui.plan.finding import Fix
     from dstui.run.diagnosis import Diagnosis
+    from dstui.run.folder import JobFolder
+    from dstui.run.follow import Follower
+    from dstui.run.stragglers import Hang
 
-EVIDENCE, FIXES = 2, 2
-"""How many lines and ways out are shown; `dstui diagnose` says all."""
+WARM_UP = 3.0
+"""Seconds after which what a diagnosis needs is loaded: a third of a second that nobody should wait for at the end."""
+Moment = tuple[int, bool]
+"""An attempt whose ranks have all ended, and whether the job has."""
 
 
 class Why(Rows):
-    """The diagnosis of the job that is looked at."""
+    """The reason. Not seen while there is nothing to explain."""
 
-    can_focus = False
+    class Found(Message):
+        """Why a job ended, as far as that was known at a moment."""
+
+        def __init__(self, folder: JobFolder, moment: Moment, diagnosis: Diagnosis) -> None:
+            super().__init__()
+            self.folder, self.moment, self.diagnosis = folder, moment, diagnosis
 
     def __init__(self) -> None:
         super().__init__(id="why", classes="pane")
+        self.folder: JobFolder | None = None
         self.diagnosis: Diagnosis | None = None
+        self.hang: Hang | None = None
+        self.folded: tuple[str, ...] = ()
+        """Where the ranks are, those at the same place together; empty where nobody has asked."""
+        self._moment: Moment | None = None
 
-    def show(self, diagnosis: Diagnosis | None) -> None:
-        """Draw it; nothing is said of a success."""
-        self.diagnosis = diagnosis if diagnosis is not None and diagnosis.kind != "success" and diagnosis.found else None
-        self.display = self.diagnosis is not None
-        if self.diagnosis is not None:
-            rows = why_rows(self.diagnosis, (self.size.width or 110) - 3)
+    def begin(self, folder: JobFolder | None) -> None:
+        """Another job, or none."""
+        self.folder, self._moment = folder, None
+        self._forget()
+        self._draw()
+        if folder is not None:
+            self.set_timer(WARM_UP, lambda: self.run_worker(_load, thread=True, exit_on_error=False, group="warm-up"))
+
+    def look(self, follower: Follower, hang: Hang | None) -> None:
+        """What was seen of the job: asks why it ended as soon as that can be known."""
+        from dstui.run.folder import FINAL
+
+        ended = follower.state in FINAL
+        over = bool(follower.ranks) and all(view.state in ("ended", "lost") for view in follower.ranks.values())
+        moment = (follower.attempt, ended) if ended or over else None
+        if moment != self._moment:
+            self._moment = moment
+            if moment is None:
+                self._forget()  # another attempt
+            else:
+                ask = partial(self._diagnose, follower.folder, moment)
+                self.run_worker(ask, thread=True, exit_on_error=False, group="diagnosis")
+        if hang is None and self.hang is not None:
+            self.folded = ()
+        if hang != self.hang or moment is None:
+            self.hang = hang
+            self._draw()
+
+    def stand(self, folded: tuple[str, ...]) -> None:
+        """Where the ranks are, now that somebody has looked."""
+        self.folded = folded
+        self._draw()
+
+    @property
+    def fix(self) -> Fix | None:
+        """What the diagnosis would change in the Plan, if anything."""
+        return next((fix for fix in self.diagnosis.fixes if fix.patch), None) if self.diagnosis is not None else None
+
+    def _diagnose(self, folder: JobFolder, moment: Moment) -> None:
+        from dstui.files import FileProblem
+        from dstui.run.diagnosis import diagnose_job
+
+        try:
+            self.post_message(self.Found(folder, moment, diagnose_job(folder)))
+        except FileProblem:  # its logs are gone: there is nothing to say
+            return
+
+    @on(Found)
+    def _found(self, event: Found) -> None:
+        event.stop()
+        if event.folder == self.folder and event.moment == self._moment:
+            self.diagnosis = event.diagnosis if event.diagnosis.kind not in ("success", "benign") else None
+            self._draw()
+
+    def _forget(self) -> None:
+        self.diagnosis, self.hang, self.folded = None, None, ()
+
+    def _draw(self) -> None:
+        rows = self._rows((self.size.width or 110) - 3)
+        self.display = bool(rows)
+        if rows:
             self.styles.height = len(rows) + 2
-            self.label("Why it ended", f"{self.diagnosis.cause}, {self.diagnosis.confidence} confidence")
             self.show_rows(rows)
 
+    def _rows(self, width: int) -> list[Row]:
+        if self.diagnosis is not None:
+            self.label("Why it ended", label_of(self.diagnosis))
+            return why_rows(self.diagnosis, width)
+        if self.hang is not None:
+            self.label("Who waits for whom", "nothing was killed")
+            return waiting_rows(str(self.hang), self.folded, width)
+        return []
 
-def why_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
-    """The diagnosis as rows."""
-    style = "error" if diagnosis.kind == "failure" else "warning"
-    rows = paragraph(diagnosis.title, width, first=(Span("✖ " if diagnosis.kind == "failure" else "■ ", style),))
-    for line in diagnosis.evidence[:EVIDENCE]:
-        where = f"{Path(line.file).name}:{line.line}  "
-        rows.append(row("  ", (where, "dim"), fit(line.text.strip(), min(len(line.text.strip()), width - len(where) - 2))))
-    for fix in diagnosis.fixes[:FIXES]:
-        first = (Span("  x ", "accent"),) if fix.patch else (Span("  → ", "dim"),)
-        rows += paragraph(fix.text, width, "value" if fix.patch else "", first=first)
-    return rows
+
+def _load() -> None:
+    import dstui.run.diagnosis.job  # noqa: F401
