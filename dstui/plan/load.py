@@ -49,7 +49,7 @@ def reading(path: Path) -> Reading:
         return "text or null"
     for depth in (2, 3):
         spec = FIELDS.get(path[: depth - 1], {}).get(str(path[depth - 1])) if len(path) >= depth else None
-        if spec is not None and spec.metadata["kind"] in ("words", "env"):
+        if spec is not None and spec.metadata["kind"] in ("words", "env", "patterns"):
             return "text"
         if spec is not None and spec.metadata["kind"] == "str" and len(path) == depth:
             return "text or null"
@@ -84,6 +84,8 @@ def sections(document: Document, source: str) -> dict[str, Any]:
         form.script(job)
     if isinstance(cluster := values["cluster"], Cluster):
         form.cluster(cluster)
+    if isinstance(run := values["run"], Run) and run.metrics:
+        form.metrics(run)
     if form.findings:
         raise PlanError(form.findings, source)
     return values
@@ -171,6 +173,13 @@ class _Form:
             if not host or any(c.isspace() for c in host):
                 self.wrong(("cluster", "hosts", host), "a host's name has no spaces")
 
+    def metrics(self, run: Run) -> None:
+        from dstui.plan.patterns import wrong_with  # the parser of regular expressions is for Plans that have some
+
+        for name, pattern in run.metrics.items():
+            if problem := wrong_with(name, pattern):
+                self.wrong(("run", "metrics", name), problem)
+
 
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
@@ -188,6 +197,7 @@ FORMS: dict[str, Callable[[Any], tuple[bool, str]]] = {
     "words": lambda v: (isinstance(v, list) and all(isinstance(x, str) for x in v), "a list of words ([--epochs, 1])"),
     "env": lambda v: (isinstance(v, dict) and all(isinstance(x, str) for x in v.values()), "a mapping NAME: value"),
     "slots": lambda v: (_is_slots(v), "a mapping host: slots with at least one host and one slot each ({worker-1: 8})"),
+    "patterns": lambda v: (isinstance(v, dict) and all(isinstance(x, str) for x in v.values()), "a mapping NAME: 'regular expression'"),
     "mapping": lambda v: (isinstance(v, dict), "a mapping (key: value)"),
 }
 """Kind of a field -> a test of the value's form, and what belongs there in words."""

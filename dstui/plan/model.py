@@ -21,7 +21,8 @@ def opt(default: Any, help: str, *, kind: str, choices: tuple[str, ...] = (), mi
     """A field of a Plan section.
 
     `kind` names the form of its value: str, int, bool, number, words (a list of strings), env (name -> value), mapping,
-    slots (host -> number of ranks), any. Each but the sections' own may also be null where the default is None.
+    slots (host -> number of ranks), patterns (metric -> regular expression), any. Each but the sections' own may also be null where
+    the default is None.
     """
     metadata = {"help": help, "kind": kind, "choices": choices, "minimum": minimum}
     if isinstance(default, (dict, list)):
@@ -109,6 +110,11 @@ class Run:
 
     restarts: Restarts = field(default_factory=Restarts, metadata={"help": "What happens after a failure.", "kind": "section"})
     silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1)
+    metrics: Mapping[str, str] = opt(
+        {},
+        "Numbers of your own in the lines: name -> a regular expression with one group, the number. reward: 'reward[=: ]+([-+0-9.e]+)'",
+        kind="patterns",
+    )
     on_end: str | None = opt(
         None,
         "A command or an https URL to notify when the job ends: DSTUI_NAME, DSTUI_STATE, DSTUI_EXIT_CODE, … or a JSON object.",

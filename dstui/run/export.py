@@ -10,7 +10,7 @@ from typing import Literal, TextIO
 
 from dstui.run.events import Metric
 from dstui.run.folder import JobFolder
-from dstui.run.follow import RankView, measure
+from dstui.run.measure import Measure, RankView
 from dstui.run.tail import Tail
 
 Form = Literal["csv", "json"]
@@ -30,12 +30,13 @@ def export(folder: JobFolder, form: Form, to: TextIO, only: Collection[int] = ()
 
 def metrics(folder: JobFolder, only: Collection[int] = ()) -> Iterator[tuple[int, Metric]]:
     """Each number that the logs of a run tell, with the attempt that it is from."""
+    measure = Measure.of(folder)
     attempts = [int(path.name) for path in folder.attempt(2).parent.glob("*") if path.name.isdecimal()]
     for attempt in (1, *sorted(attempts)):
         logs = {rank: path for path in folder.log(0, attempt).parent.glob("rank_*.log") if (rank := _rank(path)) is not None}
         for rank in sorted(logs):
             if not only or rank in only:
-                yield from ((attempt, metric) for metric in _of_log(logs[rank], rank))
+                yield from ((attempt, metric) for metric in _of_log(logs[rank], rank, measure))
 
 
 def _rank(path: Path) -> int | None:
@@ -43,7 +44,7 @@ def _rank(path: Path) -> int | None:
     return int(number) if number.isdecimal() and path.is_file() else None
 
 
-def _of_log(path: Path, rank: int) -> Iterator[Metric]:
+def _of_log(path: Path, rank: int, measure: Measure) -> Iterator[Metric]:
     view, tail = RankView(""), Tail(path)
     try:
         while True:

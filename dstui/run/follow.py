@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from dataclasses import dataclass, field
 from typing import Any
 
-from dstui.run.events import Event, Exited, Line, Metric, Notice, RankState, Started
+from dstui.run.events import Event, Exited, Line, Notice, RankState, Started
 from dstui.run.folder import FINAL, JobFolder, from_iso
-from dstui.run.metrics import scan
+from dstui.run.measure import Measure, RankView
 from dstui.run.status import ranks_of, refresh
 from dstui.run.tail import Tail, allow_files
 from dstui.run.text import sanitise
@@ -35,34 +34,13 @@ BAR_EVERY = 10.0
 """Seconds after which a progress bar is told as a line: a sign of life where only lines are shown."""
 
 
-@dataclass(slots=True)
-class RankView:
-    """What is known of one rank. `state`: waiting, started, ended or lost."""
-
-    host: str
-    state: str = "waiting"
-    exit_code: int | None = None
-    last_line_at: float | None = None
-    """When its log was last written, seconds since the epoch; None where it has written nothing."""
-    step: int | None = None
-    steps: int | None = None
-    """How many steps there will be, where its lines say so."""
-    loss: float | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-    """The latest value of each metric."""
-    live: str = ""
-    """Its unfinished line: a progress bar."""
-    counts: dict[str, int] = field(default_factory=dict)
-    """How many values of each metric came: their step, where lines name none."""
-    bar_told: float = 0.0
-
-
 class Follower:
     """Events of one job in the order in which they can be told: a rank's lines before its end, everything before the job's end."""
 
     def __init__(self, folder: JobFolder, backlog: int | None = None) -> None:
         """`backlog`: how many bytes of each log to tell that are there already; None is all of them."""
         self.folder = folder
+        self.measure = Measure.of(folder)
         self.ranks: dict[int, RankView] = {}
         self.state = "starting"
         self.exit_code: int | None = None
@@ -127,6 +105,7 @@ class Follower:
         events += self._read_notices()
         read_out = self._read_logs(events, budget)
         events += self._ended_ranks(read_out)
+        events += [Notice(text) for text in self.measure.notices()]
         self._note_pace()
         if self.state in FINAL and not events and len(read_out) == len(self._tails):
             events += self._end()
@@ -221,7 +200,7 @@ class Follower:
             for line in lines:
                 events.append(Line(rank, line))
                 if rank is not None:
-                    events += measure(self.ranks[rank], rank, line)
+                    events += self.measure(self.ranks[rank], rank, line)
             if rank is not None:
                 events += self._note_life(rank, tail)
         return read_out
@@ -233,7 +212,7 @@ class Follower:
         if not tail.is_bar or not view.live or now - view.bar_told < BAR_EVERY:
             return []
         view.bar_told = now
-        return [Line(rank, view.live), *measure(view, rank, view.live)]
+        return [Line(rank, view.live), *self.measure(view, rank, view.live)]
 
     def _note_pace(self) -> None:
         """When which step was done, once a second at most; a step that goes back is another count."""
@@ -253,7 +232,7 @@ class Follower:
             if number in read_out and view.state == "started" and facts.get("state") in ("ended", "lost"):
                 view.state, view.exit_code = facts["state"], facts.get("exit_code")
                 for line in self._tails[number].flush():
-                    events += [Line(number, line), *measure(view, number, line)]
+                    events += [Line(number, line), *self.measure(view, number, line)]
                 events.append(RankState(number, view.host, view.state, view.exit_code))
         return events
 
@@ -261,27 +240,3 @@ class Follower:
         self._told_end = True
         code = self.exit_code if self.exit_code is not None else 1
         return [*(Line(None, line) for line in self._tails[None].flush()), Exited(code, self.state)]
-
-
-def measure(view: RankView, rank: int, line: str) -> list[Metric]:
-    """The metrics of a rank's next line, noted in its view."""
-    found = scan(line)
-    if not found:
-        return []
-    _take_step(view, found)
-    view.loss = found.get("loss", view.loss)
-    view.metrics.update(found)
-    metrics = []
-    for name, value in found.items():
-        view.counts[name] = view.counts.get(name, 0) + 1
-        metrics.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
-    return metrics
-
-
-def _take_step(view: RankView, found: dict[str, float]) -> None:
-    """Note the step and how many there will be; a shorter count inside the long one is that of an evaluation, not of the training."""
-    step, steps = found.pop("step", None), found.pop("steps", None)
-    if steps is not None and view.steps is not None and steps < view.steps:
-        return
-    view.steps = int(steps) if steps is not None else view.steps
-    view.step = int(step) if step is not None else view.step

@@ -38,6 +38,7 @@ def launch_plan(spec: LaunchSpec, run: Run, folder: JobFolder) -> dict[str, Any]
         "bind": str(folder.ds_config.with_name(BIND)) if spec.bindings else None,
         "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
         "silence": run.silence,
+        "metrics": dict(run.metrics),
         "on_end": run.on_end,
     }
 

@@ -1,15 +1,19 @@
-"""Numbers out of log lines: DeepSpeed's, the Trainer's, Megatron's, tqdm's and those of plain scripts.
+"""Numbers out of log lines: DeepSpeed's, the Trainer's, accelerate's, Megatron's, tqdm's and those of plain scripts.
 
 A metric is one entry of PATTERNS: a name and the spellings that lines have for it. `scan` costs 1 µs for a line that holds none, 10 to
-20 µs for one that does.
+20 µs for one that does. What looks like a metric and is none (a dump of the configuration, prose) is left alone.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from functools import cache
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import NamedTuple
+
+MIB = float(1 << 20)
+PHASE = "the (?:train|eval|training|evaluation)"
 
 
 class Pattern(NamedTuple):
@@ -22,29 +26,49 @@ class Pattern(NamedTuple):
     words: tuple[str, ...] = ()
     units: tuple[str, ...] = ()
     scale: float = 1.0
+    needs_unit: bool = False
+    """A number alone is something else: `time 3`, `memory 2`."""
+    percent: bool = False
+    """May be told in percent; it is a share then."""
+    setting: bool = False
+    """Is a setting too: alone on an indented line, or on one that ends with a comma, it is from a dump of the configuration."""
 
-
-MIB = float(1 << 20)
-PHASE = "the (?:train|eval|training|evaluation)"
 
 PATTERNS = (
-    Pattern("step", ("global[_ ]step", "step", "iteration", "iter")),
-    Pattern("epoch", ("epoch",)),
-    Pattern("loss", ("lm loss", "train(?:ing)?[_ ]loss", "loss")),
-    Pattern("eval_loss", ("(?:eval|val|validation|test)[_ ]loss",)),
-    Pattern("perplexity", ("(?:eval_)?perplexity", "ppl")),
-    Pattern("accuracy", ("(?:eval_)?accuracy",)),
-    Pattern("lr", ("learning[_ ]rate", "lr")),
+    Pattern("step", ("global[_ ]step", "step", "iteration", "iter"), setting=True),
+    Pattern("epoch", ("epoch",), setting=True),
+    Pattern("epoch_loss", ("train_epoch_loss",)),
+    Pattern("loss", ("lm loss", "train(?:ing)?[_ ]loss(?:_step)?", "(?:avg|average|mean)[_ ]loss", "loss")),
+    Pattern("eval_loss", ("(?:eval|val|valid|validation|test)[_ ](?:epoch_)?loss", "lm loss value")),
+    Pattern("train_perplexity", ("train_(?:perplexity|ppl)",)),
+    Pattern("perplexity", ("(?:eval_)?(?:perplexity|ppl)", "lm loss ppl")),
+    Pattern("accuracy", ("(?:eval_|val_|test_)?acc(?:uracy)?",), percent=True),
+    Pattern("f1", ("(?:eval_)?f1",), percent=True),
+    Pattern("lr", ("learning[_ ]rate", "lr"), setting=True),
     Pattern("grad_norm", ("grad(?:ient)?[_ ]norm", "gnorm")),
-    Pattern("loss_scale", ("loss[_ ]scale",)),
+    # after an overflow DeepSpeed tells the factor that was, and the one that will be
+    Pattern("loss_scale", (r"attempted loss scale: \d+, reducing to", "loss[_ ]scale"), setting=True),
+    Pattern("skipped", ("skipped",)),
     Pattern("step_time", (r"elapsed time per iteration \(ms\)",), scale=1e-3),
-    Pattern("step_time", ("(?:step|iter|iteration)[_ ]time",)),
-    Pattern("samples/s", ("currsamplespersec", r"(?:train_)?samples[_ ]per[_ ]sec(?:ond)?", "samples/s(?:ec)?"), (r"samples?/s(?:ec)?",)),
-    Pattern("tokens/s", ("tokens[_ ]per[_ ]sec(?:ond)?", "tok(?:en)?s?/s(?:ec)?", "tps"), (r"tok(?:en)?s?/s(?:ec)?",)),
+    Pattern("step_time", ("(?:step|iter|iteration)[_ ]time", r"iter time \(s\)"), ("s/(?:it|step|iter)",)),
+    Pattern("step_time", ("(?<=, )time",), needs_unit=True),
+    Pattern(
+        "samples/s",
+        ("currsamplespersec", r"(?:train_)?samples[_ ]per[_ ]sec(?:ond)?", "(?:samples|sequences)/s(?:ec)?"),
+        (r"(?:samples?|sequences?|seqs?)/s(?:ec)?",),
+    ),
+    Pattern(
+        "tokens/s",
+        ("tokens[_ ]per[_ ]sec(?:ond)?", r"tokens per gpu per second \(tgs\)", "tok(?:en)?s?/s(?:ec)?", "tps"),
+        (r"tok(?:en)?s?/s(?:ec)?",),
+    ),
     Pattern("steps/s", ("train_steps_per_second",), (r"(?:it|steps?)/s(?:ec)?",)),
-    # DeepSpeed's timer and see_memory_usage; the tables of PEFT's examples, which count MiB without saying so
-    Pattern("memory", ("memallocated", "ma")),
-    Pattern("memory_peak", ("maxmemallocated", "max_ma")),
+    Pattern("tflops", ("tflop/?s", r"throughput per gpu \(tflop/s/gpu\)")),
+    Pattern("mfu", ("mfu",), percent=True),
+    # DeepSpeed's timer and see_memory_usage, torchtitan's; the tables of PEFT's examples, which count MiB without saying so
+    Pattern("memory", ("memallocated", "mem_allocated", "ma")),
+    Pattern("memory", ("memory", "mem"), needs_unit=True),
+    Pattern("memory_peak", ("maxmemallocated", "max_mem_allocated", "max_ma", "(?:max|peak)[_ ]mem(?:ory)?")),
     Pattern("memory_peak", (rf"gpu total peak memory consumed during {PHASE} \(max\)",), scale=MIB),
     Pattern("memory_begin", (rf"gpu memory before entering {PHASE}",), scale=MIB),
     Pattern("memory_consumed", (rf"gpu memory consumed at the end of {PHASE} \(end-begin\)",), scale=MIB),
@@ -53,32 +77,49 @@ PATTERNS = (
     Pattern("cpu_memory_consumed", (rf"cpu memory consumed at the end of {PHASE} \(end-begin\)",), scale=MIB),
 )
 
-UNITS = {"k": 1e3, "m": 1e6, "kb": 1024.0, "kib": 1024.0, "mb": MIB, "mib": MIB, "gb": 1024 * MIB, "gib": 1024 * MIB, "ms": 1e-3, "s": 1.0}
+UNITS = {"k": 1e3, "m": 1e6, "kb": 1024.0, "kib": 1024.0, "mb": MIB, "mib": MIB, "gb": 1024 * MIB, "gib": 1024 * MIB}
 """torch and DeepSpeed write GB and mean GiB."""
-NUMBER = (
+UNITS |= {"ms": 1e-3, "s": 1.0, "%": 0.01}
+NUMBER = re.compile(
     r"(?P<value>[-+]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?|nan|[-+]?inf)"
-    r"(?:\s?(?P<unit>[kmg]i?b|m?s)(?![a-z/])|(?P<suffix>[km])(?![a-z]))?"
+    r"(?:\s?(?P<unit>[kmg]i?b|m?s|%)(?![a-z/])|(?P<suffix>[km])(?![a-z]))?"
 )
+AHEAD = re.sub(r"\?P<\w+>", "?:", NUMBER.pattern)
 
 
-def _any(words: Iterable[str]) -> str:
-    return f"(?P<word>{'|'.join(words)})"
+def _any(kind: str) -> str:
+    """Every spelling, in groups that are called after the place of their pattern."""
+    spellings: Iterable[tuple[int, tuple[str, ...]]] = ((n, getattr(pattern, kind)) for n, pattern in enumerate(PATTERNS))
+    return "|".join(f"(?P<p{n}>{'|'.join(words)})" for n, words in spellings if words)
 
 
-# `loss 1.8`, `loss: 1.8`, `loss=1.8`, `'loss': 1.8`, `lr=[0.001]`, `learning rate: 1.5e-04`
-WORD_FIRST = re.compile(
-    r"(?<![\w.])"
-    + _any(word for pattern in PATTERNS for word in pattern.words)
-    + r"(?:[\"']?\s*[:=]\s*[\"'\[(]*|\s+)"
-    + NUMBER
-    + r"(?![\w%])"
-)
+# `loss 1.8`, `loss: 1.8`, `loss=1.8`, `'loss': 1.8`, `lr=[0.001]`, `learning rate: 1.5e-04`, `train_epoch_loss=tensor(0.2`
+WORD_FIRST = re.compile(rf"(?<![\w.])(?:{_any('words')})(?:[\"']?\s*[:=]\s*(?:tensor)?[\"'\[(]*|\s+)(?={AHEAD}(?!\w|\.\w))")
 # `41.2k tok/s`, `12.1 samples/s`, `3.02it/s`
-NUMBER_FIRST = re.compile(NUMBER + r"\s*" + _any(unit for pattern in PATTERNS for unit in pattern.units) + r"(?![\w/])")
-# `step 10/40`, `iteration 10/ 100`; a progress bar without a name, which is the training's own
-OF_TOTAL = re.compile(r"(?<![\w.])(?:step|iteration|iter)\W{1,20}(?P<step>\d[\d,]*)\s*(?:/|of)\s*(?P<steps>\d[\d,]*)(?![\d.])")
-BAR = re.compile(r"^\s*\d+%\|[^|]*\|\s*(?P<step>\d+)/(?P<steps>\d+) \[")
-HINTS = ("loss", "step", "iter", "epoch", "lr", "rate", "norm", "sec", "/s", "perplexity", "ppl", "accuracy", "tps", "mem", "max_ma")
+NUMBER_FIRST = re.compile(rf"{NUMBER.pattern}\s*(?:{_any('units')})(?![\w/])")
+BAR = re.compile(r"^\s*(?:(?:train(?:ing)?|steps?)\b[^|%]{0,20}:\s*)?\d+%\|[^|]*\|\s*(?P<step>\d+)/(?P<steps>\d+) \[(?P<clock>[\d:]+)?")
+"""A progress bar without a name, or with the training's, and the time that it has run."""
+COUNTS = (
+    BAR,
+    # `step 10/40`, `iteration 10/ 100`, `Step 3 of 10`; DeepSpeed's pipeline engine
+    re.compile(r"(?<![\w.])(?:step|iteration|iter)\W{1,20}(?P<step>\d[\d,]*)\s*(?:/|of)\s*(?P<steps>\d[\d,]*)(?![\d.])"),
+    re.compile(r"\bsteps: (?P<step>\d+) loss:"),
+)
+OVERFLOW = "overflow!"
+HINTS = ("loss", "step", "iter", "epoch", "lr", "rate", "norm", "sec", "/s", "s/", "perplexity", "ppl", "acc", "f1", "tps", "mem", "max_ma")
+HINTS += ("flop", "mfu", OVERFLOW)
+EVALUATION = re.compile(r"\W*(?:eval\w*|val(?:id(?:ation)?)?|test(?:ing)?(?: set)?)\b")
+"""How a line begins that tells of data that is not trained on."""
+SETTINGS = re.compile(
+    r"betas|weight_decay|_batch_size|namespace\(|arguments\(|\.{4}|config\.py:\d|warmup_(?:min|max|num|steps|ratio)|num_(?:train_)?epochs|max_(?:steps|epochs)"
+)
+"""What stands in a dump of the configuration, and not beside a measurement."""
+ALONE = re.compile(r"(?:\s+|(?=.*,\s*$)|(?=['\"]))['\"]?[\w ]+['\"]?\s*[:=]\s*[^\s,]+,?\s*$")
+"""One setting on a line of its own: indented, quoted, or with a comma behind it."""
+PROSE = re.compile(r"\s+[a-z]+\b(?!\s*[:=]?\s*[-+\d.(]|/)")
+"""After a number, a word that is not followed by another number: `a loss 3 times lower`."""
+WHOLE_RUN = "train_runtime"
+"""In the Trainer's last line, whose loss is the mean of the whole run and not that of a step."""
 LONGEST = 2000
 """Characters of a line that are looked at."""
 
@@ -92,31 +133,102 @@ def scan(line: str) -> dict[str, float]:
     if not any(hint in lower for hint in HINTS):
         return {}
     found: dict[str, float] = {}
-    total = BAR.match(lower) if "%|" in lower else OF_TOTAL.search(lower)
-    if total:
-        found = {name: _number(text) for name, text in total.groupdict().items()}
+    for counts in COUNTS:
+        if total := counts.search(lower):
+            found = {name: _number(text) for name, text in total.groupdict().items() if name != "clock"}
+            break
     for match in WORD_FIRST.finditer(lower):
-        _take(match, found)
-    if "/s" in lower:
+        if number := NUMBER.match(lower, match.end()):
+            _take(match, number, found, lower)
+    if "/s" in lower or "s/" in lower:
         for match in NUMBER_FIRST.finditer(lower):
-            _take(match, found)
-    return found
+            _take(match, match, found, lower)
+    if OVERFLOW in lower:
+        found["overflows"] = 1.0
+    return _judged(found, lower) if found else found
 
 
-def _take(match: re.Match[str], found: dict[str, float]) -> None:
+def clock_of(line: str) -> float | None:
+    """The seconds that a training's progress bar has run; None of any other line."""
+    bar = BAR.match(line.lower()) if "%|" in line else None
+    if bar is None or not bar["clock"]:
+        return None
+    seconds = 0.0
+    for part in bar["clock"].split(":"):
+        seconds = 60 * seconds + float(part or 0)
+    return seconds
+
+
+def _take(match: re.Match[str], number: re.Match[str], found: dict[str, float], lower: str) -> None:
     """Note one number, unless there is one already; a step that is not a whole number is a time."""
-    pattern, text = _pattern(match["word"]), match["value"]
+    pattern, text, unit = PATTERNS[int((match.lastgroup or "p0")[1:])], number["value"], number["unit"] or number["suffix"]
     if pattern.name == "step" and not text.replace(",", "").isdigit():
         return
-    unit = match["unit"] or match["suffix"]
+    if (unit == "%" and not pattern.percent) or (pattern.needs_unit and not unit):
+        return
+    if match is not number and text.isdigit() and pattern.name not in COUNTED and _of_something(match, number, lower):
+        return
     found.setdefault(pattern.name, _number(text) * (UNITS[unit] if unit else pattern.scale))
 
 
-@cache
-def _pattern(word: str) -> Pattern:
-    """The metric that a line calls so."""
-    return next(pattern for pattern in PATTERNS if any(re.fullmatch(known, word) for known in (*pattern.words, *pattern.units)))
+def _of_something(match: re.Match[str], number: re.Match[str], lower: str) -> bool:
+    """Whether a whole number counts something else: `accuracy: 9890/10000`, `a loss 3 times lower`."""
+    bare = not any(sign in match[0] for sign in ":=")
+    return lower.startswith("/", number.end()) or (bare and PROSE.match(lower, number.end()) is not None)
+
+
+def _judged(found: dict[str, float], lower: str) -> dict[str, float]:
+    """What was found, as what it is: nothing in a dump of settings, an evaluation's loss where the line speaks of one."""
+    if SETTINGS.search(lower) or (len(found) == 1 and next(iter(found)) in SETTING and ALONE.match(lower)):
+        return {}
+    if WHOLE_RUN in lower:
+        found.pop("loss", None)
+    if "loss" in found and EVALUATION.match(lower):
+        found = {name: value for name, value in found.items() if name not in ("step", "steps")}
+        found.setdefault("eval_loss", found.pop("loss"))
+    return found
+
+
+COUNTED = ("step", "epoch")
+SETTING = {pattern.name for pattern in PATTERNS if pattern.setting}
 
 
 def _number(text: str) -> float:
     return float(text.replace(",", ""))
+
+
+SLOW = 0.05
+"""Seconds of this thread's CPU time that a pattern of the Plan may take for one line. After that it is not looked for any more."""
+LOOKED_AT = 1000
+"""Characters of a line in which it is looked for: the time that a bad pattern takes grows with a power of them."""
+
+
+class Own:
+    """The Plan's own patterns (`run.metrics`)."""
+
+    def __init__(self, patterns: Mapping[str, str]) -> None:
+        """Expressions that make no sense are passed over: the Plan's form was checked, but the folder may be anybody's."""
+        self.said: list[str] = []
+        """What there is to say: patterns that were too slow."""
+        self._patterns: dict[str, re.Pattern[str]] = {}
+        for name, text in patterns.items():
+            with suppress(re.error):
+                self._patterns[name] = re.compile(text)
+
+    def scan(self, line: str) -> dict[str, float]:
+        """What these patterns find in a line; a text that is no number is nothing."""
+        found: dict[str, float] = {}
+        if not self._patterns:
+            return found
+        text, then = line[:LOOKED_AT], time.thread_time()
+        for name, pattern in list(self._patterns.items()):
+            match = pattern.search(text)
+            now = time.thread_time()
+            if now - then > SLOW:
+                del self._patterns[name]
+                self.said.append(f"run.metrics.{name} took {now - then:.1f} s for one line: it is not looked for any more")
+            then = now
+            with suppress(ValueError, IndexError, AttributeError):
+                if match:
+                    found[name] = _number(match[1])
+        return found

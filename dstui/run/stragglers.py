@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import median_high
 
-from dstui.run.follow import RankView
+from dstui.run.measure import RankView
 from dstui.run.summary import duration_text
 
 SILENCE = 300.0

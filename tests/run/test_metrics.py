@@ -22,8 +22,11 @@ GIB = 1 << 30
         ),
         ("{'loss': '2.3', 'learning_rate': '1e-05'}", {"loss": 2.3, "lr": 1e-05}),
         ("{'eval_loss': 2.1, 'eval_accuracy': 0.5}", {"eval_loss": 2.1, "accuracy": 0.5}),
-        ("{'train_runtime': 9.1, 'train_samples_per_second': 3.4, 'train_loss': 0.7}", {"samples/s": 3.4, "loss": 0.7}),
-        ("[INFO] [logging.py:123:log_dist] [Rank 0] step=2, skipped=0, lr=[0.001], mom=[(0.9, 0.999)]", {"step": 2, "lr": 0.001}),
+        ("{'train_runtime': 9.1, 'train_samples_per_second': 3.4, 'train_loss': 0.7}", {"samples/s": 3.4}),
+        (
+            "[INFO] [logging.py:123:log_dist] [Rank 0] step=2, skipped=0, lr=[0.001], mom=[(0.9, 0.999)]",
+            {"step": 2, "skipped": 0, "lr": 0.001},
+        ),
         (
             "epoch=0/micro_step=4/global_step=2, RunningAvgSamplesPerSec=134.0, CurrSamplesPerSec=133.4",
             {"step": 2, "epoch": 0, "samples/s": 133.4},
@@ -32,7 +35,7 @@ GIB = 1 << 30
             " iteration      10/     100 | consumed samples: 80 | learning rate: 1.500E-04 | lm loss: 7.1E+00 | loss scale: 1.0 |",
             {"step": 10, "steps": 100, "lr": 0.00015, "loss": 7.1, "loss_scale": 1.0},
         ),
-        ("iter 10: loss 3.2000, time 12.3ms, mfu 1%", {"step": 10, "loss": 3.2}),
+        ("iter 10: loss 3.2000, time 12.3ms, mfu 1.25%", {"step": 10, "loss": 3.2, "step_time": 0.0123, "mfu": 0.0125}),
         ("Step: 3,204 | training loss: .5 | 12.1 samples/sec", {"step": 3204, "loss": 0.5, "samples/s": 12.1}),
         ("val loss 2.9 perplexity 18.2", {"eval_loss": 2.9, "perplexity": 18.2}),
         (" 5%|5    | 5/100 [00:03<00:30, 3.02it/s]", {"step": 5, "steps": 100, "steps/s": 3.02}),
@@ -49,7 +52,7 @@ GIB = 1 << 30
         ("CPU Total Peak Memory consumed during the eval (max): 2048", {"cpu_memory_peak": 2 * GIB}),
         ("Total optimization steps = 500", {}),
         ("Gradient Accumulation steps = 1", {}),
-        ("the loss of 3 ranks; accuracy 91%", {}),
+        ("the loss of 3 ranks", {}),
         ("lossless 3, stepwise 4, already 5", {}),
         ("step inf loss 1.0", {"loss": 1.0}),
         ("", {}),
@@ -57,6 +60,122 @@ GIB = 1 << 30
 )
 def test_a_line_tells_its_numbers(line: str, found: dict[str, float]) -> None:
     assert scan(line) == pytest.approx(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        # DeepSpeed: overflow in fp16, with and without hysteresis, in bf16; the pipeline engine; its timer's memory
+        (
+            "[INFO] [loss_scaler.py:183:update_scale] [deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768",
+            {"overflows": 1, "loss_scale": 32768},
+        ),
+        (
+            "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 512, but hysteresis is 2. Reducing hysteresis to 1",
+            {"overflows": 1, "loss_scale": 512},
+        ),
+        ("[deepspeed] OVERFLOW! Skipping step. Gradients are non-finite, weights were not updated.", {"overflows": 1}),
+        ("fp16 dynamic loss scale overflow!", {"overflows": 1}),
+        (
+            "steps: 10 loss: 2.3011 iter time (s): 0.120 samples/sec: 66.667",
+            {"step": 10, "loss": 2.3011, "step_time": 0.12, "samples/s": 66.667},
+        ),
+        (
+            " | mem_allocated: 0.5000 GB | max_mem_allocated: 2.0000 GB | cache_allocated: 3.0 GB",
+            {"memory": GIB / 2, "memory_peak": 2 * GIB},
+        ),
+        # Megatron-DeepSpeed: training and validation
+        (
+            " iteration       10/     500 | consumed samples:  2560 | consumed tokens:  5242880 | elapsed time per iteration (ms): 20345.1 | "
+            "learning rate: 1.500E-06 | global batch size:   256 | lm loss: 1.084590E+01 | loss scale: 4096.0 | grad norm: 3.456 | "
+            "number of skipped iterations:   0 | samples per second: 12.583 | tokens per gpu per second (tgs): 3221.2 | TFLOPs: 45.67 |",
+            {
+                **{"step": 10, "steps": 500, "step_time": 20.3451, "lr": 1.5e-6, "loss": 10.8459, "loss_scale": 4096, "grad_norm": 3.456},
+                **{"samples/s": 12.583, "tokens/s": 3221.2, "tflops": 45.67},
+            },
+        ),
+        (
+            " validation loss at iteration 1000 | lm loss value: 2.345E+00 | lm loss PPL: 1.04E+01 |",
+            {"step": 1000, "eval_loss": 2.345, "perplexity": 10.4},
+        ),
+        # transformers: an evaluation, numbers as texts, a bar with its rate turned round
+        (
+            "{'eval_loss': 2.1, 'eval_runtime': 1.2, 'eval_samples_per_second': 80.1, 'eval_steps_per_second': 10.0, 'epoch': 1.0}",
+            {"eval_loss": 2.1, "epoch": 1},
+        ),
+        (
+            "{'loss': '2.31', 'grad_norm': 'nan', 'learning_rate': '0', 'epoch': '0.5'}",
+            {"loss": 2.31, "grad_norm": math.nan, "lr": 0, "epoch": 0.5},
+        ),
+        ("100%|#####| 7/7 [00:27<00:00,  3.92s/it]", {"step": 7, "steps": 7, "step_time": 3.92}),
+        # accelerate's and PEFT's examples
+        ("epoch 0: {'accuracy': 0.8431, 'f1': 0.8896}", {"epoch": 0, "accuracy": 0.8431, "f1": 0.8896}),
+        ("epoch 1: perplexity: 18.2 eval_loss: 2.9", {"epoch": 1, "perplexity": 18.2, "eval_loss": 2.9}),
+        (
+            "epoch=4: train_ppl=tensor(1.2031, device='cuda:0') train_epoch_loss=tensor(0.1849, device='cuda:0')",
+            {"epoch": 4, "train_perplexity": 1.2031, "epoch_loss": 0.1849},
+        ),
+        ("accuracy=98.0 % on the train dataset", {"accuracy": 0.98}),
+        (
+            "Steps:  3%|3    | 15/500 [00:41<22:10,  2.74s/it, lr=1e-5, step_loss=0.0821]",
+            {"step": 15, "steps": 500, "step_time": 2.74, "lr": 1e-5},
+        ),
+        # torchtitan, nanoGPT, PyTorch's MNIST
+        (
+            "[titan] 2026-01-02 03:04:05 - root - INFO - step: 10  loss:  8.1234  grad_norm:  1.2300  memory: 45.32GiB(47.8%)  tps: 7,123  "
+            "tflops: 380.12  mfu: 38.43%",
+            {
+                **{"step": 10, "loss": 8.1234, "grad_norm": 1.23, "memory": 45.32 * GIB},
+                **{"tokens/s": 7123, "tflops": 380.12, "mfu": 0.3843},
+            },
+        ),
+        ("step 250: train loss 2.4021, val loss 2.5310", {"step": 250, "loss": 2.4021, "eval_loss": 2.531}),
+        ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.123456", {"epoch": 1, "loss": 2.123456}),
+        ("Test set: Average loss: 0.0345, Accuracy: 9890/10000 (99%)", {"eval_loss": 0.0345}),
+        ("Epoch 0:  10%|# | 10/100 [00:01<00:10,  9.90it/s, v_num=0, train_loss_step=2.30]", {"epoch": 0, "steps/s": 9.9, "loss": 2.3}),
+        ("Validation: loss 2.5 accuracy 0.5", {"eval_loss": 2.5, "accuracy": 0.5}),
+    ],
+)
+def test_what_well_known_trainings_print_is_understood(line: str, found: dict[str, float]) -> None:
+    assert scan(line) == pytest.approx(found, nan_ok=True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # dumps of a configuration: DeepSpeed's, its JSON, the Trainer's, argparse's, Megatron's, an optimizer's
+        "[INFO] [config.py:1007:print]   loss_scale ................... 0",
+        "[INFO] [config.py:1007:print]   optimizer_params ............. {'lr': 0.001, 'betas': (0.9, 0.999)}",
+        "[INFO] [config.py:1007:print]   steps_per_print .............. 10",
+        '        "lr": 0.001, ',
+        '    "loss_scale": 0, ',
+        "learning_rate=5e-05,",
+        "Namespace(epochs=3, lr=0.0001, step=1, loss='l2')",
+        "  lr .............................................. 0.00015",
+        "    lr: 0.001",
+        "{'train_micro_batch_size_per_gpu': 4, 'optimizer': {'params': {'lr': 0.001}}, 'fp16': {'loss_scale': 0}}",
+        "DeepSpeed using configured LR scheduler = WarmupLR",
+        "Detected CUDA files, patching ldflags; Time to load cpu_adam op: 2.31 seconds",
+        # prose, names of files, times
+        "this gives a training loss 3 times lower than before",
+        "the accuracy 2 ranks reach is the same",
+        "saved checkpoint to out/global_step100/loss-2.31.pt",
+        "Learning rate schedule: cosine with 100 steps",
+        "loss: /tmp/loss.txt",
+        "epochs: 3 batches per rank",
+        "memory 2 of 4 slots used",
+        "time (ms) | fwd_microstep: 24.24 | bwd_microstep: 24.02 | step_microstep: 31.27",
+        "[W] torch.distributed: normalize 3.0 lrelu 0.2 steps 4",
+    ],
+)
+def test_what_only_looks_like_a_measurement_is_none(line: str) -> None:
+    assert scan(line) == {}
+
+
+def test_numbers_after_prose_in_other_lines_are_not_lost() -> None:
+    assert scan("epoch 1 step 20 loss 2 saved")["step"] == 20
+    assert scan("loss 2 lr 1e-3") == {"loss": 2.0, "lr": 1e-3}
+    assert scan("lr: 0.0001") == {"lr": 0.0001}
 
 
 def test_a_loss_that_is_not_a_number_is_one_to_tell() -> None:

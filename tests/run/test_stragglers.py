@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.run.follow import RankView
+from dstui.run.measure import RankView
 from dstui.run.stragglers import Watch, stragglers, verdict
 
 NOW = 10_000.0

@@ -12,7 +12,7 @@ from dstui.tui.row import Row, Span, fit
 from dstui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
-    from dstui.run.follow import RankView
+    from dstui.run.measure import RankView
 
 GLYPH = {
     "waiting": ("○", "dim"),

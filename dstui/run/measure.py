@@ -1,0 +1,85 @@
+"""A rank's lines, one after another, as measurements: each number with its name and the step that it belongs to.
+
+What one line says is `metrics`' to know; here is what has to be remembered from line to line: where the training stands, how many
+values of a name came, and which of the Plan's own patterns are too slow to be looked for any longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dstui.run.events import Metric
+from dstui.run.folder import JobFolder, read_json
+from dstui.run.metrics import Own, clock_of, scan
+
+
+@dataclass(slots=True)
+class RankView:
+    """What is known of one rank. `state`: waiting, started, ended or lost."""
+
+    host: str
+    state: str = "waiting"
+    exit_code: int | None = None
+    last_line_at: float | None = None
+    """When its log was last written, seconds since the epoch; None where it has written nothing."""
+    step: int | None = None
+    steps: int | None = None
+    """How many steps there will be, where its lines say so."""
+    loss: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The latest value of each metric."""
+    live: str = ""
+    """Its unfinished line: a progress bar."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """How many values of each metric came: their step, where lines name none."""
+    bar_told: float = 0.0
+    clock: float = 0.0
+    """Seconds on the training's own progress bar."""
+
+
+class Measure:
+    """Takes the measurements of one job's lines; the Plan's own patterns (`run.metrics`) among them."""
+
+    def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
+        """`patterns`: name -> regular expression with one group, which are the number."""
+        self._own = Own(patterns or {})
+
+    @classmethod
+    def of(cls, folder: JobFolder) -> Measure:
+        """What the Plan of this job wants to have measured; a folder that is older or broken has no wishes."""
+        patterns = read_json(folder.launch_file).get("metrics")
+        return cls({str(name): str(text) for name, text in patterns.items()} if isinstance(patterns, dict) else {})
+
+    def notices(self) -> list[str]:
+        """What there is to say since the last call: patterns that are not looked for any more."""
+        said, self._own.said = self._own.said, []
+        return said
+
+    def __call__(self, view: RankView, rank: int, line: str, bar: str = "") -> list[Metric]:
+        """The measurements of a rank's next line, noted in its view. `bar`: the progress bar that the line was written over."""
+        if bar:
+            _take_step(view, scan(bar), clock_of(bar))
+        found = {**scan(line), **self._own.scan(line)}
+        if not found:
+            return []
+        _take_step(view, found, clock_of(line))
+        if "overflows" in found:
+            found["overflows"] += view.metrics.get("overflows", 0)
+        view.loss = found.get("loss", view.loss)
+        view.metrics.update(found)
+        metrics = []
+        for name, value in found.items():
+            view.counts[name] = view.counts.get(name, 0) + 1
+            metrics.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
+        return metrics
+
+
+def _take_step(view: RankView, found: dict[str, float], clock: float | None) -> None:
+    """Note the step and how many there will be, but not an evaluation's: its count is shorter, or the clock of its bar is behind."""
+    step, steps = found.pop("step", None), found.pop("steps", None)
+    if steps is not None and view.steps is not None and steps != view.steps and (steps < view.steps or (clock or 0.0) < view.clock):
+        return
+    if steps is not None:
+        view.steps, view.clock = int(steps), clock or view.clock
+    view.step = int(step) if step is not None else view.step
