@@ -18,6 +18,9 @@ import pyte
 # What pyte does not know and would print: kitty's keyboard protocol, mode reports, XTVERSION, DCS strings.
 UNKNOWN = re.compile(rb"\x1b\[[>=<?]?[0-9;]*u|\x1b\[\?[0-9;]*\$p|\x1b\[>[0-9;]*[mq]|\x1bP.*?\x1b\\", re.DOTALL)
 
+PATIENCE = 120.0
+"""Seconds to wait for what must come; a machine that is busy takes its time."""
+
 
 class Terminal:
     """One command in its own pty. Times are seconds since the start."""
@@ -60,7 +63,7 @@ class Terminal:
         """The screen, line by line."""
         return "\n".join(self.screen.display)
 
-    def wait(self, *wanted: str, timeout: float = 20.0) -> float:
+    def wait(self, *wanted: str, timeout: float = PATIENCE) -> float:
         """Until all the texts are on the screen; the time at which they were."""
         deadline = time.perf_counter() + timeout
         while not all(w in self.text for w in wanted):
@@ -69,14 +72,14 @@ class Terminal:
                 raise AssertionError(f"{wanted} not on the screen within {timeout} s:\n{self.text}")
         return time.perf_counter() - self.started
 
-    def wait_gone(self, text: str, timeout: float = 20.0) -> None:
+    def wait_gone(self, text: str, timeout: float = PATIENCE) -> None:
         """Until a text is no longer on the screen."""
         deadline = time.perf_counter() + timeout
         while text in self.text:
             self.pump(0.05)
             assert time.perf_counter() < deadline, f"{text!r} is still on the screen:\n{self.text}"
 
-    def settle(self, quiet: float = 0.4, timeout: float = 10.0) -> float:
+    def settle(self, quiet: float = 0.4, timeout: float = PATIENCE) -> float:
         """Until nothing was written for `quiet` seconds; the time of the last output."""
         deadline = time.perf_counter() + timeout
         while self.pump(quiet) and time.perf_counter() < deadline:
@@ -100,7 +103,7 @@ class Terminal:
         """A signal to the command."""
         os.kill(self.pid, number)
 
-    def exit_code(self, timeout: float = 20.0) -> int:
+    def exit_code(self, timeout: float = PATIENCE) -> int:
         """Wait for the end; 128 + n for signal n."""
         deadline = time.perf_counter() + timeout
         while self.code is None:

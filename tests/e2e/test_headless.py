@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.terminal import PATIENCE
+
 PROBE = """\
 import os, signal, sys, time
 rank, what = int(os.environ["RANK"]), sys.argv[-1]
@@ -22,7 +24,7 @@ if rank == 1 and what == "exit":
 if rank == 1 and what == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
 if what != "end":
-    time.sleep(120)
+    time.sleep(1000)
 """
 
 
@@ -62,7 +64,7 @@ def processes_of(folder: Path) -> Iterator[str]:
 
 def test_a_job_that_ends_is_0_and_its_lines_carry_their_rank(job: Path) -> None:
     process = start(job)
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert "[0] rank 0 is up, config True" in out
     assert "[1] rank 1 is up, config True" in out
@@ -75,7 +77,7 @@ def test_a_job_that_ends_is_0_and_its_lines_carry_their_rank(job: Path) -> None:
 @pytest.mark.parametrize(("what", "code"), [("exit", 3), ("kill", 137)])
 def test_the_rank_that_failed_first_gives_the_status(job: Path, what: str, code: int) -> None:
     process = start(job, what=what)
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, err
     assert "[rank 1" in out.rpartition("exit status")[2]  # the diagnosis names who failed first
     assert list(processes_of(job)) == []
@@ -89,7 +91,7 @@ def test_a_signal_stops_the_whole_job(job: Path, number: int, code: int) -> None
         if "rank 1 is up" in line:
             break
     process.send_signal(number)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == code, err
     assert list(processes_of(job)) == []
     status = json.loads((job / "run" / "status.json").read_text())
@@ -98,7 +100,7 @@ def test_a_signal_stops_the_whole_job(job: Path, number: int, code: int) -> None
 
 def test_a_killed_headless_takes_its_job_with_it_and_a_detached_one_does_not(job: Path) -> None:
     detached = start(job, "--detach", what="end")
-    out, _ = detached.communicate(timeout=60)
+    out, _ = detached.communicate(timeout=PATIENCE)
     assert (detached.returncode, out.strip()) == (0, str(job / "run"))
     attached = start(job, "--run-dir", "second", what="stay")
     assert attached.stdout is not None
@@ -107,7 +109,7 @@ def test_a_killed_headless_takes_its_job_with_it_and_a_detached_one_does_not(job
             break
     attached.kill()
     attached.wait()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     states = {}
     while time.monotonic() < deadline and set(states.values()) != {"succeeded", "stopped"}:
         states = {name: json.loads((job / name / "status.json").read_text())["state"] for name in ("run", "second")}
@@ -117,7 +119,7 @@ def test_a_killed_headless_takes_its_job_with_it_and_a_detached_one_does_not(job
 
 def test_json_is_one_event_per_line_from_start_to_exit(job: Path) -> None:
     process = start(job, "--json")
-    out, _ = process.communicate(timeout=90)
+    out, _ = process.communicate(timeout=PATIENCE)
     events = [json.loads(line) for line in out.splitlines()]
     assert ["version" in event for event in events] == [True] + [False] * (len(events) - 1)
     assert (events[0]["event"], events[0]["version"], events[-1]["event"], events[-1]["exit_code"]) == ("start", 1, "exit", 0)
@@ -129,7 +131,7 @@ def test_json_is_one_event_per_line_from_start_to_exit(job: Path) -> None:
 
 def test_json_of_a_failure_has_its_diagnosis_just_before_the_exit(job: Path) -> None:
     process = start(job, "--json", what="exit")
-    out, _ = process.communicate(timeout=90)
+    out, _ = process.communicate(timeout=PATIENCE)
     *_, diagnosis, end = (json.loads(line) for line in out.splitlines())
     assert (diagnosis["event"], diagnosis["first_failing_rank"], "version" in diagnosis) == ("diagnosis", 1, False)
     assert (end["event"], end["exit_code"], process.returncode) == ("exit", 3, 3)
@@ -140,7 +142,7 @@ def test_an_interpreter_without_deepspeed_is_1_and_nothing_is_written(job: Path)
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
     bare.chmod(0o755)
     process = start(job, "--set", "job.python=./python")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert "has no deepspeed" in err
     assert not (job / "run").exists()
@@ -157,7 +159,7 @@ def test_an_interpreter_without_deepspeed_is_1_and_nothing_is_written(job: Path)
 )
 def test_what_cannot_start_is_said_before_anything_is_written(job: Path, override: str, sentence: str, code: int) -> None:
     process = start(job, "--set", override)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, "Traceback" in err) == (code, False), err
     assert sentence in err
     assert not (job / "run").exists()
@@ -169,7 +171,7 @@ def test_a_job_folder_that_cannot_be_written_is_1(job: Path) -> None:
     (job / "full" / "something").write_text("mine")
     for place, sentence in {"/proc/dstui": "Cannot make the job folder", "file": "is a file", "full": "is not empty"}.items():
         process = start(job, "--run-dir", place)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, sentence in err, "Traceback" in err) == (1, True, False), err
     assert [p.name for p in (job / "full").iterdir()] == ["something"]
 
@@ -183,7 +185,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(job: Path) -> None:
     try:
         (small / "ballast").write_bytes(b"x" * 60_000)
         process = start(job, "--run-dir", str(small / "run"))
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
         assert (process.returncode, "disk is full" in err) == (1, True), err
         assert [p.name for p in small.iterdir()] == ["ballast"]
     finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dstui.files import find_plan, read_plan
-from tests.terminal import Terminal
+from tests.terminal import PATIENCE, Terminal
 
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l")
 """Leave the other screen, show the cursor, leave the mouse alone."""
@@ -67,14 +67,14 @@ def launch(terminal: Terminal) -> None:
     terminal.press("]")
     terminal.wait("What will be written", "launches it")
     terminal.press("l")
-    terminal.wait("Ranks", "Log: all ranks", timeout=40)
+    terminal.wait("Ranks", "Log: all ranks")
 
 
 def test_from_start_to_a_finished_training_with_the_losses_of_both_ranks(start: Start, quick: str, tmp_path: Path) -> None:
     terminal = start(quick)
     launch(terminal)
-    terminal.wait("r0 step", "r1 step", timeout=60)
-    terminal.wait("succeeded", "0 ✔ ended  step 12  loss", "1 ✔ ended  step 12  loss", timeout=60)
+    terminal.wait("r0 step", "r1 step")
+    terminal.wait("succeeded", "0 ✔ ended  step 12  loss", "1 ✔ ended  step 12  loss")
     terminal.press("1")
     terminal.wait("Log: rank 1", "step 12/12 loss")
     terminal.press("q")
@@ -87,14 +87,14 @@ def test_from_start_to_a_finished_training_with_the_losses_of_both_ranks(start: 
 def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(start: Start, quick: str, tmp_path: Path) -> None:
     terminal = start(quick)
     launch(terminal)
-    terminal.wait("running", timeout=40)
+    terminal.wait("running")
     terminal.kill(signal.SIGKILL)
     assert terminal.exit_code() == 137
     again = start("attach")
-    again.wait("9 Run", "Log: all ranks", "quick", timeout=30)
+    again.wait("9 Run", "Log: all ranks", "quick")
     again.press("q")
     assert again.exit_code() == 0
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + PATIENCE
     while status_of(tmp_path).get("exit_code") is None and time.monotonic() < deadline:
         time.sleep(0.2)
     assert (status_of(tmp_path)["state"], status_of(tmp_path)["exit_code"]) == ("succeeded", 0)
@@ -112,12 +112,12 @@ def test_stop_asks_then_ends_every_process_and_says_so(start: Start, tmp_path: P
     terminal.press("8")
     terminal.wait("launches it")
     terminal.press("l")
-    terminal.wait("r0 waiting", "r1 waiting", timeout=40)
+    terminal.wait("r0 waiting", "r1 waiting")
     terminal.press("s")
     terminal.wait("Stop waits-")
     terminal.press("y")
     terminal.wait("stopping,")
-    terminal.wait("No process is left", "stopped", timeout=40)
+    terminal.wait("No process is left", "stopped")
     terminal.press("q")
     assert terminal.exit_code() == 0
     assert status_of(tmp_path)["state"] == "stopped"

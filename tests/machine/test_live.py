@@ -21,7 +21,7 @@ from dstui.machine.snapshot import Unknown
 MIB = 1 << 20
 
 
-def wait_for(happens: Callable[[], object], seconds: float = 10.0) -> object:
+def wait_for(happens: Callable[[], object], seconds: float = 60.0) -> object:
     """What `happens` returns once it is something."""
     deadline = time.monotonic() + seconds
     while not (value := happens()) and not isinstance(value, Unknown):

@@ -121,7 +121,7 @@ def test_a_command_that_hangs_is_ended_with_its_children_and_one_that_leaves_is_
     problem = notify("sleep 1000 & echo $! > pid; wait", FACTS, str(tmp_path), deadline=0.5)
     assert problem == "run.on_end: the command was not through after 0.5 s and was ended"
     pid = int((tmp_path / "pid").read_text())
-    wait_for(lambda: not Path(f"/proc/{pid}").exists() or b") Z " in Path(f"/proc/{pid}/stat").read_bytes(), 10)
+    wait_for(lambda: not Path(f"/proc/{pid}").exists() or b") Z " in Path(f"/proc/{pid}/stat").read_bytes())
     assert notify("sleep 1000 & echo $! > pid", FACTS, str(tmp_path)) is None
     os.kill(int((tmp_path / "pid").read_text()), 9)
 

@@ -78,11 +78,11 @@ def test_a_stopped_rank_is_read_or_given_up_and_stays_as_it_is(job: JobFolder) -
     assert pid
     os.kill(pid, signal.SIGSTOP)
     try:
-        found = stacks(job, [0], deadline=5)[0]
+        found = stacks(job, [0], deadline=20)[0]
         assert found.threads or found.reason
     finally:
         os.kill(pid, signal.SIGCONT)
-    wait_for(lambda: Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"S", 10)
+    wait_for(lambda: Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"S")
 
 
 @pytest.mark.parametrize(

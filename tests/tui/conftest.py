@@ -65,7 +65,7 @@ def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     return opened
 
 
-async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for something that can be observed."""
     for _ in range(int(seconds / 0.02)):
         await pilot.pause()

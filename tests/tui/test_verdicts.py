@@ -8,12 +8,12 @@ from tests.tui.conftest import PLAN, Open, screen, store, until, value
 async def test_every_edit_is_judged_by_the_installed_deepspeed(open_app: Open) -> None:
     async with open_app(judge=True) as pilot:
         await pilot.press("3")
-        await until(pilot, lambda: store(pilot).state.judged == PLAN, 60)
+        await until(pilot, lambda: store(pilot).state.judged == PLAN)
         assert store(pilot).state.verdict.ok
         await until(pilot, lambda: f"DeepSpeed {store(pilot).state.verdict.version} ✔" in screen(pilot))
         await pilot.press("6", "down", "down", "enter", "1", "3", "enter")
         assert value(pilot, "deepspeed.train_batch_size") == 13
-        await until(pilot, lambda: not store(pilot).state.verdict.ok, 30)
+        await until(pilot, lambda: not store(pilot).state.verdict.ok)
         await until(pilot, lambda: "✖" in store(pilot).state.deepspeeds_word())
 
 
