@@ -48,8 +48,8 @@ def _of_log(path: Path, rank: int, measure: Measure) -> Iterator[Metric]:
     view, tail = RankView(""), Tail(path)
     try:
         while True:
-            for line in tail.read(PIECE):
-                yield from measure(view, rank, line)
+            for place, line in enumerate(tail.read(PIECE)):
+                yield from measure(view, rank, line, tail.bars.get(place, ""))
             if not tail.taken:
                 break
         for line in tail.flush():

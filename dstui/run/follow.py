@@ -197,10 +197,10 @@ class Follower:
             budget -= tail.taken
             if not tail.taken:
                 read_out.add(rank)
-            for line in lines:
+            for place, line in enumerate(lines):
                 events.append(Line(rank, line))
                 if rank is not None:
-                    events += self.measure(self.ranks[rank], rank, line)
+                    events += self.measure(self.ranks[rank], rank, line, tail.bars.get(place, ""))
             if rank is not None:
                 events += self._note_life(rank, tail)
         return read_out

@@ -6,7 +6,7 @@ import os
 import resource
 from pathlib import Path
 
-from dstui.run.text import LONGEST, decode
+from dstui.run.text import LONGEST, decode, overdrawn
 
 
 def allow_files(count: int) -> None:
@@ -26,6 +26,8 @@ class Tail:
         """When the file was last written, seconds since the epoch."""
         self.taken = 0
         """How many bytes the last read took."""
+        self.bars: dict[int, str] = {}
+        """The progress bars that lines of the last read were written over, by the line's place in it."""
         self._backlog = backlog  # bytes before the end at which a first look begins; None is the file's beginning
         self._fd = -1
         self._inode = -1
@@ -45,7 +47,7 @@ class Tail:
 
     def read(self, budget: int) -> list[str]:
         """At most `budget` further bytes as sanitised lines; empty where nothing is new."""
-        self.taken = 0
+        self.taken, self.bars = 0, {}
         if not self._open():
             return []
         data = os.pread(self._fd, budget, self._at)
@@ -57,6 +59,8 @@ class Tail:
             return []
         first = self._pending + lines[0]
         shown = [decode(first, len(first) + self._dropped if self._dropped else None), *map(decode, lines[1:])]
+        if b"\r" in data or b"\r" in first:
+            self.bars = {place: bar for place, raw in enumerate([first, *lines[1:]]) if b"\r" in raw and (bar := overdrawn(raw))}
         self._pending, self._dropped = b"", 0
         self._keep(rest)
         return shown

@@ -49,6 +49,13 @@ def decode(raw: bytes, length: int | None = None) -> str:
     return sanitise(raw.decode("utf-8", "replace"), f"{length:,} bytes" if length else "")
 
 
+def overdrawn(raw: bytes) -> str:
+    """The progress bar that a line was written over, as tqdm's `write` does it; empty where there is none."""
+    *before, _ = raw[-LONGEST:].rstrip(b"\r\n").rsplit(b"\r", 3)
+    bar = next((segment for segment in reversed(before) if b"%|" in segment), b"")
+    return sanitise(bar.decode("utf-8", "replace"))
+
+
 def last_segment(text: str) -> str:
     """What a terminal would show of a progress bar: the text after the last carriage return that is not blank."""
     return next((segment for segment in reversed(text.split("\r")) if segment.strip()), "")

@@ -12,6 +12,7 @@ from made import dstui, made
 
 from dstui.run.export import export, metrics
 from dstui.run.folder import JobFolder
+from dstui.run.measure import Measure, RankView
 
 LOGS = {
     0: "starting\nstep 1 loss 2.5 lr 1e-3\n  0%| | 0/2\r 50%|# | 1/2\nstep=2, loss=nan\n{'loss': 1.5, 'step': 3}",
@@ -85,3 +86,34 @@ def test_the_command_prints_the_table(tmp_path: Path) -> None:
     made(tmp_path / "mute", logs={0: "hello\n"})
     code, out, err = dstui("logs", "mute", "--metrics", "csv", cwd=tmp_path)
     assert (code, out) == (0, "step,rank,name,value,attempt\n") and "no numbers" in err
+
+
+def test_the_trainers_numbers_belong_to_the_step_of_the_bar_that_they_were_written_over(tmp_path: Path) -> None:
+    bar = "\r{0:3}%|###       | {0}/100 [00:{0:02}<01:00,  1.00it/s]"
+    said = "".join(
+        bar.format(n) + "\r" + " " * 40 + f"\r{{'loss': {3 - n / 50}, 'learning_rate': 1e-05}}\n" + bar.format(n) for n in (10, 20)
+    )
+    evaluation = (
+        "\r  0%|          | 0/500 [00:00<?, ?it/s]\r 50%|#####     | 250/500 [00:03<00:03, 80.00it/s]\r"
+        + " " * 40
+        + "\r{'eval_loss': 2.5}\n"
+    )
+    rows = table(made(tmp_path / "job", logs={0: bar.format(0) + said + evaluation}))
+    assert [row[0] for row in rows if row[2] == "loss"] == ["10", "20"]
+    assert [row[0] for row in rows if row[2] == "eval_loss"] == ["20"], "an evaluation has a bar of its own, which is not the training's"
+
+
+def test_the_plans_own_numbers_are_in_the_table(tmp_path: Path) -> None:
+    folder = made(tmp_path / "job", logs={0: "step 4 Reward = -1.5\nstep 5 Reward = none\nstep 6 Reward = 2,000\n"})
+    folder.launch_file.write_text(json.dumps({"metrics": {"reward": "Reward = (\\S+)", "broken": "("}}))
+    assert [row[:4] for row in table(folder)] == [("4", "0", "reward", "-1.5"), ("6", "0", "reward", "2000.0")]
+
+
+def test_a_pattern_that_takes_too_long_is_given_up_and_everything_else_goes_on(tmp_path: Path) -> None:
+    folder = made(tmp_path / "job", logs={0: ("a" * 21 + "\nstep 1 loss 2\n") * 3})
+    folder.launch_file.write_text(json.dumps({"metrics": {"slow": "(?:a+)+(b)", "mine": "loss ([0-9])"}}))
+    measure = Measure.of(folder)
+    found = [metric.name for n in range(3) for line in ("a" * 21, "step 1 loss 2") for metric in measure(RankView(""), n, line)]
+    assert found == ["loss", "mine"] * 3
+    assert [note.split(" took")[0] for note in measure.notices()] == ["run.metrics.slow"], "it is said once"
+    assert measure.notices() == []
