@@ -151,7 +151,7 @@ class _Form:
         good, wanted = FORMS[kind](value)
         if not good:
             self.wrong(path, f"{wanted} belongs here, not {_shown(value)}")
-            return spec.default
+            return spec.default if spec.default_factory is MISSING else spec.default_factory()
         if choices and value not in choices:
             close = difflib.get_close_matches(str(value), choices, 1)
             self.wrong(path, f"{_shown(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else ""))

@@ -122,3 +122,7 @@ def test_a_file_that_stands_for_billions_of_values_is_refused_at_once() -> None:
 def test_deep_nesting_is_an_error_and_not_a_crash() -> None:
     (message,) = errors("version: 1\njob: {script: a}\ndeepspeed: " + "[" * 2000 + "]" * 2000 + "\n")
     assert "nested deeper than 60 levels" in message
+
+
+def test_a_list_where_variables_belong_is_an_error_like_any_other() -> None:
+    assert "a mapping NAME: value belongs here, not a list" in errors("version: 1\njob: {script: t.py}\ncluster: {env: [a]}\n")[0]
