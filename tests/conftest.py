@@ -1,4 +1,4 @@
-"""What all tests share: a state folder of their own, so that nobody's index of runs is touched."""
+"""What all tests share: folders of their own for state and settings, so that nobody's index of runs or theme is touched."""
 
 from __future__ import annotations
 
@@ -13,5 +13,6 @@ settings.load_profile("dstui")
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _own_state_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
-    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
+    for kind in ("state", "config"):
+        os.environ[f"XDG_{kind.upper()}_HOME"] = str(tmp_path_factory.mktemp(kind))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -21,10 +22,11 @@ from dstui.tui.arrange import MINIMUM, PARTS, WIDE, shown
 from dstui.tui.fields import Field, Option
 from dstui.tui.form_rows import OptionKey
 from dstui.tui.keys import KEYS, bindings, valid
+from dstui.tui.settings import remember, remembered
 from dstui.tui.steps import STEPS, Step, field_of
 from dstui.tui.store import Store
 from dstui.tui.themes import DARK, LIGHT
-from dstui.tui.verdicts import Verdicts
+from dstui.tui.unsaved import Unsaved
 from dstui.tui.widgets.checks import Checks, FindingKey
 from dstui.tui.widgets.footer import Footer
 from dstui.tui.widgets.form import Form
@@ -47,8 +49,9 @@ WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette"
 """What the F-keys and ctrl-keys do while a value is typed."""
 
 
-class DstuiApp(Verdicts):
-    """dstui's screen. `Documents` does what concerns files, `Jobs` what concerns runs, `Verdicts` what is learnt meanwhile."""
+class DstuiApp(Unsaved):
+    """dstui's screen. `Documents` does what concerns files, `Jobs` what concerns runs, `Verdicts` what is learnt meanwhile,
+    `Unsaved` what loses nothing."""
 
     TITLE = "dstui"
     CSS_PATH = Path(__file__).parent / "styles" / "app.tcss"
@@ -62,7 +65,7 @@ class DstuiApp(Verdicts):
         super().__init__()
         self.register_theme(DARK)
         self.register_theme(LIGHT)
-        self.theme = "dstui"
+        self.theme = self._liked_theme()
         self.fresh = plan is None and job is None
         self.job, self.judge = job, judge
         self.store = Store(plan or self.starting_plan(), path, machine, self.redraw_all)
@@ -70,6 +73,14 @@ class DstuiApp(Verdicts):
         self.tab = "form"
         self.done: list[str] = []
         self.leaving = False
+
+    def _liked_theme(self) -> str:
+        """What Textual's own variable asks for, else the one that was chosen last."""
+        wanted = os.environ.get("TEXTUAL_THEME") or remembered().get("theme")
+        return wanted if isinstance(wanted, str) and wanted in self.available_themes else DARK.name
+
+    def _remember_theme(self, name: str) -> None:
+        self.run_worker(partial(remember, "theme", name), thread=True, exit_on_error=False, group="settings")
 
     def exit(self, result: int | None = None, return_code: int = 0, message: Any = None) -> None:
         """Leave. What still arrives afterwards finds no widgets any more."""
@@ -97,6 +108,7 @@ class DstuiApp(Verdicts):
         loop = asyncio.get_running_loop()
         for sig in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(sig, partial(self.exit, return_code=128 + sig))
+        self.watch(self, "theme", self._remember_theme, init=False)
         self.show_step(self.step)
         self.call_after_refresh(self._second_frame)
 
@@ -112,6 +124,7 @@ class DstuiApp(Verdicts):
             self.look_at_machine()
         if self.judge:
             self.set_timer(JUDGE_AFTER, self.start_judging)
+        self.start_keeping()
         if self.job is not None:
             self.watch_job(self.job)
         elif self.fresh:
@@ -137,6 +150,7 @@ class DstuiApp(Verdicts):
             self.show_pane(state)
         self._show_keys()
         self.ask_deepspeed()
+        self.keep_draft()
 
     @on(Rows.Resized)
     def _resized(self) -> None:

@@ -39,7 +39,8 @@ class Store:
         self.path = path
         self._changed = changed
         self._history = History(plan)
-        self._on_disk = plan.text
+        self.on_disk = plan.text
+        """The text that was read or saved last."""
         self._typing = False
         self.state = State(plan, machine)
 
@@ -72,9 +73,15 @@ class Store:
             return self._refuse("", error)
         return self._take(plan)
 
+    def replace(self, text: str) -> None:
+        """Another text of the same document, as one step of undo. PlanError where it is no Plan."""
+        from dstui.plan import load
+
+        self._take(load(text, self.state.plan.source, self.state.plan.base))
+
     def open(self, plan: Plan, path: Path | None) -> None:
         """Another document altogether: its own history begins."""
-        self.path, self._history, self._on_disk = path, History(plan), plan.text
+        self.path, self._history, self.on_disk = path, History(plan), plan.text
         self._show(plan)
 
     def settle(self) -> None:
@@ -168,7 +175,7 @@ class Store:
             checked=True,
             lines=lines,
             changed=changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed,
-            saved=plan.text == self._on_disk,
+            saved=plan.text == self.on_disk,
             ranks=ranks,
             run=before.run,
             judged=before.judged,
@@ -184,14 +191,14 @@ class Store:
             return False
         from dstui.files import read_text
 
-        return read_text(self.path) != self._on_disk
+        return read_text(self.path) != self.on_disk
 
     def save(self, path: Path, *, replace_other: bool) -> None:
         """Write the Plan. FileProblem says what stands in the way."""
         from dstui.files import write_atomic
 
         write_atomic(path, self.state.plan.text, replace=replace_other)
-        self.path, self._on_disk = path, self.state.plan.text
+        self.path, self.on_disk = path, self.state.plan.text
         self.state = replace(self.state, saved=True)
         self._changed()
 

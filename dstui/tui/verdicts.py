@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from threading import Condition
 from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.message import Message
 
 from dstui.tui.jobs import Jobs
+from dstui.tui.latest import Latest
 from dstui.tui.steps import MACHINE
 
 if TYPE_CHECKING:
@@ -36,40 +36,12 @@ class Judged(Message):
         self.text, self.verdict = text, verdict
 
 
-class Question:
-    """The newest Plan to be judged, handed from the app to the thread that asks; what came before it need not be judged."""
-
-    def __init__(self) -> None:
-        self._changed = Condition()
-        self._plan: Plan | None = None
-        self._ranks: int | None = None
-        self.closed = False
-
-    def ask(self, plan: Plan, ranks: int | None) -> None:
-        """Judge this next."""
-        with self._changed:
-            self._plan, self._ranks = plan, ranks
-            self._changed.notify()
-
-    def close(self) -> None:
-        """No more questions."""
-        with self._changed:
-            self.closed = True
-            self._changed.notify()
-
-    def wait(self) -> tuple[Plan, int | None] | None:
-        """The next question; None when there will be none."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.closed or self._plan is not None)
-            plan, self._plan = self._plan, None
-            return None if self.closed or plan is None else (plan, self._ranks)
-
-
 class Verdicts(Jobs):
     """The part of the app that looks and asks. Threads only post messages; the app changes the state."""
 
     live: Live | None = None
-    question: Question | None = None
+    to_judge: Latest[tuple[Plan, int | None]] | None = None
+    """The Plan, and how many ranks it makes."""
 
     # The machine
 
@@ -108,22 +80,22 @@ class Verdicts(Jobs):
 
     def start_judging(self) -> None:
         """Keep a child with DeepSpeed's parser warm, and have it judge every edit."""
-        self.question = Question()
+        self.to_judge = Latest()
         self.run_worker(self._judge, thread=True, exit_on_error=False, group="oracle")
         self.ask_deepspeed()
 
     def ask_deepspeed(self) -> None:
         """Have the Plan judged as it is now, unless that is known."""
         state = self.store.state
-        if self.question is not None and state.judged != state.plan.text:
-            self.question.ask(state.plan, state.ranks)
+        if self.to_judge is not None and state.judged != state.plan.text:
+            self.to_judge.put((state.plan, state.ranks))
 
     def _judge(self) -> None:
         from dstui.run.oracle import OracleError
 
-        question, oracle, python = self.question, None, ""
+        waiting, oracle, python = self.to_judge, None, ""
         try:
-            while question is not None and (asked := question.wait()) is not None:
+            while waiting is not None and (asked := waiting.take()) is not None and not waiting.closed:
                 plan, ranks = asked
                 if oracle is None or interpreter(plan) != python:
                     python = interpreter(plan)
@@ -139,15 +111,15 @@ class Verdicts(Jobs):
     @on(Judged)
     def _judged(self, event: Judged) -> None:
         if event.verdict is None:
-            self.question = None
+            self.to_judge = None
         elif event.text == self.store.state.plan.text:
             self.store.judged(event.text, event.verdict)
 
     def on_unmount(self) -> None:
         """No child outlives the app."""
         self._stop_live()
-        if self.question is not None:
-            self.question.close()
+        if self.to_judge is not None:
+            self.to_judge.close()
 
 
 def _another(oracle: Oracle | None, python: str) -> Oracle:

@@ -43,11 +43,11 @@ class Dialog(ModalScreen[Any]):
 
 
 class Ask(Dialog):
-    """A question; each answer has its letter."""
+    """A question; each answer has its letter. `details` are rows between the question and the answers."""
 
-    def __init__(self, title: str, text: str, answers: Sequence[Answer]) -> None:
+    def __init__(self, title: str, text: str, answers: Sequence[Answer], details: Sequence[Row] = ()) -> None:
         super().__init__()
-        self.heading, self.text, self.answers = title, text, tuple(answers)
+        self.heading, self.text, self.answers, self.details = title, text, tuple(answers), tuple(details)
 
     def compose(self) -> ComposeResult:
         """The question, and its answers as rows."""
@@ -57,7 +57,7 @@ class Ask(Dialog):
 
     def on_mount(self) -> None:
         """Show them, with the cursor on the first answer."""
-        rows: list[Row] = [*paragraph(self.text, WIDTH - 2), BLANK]
+        rows: list[Row] = [*paragraph(self.text, WIDTH - 2), BLANK, *self.details]
         rows += [row((a.key, "accent"), f"  {a.label}", key=a.key) for a in self.answers]
         answers = self.query_one(Rows)
         answers.show_rows(rows)
