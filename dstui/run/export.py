@@ -10,6 +10,7 @@ from typing import Literal, TextIO
 
 from dstui.run.events import Metric
 from dstui.run.folder import JobFolder
+from dstui.run.history import logs_of, measured
 from dstui.run.measure import Measure, RankView
 from dstui.run.tail import Tail
 
@@ -31,29 +32,19 @@ def export(folder: JobFolder, form: Form, to: TextIO, only: Collection[int] = ()
 def metrics(folder: JobFolder, only: Collection[int] = ()) -> Iterator[tuple[int, Metric]]:
     """Each number that the logs of a run tell, with the attempt that it is from."""
     measure = Measure.of(folder)
-    attempts = [int(path.name) for path in folder.attempt(2).parent.glob("*") if path.name.isdecimal()]
-    for attempt in (1, *sorted(attempts)):
-        logs = {rank: path for path in folder.log(0, attempt).parent.glob("rank_*.log") if (rank := _rank(path)) is not None}
-        for rank in sorted(logs):
-            if not only or rank in only:
-                yield from ((attempt, metric) for metric in _of_log(logs[rank], rank, measure))
-
-
-def _rank(path: Path) -> int | None:
-    number = path.stem.removeprefix("rank_")
-    return int(number) if number.isdecimal() and path.is_file() else None
+    for (attempt, rank), path in logs_of(folder).items():
+        if not only or rank in only:
+            yield from ((attempt, metric) for metric in _of_log(path, rank, measure))
 
 
 def _of_log(path: Path, rank: int, measure: Measure) -> Iterator[Metric]:
-    view, tail = RankView(""), Tail(path)
+    view, tail = RankView(""), Tail(path, every_state=True)
     try:
         while True:
-            for place, line in enumerate(tail.read(PIECE)):
-                yield from measure(view, rank, line, tail.bars.get(place, ""))
+            yield from measured(tail.read(PIECE), view, rank, measure)
             if not tail.taken:
                 break
-        for line in tail.flush():
-            yield from measure(view, rank, line)
+        yield from measured(tail.flush(), view, rank, measure)
     finally:
         tail.close()
 

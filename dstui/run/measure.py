@@ -33,6 +33,8 @@ class RankView:
     """Its unfinished line: a progress bar."""
     counts: dict[str, int] = field(default_factory=dict)
     """How many values of each metric came: their step, where lines name none."""
+    told: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Step and value of each metric as it was last told, where every state of a progress bar is read."""
     bar_told: float = 0.0
     clock: float = 0.0
     """Seconds on the training's own progress bar."""

@@ -20,7 +20,11 @@ def allow_files(count: int) -> None:
 class Tail:
     """Complete lines of a file as they come; the file may not exist yet, be truncated or be replaced."""
 
-    def __init__(self, path: Path, backlog: int | None = None) -> None:
+    def __init__(self, path: Path, backlog: int | None = None, *, every_state: bool = False) -> None:
+        """`backlog`: bytes before the end at which a first look begins; None is the file's beginning.
+
+        `every_state`: each state of a progress bar is a line of its own.
+        """
         self.path = path
         self.modified: float | None = None
         """When the file was last written, seconds since the epoch."""
@@ -28,7 +32,7 @@ class Tail:
         """How many bytes the last read took."""
         self.bars: dict[int, str] = {}
         """The progress bars that lines of the last read were written over, by the line's place in it."""
-        self._backlog = backlog  # bytes before the end at which a first look begins; None is the file's beginning
+        self._backlog, self._every_state = backlog, every_state
         self._fd = -1
         self._inode = -1
         self._at = 0
@@ -53,6 +57,8 @@ class Tail:
         data = os.pread(self._fd, budget, self._at)
         self.taken = len(data)
         self._at += self.taken
+        if self._every_state:
+            data = data.replace(b"\r", b"\n")
         *lines, rest = data.split(b"\n")
         if not lines:
             self._keep(self._pending + rest)

@@ -1,0 +1,170 @@
+"""The numbers of a whole run for a plot: read from the logs of every attempt, in slices, in bounded memory, and then as they come.
+
+For a worker's thread: `advance` reads on, and whoever draws may ask meanwhile. Of each metric the mean over all ranks is kept with its
+least and largest value, and of the first ranks their own values.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import NamedTuple
+
+from dstui.plan.patterns import METRICS
+from dstui.run.buckets import Buckets, Fault, Point
+from dstui.run.events import Metric
+from dstui.run.folder import JobFolder
+from dstui.run.measure import Measure, RankView
+from dstui.run.tail import Tail, allow_files
+
+PIECE = 1 << 16
+"""Bytes that are read at once: what is found in them is taken over in one go, in a few milliseconds."""
+KEPT_RANKS = 16
+"""Ranks whose own values are kept: more lines than that cannot be told apart."""
+KEPT_ATTEMPTS = 8
+LOOK_AGAIN = 1.0
+"""Seconds between two looks for new logs."""
+
+
+class Curve(NamedTuple):
+    """One line of a plot: of an attempt and a rank, None for all of them together."""
+
+    attempt: int
+    rank: int | None
+    points: list[Point]
+    faults: list[Fault]
+
+
+class History:
+    """The numbers of one run."""
+
+    def __init__(self, folder: JobFolder) -> None:
+        self.folder = folder
+        self.left_out = 0
+        """Attempts before the ones that are read."""
+        self.notices: list[str] = []
+        self._measure = Measure.of(folder)
+        self._logs: dict[tuple[int, int], _Log] = {}
+        self._series: dict[tuple[int, int | None, str], Buckets] = {}
+        self._tellers: dict[str, set[int]] = {}
+        self._kept: set[int] = set()
+        self._looked = float("-inf")
+        self._lock = Lock()
+
+    def advance(self, seconds: float) -> bool:
+        """Read on for about so long. False where nothing new was there."""
+        deadline, found = time.monotonic() + seconds, False
+        if time.monotonic() - self._looked >= LOOK_AGAIN:
+            self._find_logs()
+        for (attempt, _), log in sorted(self._logs.items()):
+            while time.monotonic() < deadline:
+                metrics = log.read(self._measure)
+                if not log.tail.taken:
+                    break
+                found = True
+                self._take(attempt, metrics)
+        self.notices += self._measure.notices()
+        return found
+
+    def _find_logs(self) -> None:
+        self._looked = time.monotonic()
+        paths = logs_of(self.folder)
+        latest = max((attempt for attempt, _ in paths), default=1)
+        self.left_out = max(latest - KEPT_ATTEMPTS, 0)
+        for (attempt, rank), path in paths.items():
+            if attempt > self.left_out and (attempt, rank) not in self._logs:
+                self._logs[attempt, rank] = _Log(rank, path)
+        allow_files(256 + 3 * len(self._logs))
+
+    def _take(self, attempt: int, metrics: list[Metric]) -> None:
+        with self._lock:
+            for rank, step, name, value in ((m.rank, m.step, m.name, m.value) for m in metrics):
+                self._tellers.setdefault(name, set()).add(rank)
+                if len(self._kept) < KEPT_RANKS:
+                    self._kept.add(rank)
+                for whose in (None, rank) if rank in self._kept else (None,):
+                    key = (attempt, whose, name)
+                    if key not in self._series:
+                        self._series[key] = Buckets()
+                    self._series[key].add(step, value)
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for log in self._logs.values():
+            log.tail.close()
+
+    # What there is to draw
+
+    @property
+    def read(self) -> tuple[int, int]:
+        """Bytes read, and bytes there are."""
+        logs = list(self._logs.values())
+        return sum(log.taken for log in logs), sum(log.size for log in logs)
+
+    def names(self) -> dict[str, float | None]:
+        """The metrics that were found, dstui's own first, and the newest value of each."""
+        with self._lock:
+            latest = {name: series.last for (_, rank, name), series in sorted(self._series.items(), key=_by_attempt) if rank is None}
+        order = list(METRICS)
+        return dict(sorted(latest.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
+
+    def tellers(self, name: str) -> list[int]:
+        """The ranks that tell a metric."""
+        with self._lock:
+            return sorted(self._tellers.get(name, ()))
+
+    def curves(self, name: str, *, each: bool = False) -> list[Curve]:
+        """A metric over the steps, an attempt after the other; `each`: of every rank that is kept, instead of all together."""
+        with self._lock:
+            keys = sorted((a, -1 if r is None else r) for a, r, n in self._series if n == name and (r is None) != each)
+            found = [(a, None if r < 0 else r) for a, r in keys]
+            return [Curve(a, r, self._series[a, r, name].points, self._series[a, r, name].faults) for a, r in found]
+
+
+def _by_attempt(item: tuple[tuple[int, int | None, str], Buckets]) -> int:
+    return item[0][0]
+
+
+class _Log:
+    """One log, as far as it was read."""
+
+    def __init__(self, rank: int, path: Path) -> None:
+        self.rank, self.path = rank, path
+        self.tail, self.view = Tail(path, every_state=True), RankView("")
+        self.taken = 0
+
+    @property
+    def size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return self.taken
+
+    def read(self, measure: Measure) -> list[Metric]:
+        """The metrics of the next piece."""
+        lines = self.tail.read(PIECE)
+        self.taken += self.tail.taken
+        return [*measured(lines, self.view, self.rank, measure)]
+
+
+def measured(lines: list[str], view: RankView, rank: int, measure: Measure) -> Iterator[Metric]:
+    """The metrics of further lines; what a progress bar repeats of one step is told once."""
+    for line in lines:
+        for metric in measure(view, rank, line):
+            if "%|" not in line or view.told.get(metric.name) != (metric.step, metric.value):
+                view.told[metric.name] = metric.step, metric.value
+                yield metric
+
+
+def logs_of(folder: JobFolder) -> dict[tuple[int, int], Path]:
+    """The logs of all attempts by attempt and rank, in order."""
+    attempts = [int(path.name) for path in folder.attempt(2).parent.glob("*") if path.name.isdecimal()]
+    found = {}
+    for attempt in (1, *sorted(attempts)):
+        for path in folder.log(0, attempt).parent.glob("rank_*.log"):
+            number = path.stem.removeprefix("rank_")
+            if number.isdecimal() and path.is_file():
+                found[attempt, int(number)] = path
+    return dict(sorted(found.items()))
