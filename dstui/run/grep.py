@@ -1,0 +1,94 @@
+"""Which lines hold a text or match a regular expression, looked for in the bytes of a log about as fast as grep does it.
+
+Python's own search compares byte by byte: it needs 1 s for a gigabyte, and 16 s for an expression with alternatives. The C library's
+strstr compares 16 bytes at once: 0.2 s, where `grep -F` needs 0.2 to 1.3 s. So texts are found by strstr, and an expression is tried only
+on lines that hold a text without which it cannot match.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import NamedTuple
+
+DENSE_HITS, DENSE_BYTES = 64, 512
+"""After so many matches, each within so many bytes of the last, it is faster to split all lines and look at each."""
+
+_strstr = ctypes.CDLL(None).strstr
+_strstr.argtypes, _strstr.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_void_p
+
+
+class Wanted(NamedTuple):
+    """What a line must have: one of `texts` (where there are any), and a match of `expression` (where there is one)."""
+
+    texts: tuple[bytes, ...]
+    expression: re.Pattern[bytes] | None = None
+    ignore_case: bool = False
+    """Of the letters of ASCII; the texts are lower case then."""
+
+
+def finder(text: str, *, regex: bool, ignore_case: bool) -> Wanted | None:
+    """What to look for in the bytes of lines; None where that needs the letters themselves (É is é)."""
+    if ignore_case and not text.isascii():
+        return None
+    texts = _needed(text) if regex else [text] if text else []
+    expression = re.compile(text.encode(), re.IGNORECASE if ignore_case else 0) if regex else None
+    return Wanted(tuple((each.lower() if ignore_case else each).encode() for each in texts), expression, ignore_case)
+
+
+def matching_lines(data: bytes, wanted: Wanted) -> list[int]:
+    """The numbers of the lines of `data` in which it is found, counted from 0."""
+    text = data.lower() if wanted.ignore_case and wanted.texts else data
+    found: list[Collection[int]] = [_lines_with(text, each) for each in wanted.texts] or [range(data.count(b"\n") + (data[-1:] != b"\n"))]
+    numbers = found[0] if len(found) == 1 else sorted(set().union(*found))
+    if wanted.expression is None or not numbers:
+        return list(numbers)
+    lines, search = data.split(b"\n"), wanted.expression.search
+    return [number for number in numbers if search(lines[number])]
+
+
+def holds(data: bytes, wanted: Wanted) -> bool:
+    """Whether some line of `data` may be one of those; the expression is not tried."""
+    text = data.lower() if wanted.ignore_case and wanted.texts else data
+    return not wanted.texts or any(_seeker(text, each)(0) >= 0 for each in wanted.texts)
+
+
+def _needed(expression: str) -> list[str]:
+    """Texts of which at least one is in everything that the expression matches, where that is easily seen; else none."""
+    words = re.fullmatch(r"\\b\(([\w |]+)\)\\b", expression)
+    if words:
+        every = words[1].split("|")
+        return [word for word in every if not any(other in word and other != word for other in every)]
+    if re.search(r"[|()\[\]{}\\]", expression):
+        return []
+    longest = max(re.split(r".[*?]|[.^$+?]", expression), key=len)
+    return [longest] if longest else []
+
+
+def _lines_with(data: bytes, text: bytes) -> list[int]:
+    """The numbers of the lines that hold a text."""
+    found: list[int] = []
+    number, counted, at, find = 0, 0, 0, _seeker(data, text)
+    while at <= len(data) and (at := find(at)) >= 0:
+        number += data.count(b"\n", counted, at)
+        found.append(number)
+        if len(found) == DENSE_HITS and at < DENSE_HITS * DENSE_BYTES:
+            return [number for number, line in enumerate(data.split(b"\n")) if text in line]
+        counted = at
+        at = data.find(b"\n", at) + 1 or len(data) + 1
+    return found
+
+
+def _seeker(data: bytes, text: bytes) -> Callable[[int], int]:
+    """Where a text is next, from an offset on; -1 where nowhere. Good for as long as the caller holds `data`."""
+    if b"\0" in data or b"\0" in text:  # where strstr would end
+        return partial(data.find, text)
+    start = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+
+    def seek(at: int) -> int:
+        found = _strstr(start + at, text)
+        return found - start if found else -1
+
+    return seek
