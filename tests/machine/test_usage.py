@@ -1,0 +1,140 @@
+"""What each rank uses, in real jobs: a rank's GPU is found whatever it was called, and a rank on the CPU is its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import fakenvml
+import pytest
+
+from dstui.machine.probe import probe
+from dstui.machine.snapshot import Machine
+from dstui.plan import load
+from dstui.run.folder import JobFolder, read_json
+from dstui.run.start import start
+from dstui.run.status import initial
+from dstui.run.stop import stop
+from dstui.run.usage import Sampler, Usage, together
+
+MIB, GIB = 1 << 20, 1 << 30
+SLEEPER = "import os, time\nprint(os.environ.get('CUDA_VISIBLE_DEVICES'), flush=True)\ntime.sleep(600)\n"
+PLAN = "version: 1\njob: {{script: train.py}}\ncluster: {cluster}\ndeepspeed: {{train_micro_batch_size_per_gpu: 1}}\n"
+
+
+def wait_for(happens: Callable[[], object], seconds: float = 120.0) -> object:
+    """What `happens` returns once it is something."""
+    deadline = time.monotonic() + seconds
+    while not (value := happens()):
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+    return value
+
+
+def launched(tmp_path: Path, machine: Machine, cluster: str) -> JobFolder:
+    (tmp_path / "train.py").write_text(SLEEPER)
+    return start(load(PLAN.format(cluster=cluster), "plan.yaml", str(tmp_path)), machine, run_dir=tmp_path / "job")
+
+
+def test_ranks_that_were_given_gpus_1_and_3_use_these(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    profile = "= nvmlDeviceGetUtilizationRates 3 - 97 40\n" + fakenvml.profile("a100-half-of-a-board")
+    (tmp_path / "profile").write_text(profile)
+    for name, value in {
+        "LD_LIBRARY_PATH": library,
+        "FAKENVML_PROFILE": tmp_path / "profile",
+        "DS_ACCELERATOR": "cpu",
+        "LOCAL_SIZE": 4,
+    }.items():
+        monkeypatch.setenv(name, str(value))
+    machine = probe(60.0)
+    assert len(machine.gpus) == 4
+    folder = launched(tmp_path, machine, "{include: 'localhost:1,3'}")
+    sampler = Sampler(folder, 0.05)
+    try:
+        wait_for(lambda: len(sampler.latest) == 2 and not sampler.note)
+        assert [usage.device for _, usage in sorted(sampler.latest.items())] == [1, 3]
+        assert sampler.latest[0] == Usage("GPU", 7, 601 * MIB, 100.0, 1)
+        assert str(sampler.latest[1]) == "GPU 97 %  0.6 GB  100 W"
+        assert together(sampler.latest.values()) == "2 GPUs 52 %  0.6 GB  200 W"
+    finally:
+        assert not stop(folder).left
+        sampler.close()
+
+
+def test_a_rank_on_the_cpu_is_its_process(tmp_path: Path) -> None:
+    folder = launched(tmp_path, Machine.unprobed(), "{hosts: {localhost: 1}}")
+    sampler = Sampler(folder, 0.05)
+    try:
+        wait_for(lambda: sampler.latest.get(0) and sampler.latest[0].load is not None)
+        usage = sampler.latest[0]
+        assert usage.kind == "CPU" and usage.memory is not None and MIB < usage.memory < GIB
+    finally:
+        assert not stop(folder).left
+    wait_for(lambda: not sampler.latest)  # the job has ended, and so has the sampling
+
+
+def recorded(path: Path, env: dict[str, str], **record: object) -> JobFolder:
+    """A job that runs, as its folder says, with one rank."""
+    folder = JobFolder(path)
+    folder.prepare(1)
+    assert folder.lock() is not None
+    status = initial("tag", {0: "here"}, None)
+    status["ranks"]["0"]["state"] = "started"
+    folder.write_status({**status, "state": "running"})
+    folder.launch_file.write_text(json.dumps({"env": env}))
+    facts = {"rank": 0, "host": os.uname().nodename, "pid": os.getpid(), "local_rank": 0, "gpus": "0", **record}
+    folder.record(0).write_text(json.dumps(facts))
+    return folder
+
+
+def looked_at(folder: JobFolder, ready: Callable[[Sampler], object]) -> Sampler:
+    sampler = Sampler(folder, 0.05)
+    try:
+        wait_for(lambda: ready(sampler))
+    finally:
+        sampler.close()
+    return sampler
+
+
+def test_without_a_driver_the_reason_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nothing").mkdir()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "nothing"))
+    sampler = looked_at(recorded(tmp_path / "job", {}), lambda sampler: "NVML is not there" in sampler.note)
+    assert str(sampler.latest[0]) == "GPU unknown"
+
+
+@pytest.mark.parametrize(
+    ("record", "device"),
+    [
+        ({"local_rank": 1, "gpus": None}, 1),
+        ({"local_rank": 0, "gpus": "1"}, 1),
+        ({"local_rank": 1, "gpus": "1"}, 1),
+        ({"local_rank": 1, "gpus": "1,0"}, 0),
+        ({"local_rank": 1, "gpus": "0"}, 0),
+        ({"local_rank": 0, "gpus": "7"}, "CUDA_VISIBLE_DEVICES=7 names no GPU for local rank 0"),
+        ({"local_rank": None}, "the rank's record does not say which GPU it has"),
+    ],
+)
+def test_a_ranks_gpu_is_its_place_in_what_it_sees(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: dict[str, object], device: int | str
+) -> None:
+    (tmp_path / "profile").write_text(fakenvml.profile("rtx3090-pair"))
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library))
+    monkeypatch.setenv("FAKENVML_PROFILE", str(tmp_path / "profile"))
+    folder = recorded(tmp_path / "job", {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, **record)
+    sampler = looked_at(folder, lambda s: s.latest.get(0) and (s.latest[0].device is not None or "NVML" not in s.note))
+    assert (sampler.latest[0].why or sampler.latest[0].device) == device
+
+
+def test_a_rank_on_another_host_is_not_sampled_and_that_is_said(tmp_path: Path) -> None:
+    sampler = looked_at(recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, host="worker-7"), lambda sampler: sampler.note)
+    assert (sampler.latest, sampler.note) == ({}, "not sampled: worker-7")
+
+
+def test_a_process_that_is_gone_is_unknown(tmp_path: Path) -> None:
+    folder = recorded(tmp_path / "job", {"DS_ACCELERATOR": "cpu"}, pid=2**22 + 1)
+    sampler = looked_at(folder, lambda sampler: sampler.note)
+    assert "cannot be looked at" in sampler.note and read_json(folder.record(0))["pid"] == 2**22 + 1
