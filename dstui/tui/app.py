@@ -119,6 +119,7 @@ class DstuiApp(Unsaved):
             return
         await self.query_one("#side").mount(Preview(), Checks())
         self.arrange()
+        self.start_looking()
         self.store.follow()
         if self.store.state.machine is None:
             self.look_at_machine()
@@ -150,6 +151,7 @@ class DstuiApp(Unsaved):
             self.show_pane(state)
         self._show_keys()
         self.ask_deepspeed()
+        self.look_if_edited()
         self.keep_draft()
 
     @on(Rows.Resized)
@@ -192,6 +194,7 @@ class DstuiApp(Unsaved):
             self.show_tab("form")
         else:
             self.open_pane(step)
+            self.look_around()
             self.arrange()
         self.redraw_all()
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.check.auto import hidden_size_of, value_of
 from dstui.files import FileProblem, read_text
@@ -23,27 +23,43 @@ FOLLOWS = "DS306"
 """The rule that says that a key is filled from the model's hidden size."""
 
 
-def filled_in(plan: Plan, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+@dataclass(frozen=True, slots=True)
+class ModelOf:
+    """A look into the config.json of the model that a Plan names."""
+
+    source: str
+
+    @classmethod
+    def of(cls, plan: Plan) -> ModelOf:
+        """The one of this Plan; an empty source where it names none."""
+        source = plan.model.source if plan.model is not None else None
+        return cls(str(Path(plan.base) / Path(source).expanduser()) if source else "")
+
+    def look(self) -> HiddenSize | None:
+        """What it says of its hidden size; None for a hub id, or no model's configuration."""
+        if not self.source:
+            return None
+        try:
+            path = Path(self.source)
+            path = path / "config.json" if path.is_dir() else path
+            return HiddenSize(path, _hidden_size(path, path.stat().st_mtime_ns))
+        except (OSError, ValueError, FileProblem):
+            return None
+
+
+class HiddenSize(NamedTuple):
+    """What a config.json says; None where it has no hidden size."""
+
+    path: Path
+    size: int | None
+
+
+def filled_in(plan: Plan, findings: Iterable[Finding], seen: HiddenSize | None) -> tuple[Finding, ...]:
     """The findings with the model's numbers in them, where its config.json is on this machine."""
-    found = tuple(findings)
-    path = config_path(plan)
-    if path is None or not any(f.code == FOLLOWS for f in found):
-        return found
-    try:
-        hidden = _hidden_size(path, path.stat().st_mtime_ns)
-    except (OSError, ValueError, FileProblem):
-        return found  # a hub id, or no model's configuration
+    if seen is None:
+        return tuple(findings)
     stage = plan.get("deepspeed.zero_optimization.stage", 0)
-    return tuple(_with_number(f, hidden, stage, path) if f.code == FOLLOWS else f for f in found)
-
-
-def config_path(plan: Plan) -> Path | None:
-    """Where the config.json of the Plan's model would be; None where the Plan names no model."""
-    source = plan.model.source if plan.model is not None else None
-    if source is None:
-        return None
-    path = Path(plan.base) / Path(source).expanduser()
-    return path / "config.json" if path.is_dir() else path
+    return tuple(_with_number(f, seen.size, stage, seen.path) if f.code == FOLLOWS else f for f in findings)
 
 
 @lru_cache(maxsize=4)

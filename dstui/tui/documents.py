@@ -156,7 +156,7 @@ class Documents(App[int]):
             self.say(str(error), "error")
         else:
             self.say(f"Written to {next(iter(files)).parent}: {', '.join(p.name for p in files)}")
-        self.show_step(self.step)
+        self.look_around()
 
     def copy(self, text: str, what: str) -> None:
         """To the terminal's clipboard, and to a file, since a terminal may drop it without a word."""
@@ -204,7 +204,11 @@ class Documents(App[int]):
             self._ask_where()
 
     def show_step(self, step: Step, path: str = "") -> None:
-        """Show a step again; the app knows how."""
+        """Go to a step; the app knows how."""
+        raise NotImplementedError
+
+    def look_around(self) -> None:
+        """The files around the Plan may be others now; who looks knows how."""
         raise NotImplementedError
 
 

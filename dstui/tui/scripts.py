@@ -6,7 +6,7 @@ The checks are pure and see only the Plan; a session may look into the script to
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,28 +22,52 @@ NOBODY_READS = "PL001"
 """The rule that says that no argument hands the configuration to the script; it has to guess the argument."""
 
 
-def script_path(plan: Plan) -> Path | None:
-    """The file of the script, or of a module where it stands under the working folder; None where there is nothing to look into."""
-    from dstui.render.launch import place
+@dataclass(frozen=True, slots=True)
+class ScriptOf:
+    """A look into the script, or into the module where it stands under the working folder."""
 
-    folder = Path(place(plan, plan.job.workdir))
-    if plan.job.script:
-        return folder / plan.job.script
-    module = folder / (plan.job.module or "").replace(".", "/")
-    return next((path for path in (module.with_suffix(".py"), module / "__main__.py") if plan.job.module and path.is_file()), None)
+    folder: str
+    script: str | None
+    module: str | None
+
+    @classmethod
+    def of(cls, plan: Plan) -> ScriptOf:
+        """The one of this Plan."""
+        from dstui.render.launch import place
+
+        return cls(place(plan, plan.job.workdir), plan.job.script, plan.job.module)
+
+    def look(self) -> ScriptFacts | Missing | None:
+        """What the script says of itself; None where there is nothing to look into."""
+        try:
+            path = self._path()
+            return _facts(path, path.stat().st_mtime_ns) if path is not None else None
+        except (OSError, FileProblem):
+            return Missing(Path(self.folder, self.script or ""))
+
+    def _path(self) -> Path | None:
+        if self.script:
+            return Path(self.folder, self.script)
+        module = Path(self.folder, (self.module or "").replace(".", "/"))
+        return next((path for path in (module.with_suffix(".py"), module / "__main__.py") if self.module and path.is_file()), None)
 
 
-def looked_into(plan: Plan, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """No script can be read there."""
+
+    path: Path
+
+
+def looked_into(plan: Plan, findings: Iterable[Finding], seen: ScriptFacts | Missing | None) -> tuple[Finding, ...]:
     """The findings with what a look into the script adds to them, or makes needless."""
-    path = script_path(plan)
-    if path is None:
+    if seen is None:
         return tuple(findings)
-    try:
-        facts = _facts(path, path.stat().st_mtime_ns)
-    except (OSError, FileProblem):
-        missing = Finding("SCRIPT", "warning", "job.script", f"{path.name} is not in {path.parent}", "the ranks could not start it")
+    if isinstance(seen, Missing):
+        why = "the ranks could not start it"
+        missing = Finding("SCRIPT", "warning", "job.script", f"{seen.path.name} is not in {seen.path.parent}", why)
         return (*findings, replace(missing, line=plan.line_of("job.script")))
-    return tuple(_with_facts(plan, findings, facts))
+    return tuple(_with_facts(plan, findings, seen))
 
 
 @lru_cache(maxsize=4)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dstui.machine.snapshot import Gpu, Machine
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dstui.plan.finding import Finding
     from dstui.render.jsontext import JsonLine
     from dstui.run.oracle import Verdict
+    from dstui.tui.looks import Look
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class State:
     ranks: int | None = None
     pool: Mapping[str, int] | None = None
     """Host -> slots of the hostfile that the Plan names."""
+    seen: Mapping[Look, Any] = field(default_factory=dict)
+    """What lies on disk around the Plan, as far as it was looked at."""
     run: str = ""
     """The state of the job in a word: running, succeeded, failed…"""
     judged: str = ""

@@ -6,7 +6,7 @@ everything visible is drawn at once: a message would arrive one frame later. Onl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
     from dstui.plan.finding import Finding, Fix
     from dstui.run.oracle import Verdict
+    from dstui.tui.looks import Look
 
 
 class JobState(Message):
@@ -138,6 +139,12 @@ class Store:
         self.state = replace(self.state, machine=machine)
         self._show(self.state.plan)
 
+    def saw(self, seen: Mapping[Look, Any]) -> None:
+        """What lies around the Plan was looked up."""
+        if any(look not in self.state.seen or self.state.seen[look] != what for look, what in seen.items()):
+            self.state = replace(self.state, seen=seen)
+            self._show(self.state.plan)
+
     def judged(self, text: str, verdict: Verdict) -> None:
         """DeepSpeed's own parser has judged the Plan of this text. What it refuses and no rule explains becomes a finding."""
         self.state = replace(self.state, judged=text, verdict=verdict)
@@ -160,18 +167,21 @@ class Store:
         from dstui.check import check
         from dstui.render.jsontext import json_lines
         from dstui.render.launch import world_size
-        from dstui.tui.autos import filled_in
-        from dstui.tui.scripts import looked_into
+        from dstui.tui.autos import ModelOf, filled_in
+        from dstui.tui.looks import PoolOf
+        from dstui.tui.scripts import ScriptOf, looked_into
 
-        before = self.state
+        before, seen = self.state, self.state.seen
         lines = tuple(json_lines(plan.deepspeed))
-        machine, pool = before.known_machine, pool_of(plan)
+        machine, pool = before.known_machine, seen.get(PoolOf.of(plan))
         ranks = world_size(plan, machine, pool)
+        findings = looked_into(plan, check(plan, machine, world_size=ranks), seen.get(ScriptOf.of(plan)))
         self.state = State(
             plan,
             before.machine,
-            findings=filled_in(plan, looked_into(plan, check(plan, machine, world_size=ranks))),
+            findings=filled_in(plan, findings, seen.get(ModelOf.of(plan))),
             pool=pool,
+            seen=seen,
             checked=True,
             lines=lines,
             changed=changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed,
@@ -201,18 +211,6 @@ class Store:
         self.path, self.on_disk = path, self.state.plan.text
         self.state = replace(self.state, saved=True)
         self._changed()
-
-
-def pool_of(plan: Plan) -> dict[str, int] | None:
-    """What the Plan's hostfile holds; None where it names none, or none that can be read (a launch then says why)."""
-    if plan.cluster.hostfile is None:
-        return None
-    from dstui.files import FileProblem, read_pool
-
-    try:
-        return read_pool(plan)
-    except FileProblem:
-        return None
 
 
 def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:

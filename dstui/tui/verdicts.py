@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from textual import on
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
     from dstui.run.oracle import Oracle, Verdict
+    from dstui.tui.looks import Look
 
 
 class Probed(Message):
@@ -36,12 +38,22 @@ class Judged(Message):
         self.text, self.verdict = text, verdict
 
 
+class Saw(Message):
+    """What lies on disk around the Plan."""
+
+    def __init__(self, seen: Mapping[Look, Any]) -> None:
+        super().__init__()
+        self.seen = seen
+
+
 class Verdicts(Jobs):
     """The part of the app that looks and asks. Threads only post messages; the app changes the state."""
 
     live: Live | None = None
     to_judge: Latest[tuple[Plan, int | None]] | None = None
     """The Plan, and how many ranks it makes."""
+    to_look_at: Latest[Plan] | None = None
+    _looked_at: Plan | None = None
 
     # The machine
 
@@ -75,6 +87,34 @@ class Verdicts(Jobs):
         if self.live is not None:
             self.live.close()
             self.live = None
+
+    # The files around the Plan
+
+    def start_looking(self) -> None:
+        """Follow what lies around the Plan. The thread may hang in a dead mount for ever, so nothing ever waits for it."""
+        self.to_look_at = Latest()
+        Thread(target=self._look, args=(self.to_look_at,), name="dstui-looks", daemon=True).start()
+
+    def look_around(self) -> None:
+        """Look again; what is the same as before changes nothing."""
+        if self.to_look_at is not None:
+            self._looked_at = self.store.state.plan
+            self.to_look_at.put(self._looked_at)
+
+    def look_if_edited(self) -> None:
+        """Look, where the Plan is another one than at the last look."""
+        if self.store.state.plan is not self._looked_at:
+            self.look_around()
+
+    def _look(self, waiting: Latest[Plan]) -> None:
+        from dstui.tui.looks import look_up
+
+        while (plan := waiting.take()) is not None and not waiting.closed:
+            self.post_message(Saw(look_up(plan)))
+
+    @on(Saw)
+    def _saw(self, event: Saw) -> None:
+        self.store.saw(event.seen)
 
     # DeepSpeed's own verdict
 
@@ -118,8 +158,9 @@ class Verdicts(Jobs):
     def on_unmount(self) -> None:
         """No child outlives the app."""
         self._stop_live()
-        if self.to_judge is not None:
-            self.to_judge.close()
+        for waiting in (self.to_judge, self.to_look_at):
+            if waiting is not None:
+                waiting.close()
 
 
 def _another(oracle: Oracle | None, python: str) -> Oracle:

@@ -47,7 +47,7 @@ def machine(gpus: int = 0) -> Machine:
 
 @pytest.fixture
 def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
-    """`async with open_app(text, gpus=2, size=(120, 40)) as pilot`: the app, its first checks done."""
+    """`async with open_app(text, gpus=2, size=(120, 40)) as pilot`: the app, its first checks and looks done."""
     monkeypatch.chdir(tmp_path)
 
     @asynccontextmanager
@@ -59,7 +59,7 @@ def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         (tmp_path / "train.py").write_text(SCRIPT)
         app = DstuiApp(read_plan(path), path, machine(gpus), judge=judge)
         async with app.run_test(size=size, notifications=True) as pilot:
-            await until(pilot, lambda: app.store.state.checked)
+            await until(pilot, lambda: app.store.state.checked and app.store.state.seen)
             yield pilot
 
     return opened

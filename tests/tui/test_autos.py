@@ -9,7 +9,7 @@ import pytest
 
 from dstui.check import check
 from dstui.plan import load
-from dstui.tui.autos import filled_in
+from dstui.tui.autos import ModelOf, filled_in
 
 PLAN = """\
 version: 1
@@ -27,7 +27,7 @@ def said(folder: Path, config: str | None) -> dict[str, tuple[str, str]]:
         (folder / "model").mkdir()
         (folder / "model" / "config.json").write_text(config)
     plan = load(PLAN, base=str(folder))
-    found = filled_in(plan, check(plan, world_size=2))
+    found = filled_in(plan, check(plan, world_size=2), ModelOf.of(plan).look())
     return {f.path.rpartition(".")[2]: (f.severity, f.message) for f in found if f.code == "DS306"}
 
 

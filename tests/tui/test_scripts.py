@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dstui.check import check
 from dstui.plan import Plan, load
-from dstui.tui.scripts import looked_into
+from dstui.tui.scripts import ScriptOf, looked_into
 
 PLAN = (
     "version: 1\njob: {script: train.py, args: [--epochs, '3']}\ndeepspeed: {train_micro_batch_size_per_gpu: 1, gradient_clipping: 1.0}\n"
@@ -18,7 +18,8 @@ def findings_of(folder: Path, script: str | None) -> tuple[Plan, dict[str, objec
     if script is not None:
         (folder / "train.py").write_text(script)
     plan = load(PLAN, base=str(folder))
-    return plan, {f.path: f for f in looked_into(plan, check(plan, world_size=1)) if f.path.startswith("job")}
+    seen = ScriptOf.of(plan).look()
+    return plan, {f.path: f for f in looked_into(plan, check(plan, world_size=1), seen) if f.path.startswith("job")}
 
 
 def test_the_argument_that_the_script_itself_takes_is_offered(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
+from dstui.tui.looks import WrittenIn
 from dstui.tui.row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
 from dstui.tui.state import State
 from dstui.tui.widgets.preview import tokens
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from dstui.render.artifacts import Artifact
 
 PLAN, HEADLESS = "the Plan", "headless"
-MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim")}
+MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": ("·", "dim")}
+"""How a file compares with what is on disk; "" where that was not looked at yet."""
 
 
 class Review(Horizontal):
@@ -86,19 +89,21 @@ def headless_line(path: Path | None) -> str:
 
 
 def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> list[Row]:
-    from dstui.files import state_on_disk
-
+    there = state.seen.get(WrittenIn.of(state.plan))
     rows: list[Row] = [row(("Files", "accent"))]
-    for artifact in made:
-        if artifact.name != "launch.sh":
-            on_disk = state_on_disk(Path(state.plan.base) / artifact.name, artifact.text)
-            rows.append(_name_row(artifact.name, on_disk, artifact.name))
+    rows += [_name_row(a.name, _on_disk(a, there), a.name) for a in made if a.name != "launch.sh"]
     saved = "new" if path is None else "same" if state.saved else "changed"
     rows.append(_name_row(path.name if path else "the Plan (not saved)", saved, PLAN))
     rows += [BLANK, row(("Command", "accent"))]
     if made:
         rows.append(row("what starts the ranks", right=[(f"{state.ranks or '?'} ranks", "dim")], key="launch.sh"))
     return [*rows, row("the same without this screen", key=HEADLESS)]
+
+
+def _on_disk(artifact: Artifact, there: Mapping[str, str] | None) -> str:
+    if there is None:
+        return ""
+    return "new" if artifact.name not in there else "same" if there[artifact.name] == artifact.text else "changed"
 
 
 def _name_row(name: str, on_disk: str, key: str) -> Row:
