@@ -151,6 +151,8 @@ def main(argv: list[str]) -> int:
         "ticks": started_at(),
         "started": time.time(),
         "world_size": int(os.environ["WORLD_SIZE"]) if os.environ.get("WORLD_SIZE", "").isdigit() else None,
+        "local_rank": int(os.environ["LOCAL_RANK"]) if os.environ.get("LOCAL_RANK", "").isdigit() else None,
+        "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "master": [os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")],
         "tag": tag,
         "ended": None,

@@ -59,6 +59,12 @@ def test_the_exit_status_passes_through_and_is_recorded(folder: Path, end: str, 
     assert found["host"] == os.uname().nodename
     assert found["started"] <= found["ended"]
     assert found["master"] == ["10.0.0.1", "29501"]
+    assert found["local_rank"] == 1
+
+
+def test_the_gpus_that_a_rank_sees_are_recorded(folder: Path) -> None:
+    assert begin(folder, "", env={**RANK, "CUDA_VISIBLE_DEVICES": "1,3"}).wait(30) == 0
+    assert record(folder)["gpus"] == "1,3"
 
 
 def test_both_outputs_go_to_the_ranks_own_log_and_the_local_rank_to_the_script(folder: Path) -> None:
@@ -161,3 +167,11 @@ def test_a_blocked_and_ignored_signal_reaches_the_rank_all_the_same(folder: Path
     started(folder)
     kill_from_outside(process.pid, "TERM")
     assert process.wait(30) == 143
+
+
+def test_who_sent_a_signal_is_written_down(folder: Path) -> None:
+    child = begin(folder, "import time\nprint('ready', flush=True)\ntime.sleep(600)")
+    started(folder)
+    kill_from_outside(child.pid, "TERM")
+    assert child.wait(60) == 143
+    assert record(folder)["signal"].startswith("SIGTERM from process ")
