@@ -73,8 +73,8 @@ def become_rank(command: list[str], log: int) -> None:
         os._exit(127)
 
 
-def wait_for(pid: int, launcher: int) -> int:
-    """Sleep until the rank has ended; its exit status, 128+n for signal n.
+def wait_for(pid: int, launcher: int, heard: dict[str, object]) -> int:
+    """Sleep until the rank has ended; its exit status, 128+n for signal n. `heard` gets the signal of a stranger and who sent it.
 
     A signal from the living launcher has gone to the rank too (launchers signal the whole tree or process group), so that only others
     are passed on: a second SIGTERM would interrupt a script that saves a checkpoint in its handler. Once the launcher is dead, the rank
@@ -90,11 +90,24 @@ def wait_for(pid: int, launcher: int) -> int:
         orphaned = os.getppid() != launcher
         if news and news.si_signo != signal.SIGCHLD and (orphaned or news.si_pid != launcher):
             os.kill(pid, news.si_signo)
+            heard["signal"] = signal.Signals(news.si_signo).name + sender(news.si_pid, orphaned)
             if orphaned and news.si_signo == signal.SIGTERM:
                 deadline = min(deadline, time.monotonic() + ORPHAN_GRACE)
         elif time.monotonic() >= deadline:
             os.kill(pid, signal.SIGKILL)
             deadline = float("inf")
+
+
+def sender(pid: int, orphaned: bool) -> str:
+    """Who sent a signal: what a person can make something of."""
+    if orphaned:
+        return ", for its launcher had died"
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
+            words = file.read(100).replace(b"\0", b" ").decode("utf-8", "replace").strip()
+    except OSError:
+        words = "gone since"
+    return f" from process {pid} ({words or 'the kernel'})"
 
 
 def record(path: str, facts: dict[str, object]) -> None:
@@ -159,7 +172,7 @@ def main(argv: list[str]) -> int:
         "exit_code": None,
     }
     record(f"{folder}/ranks/rank_{rank}.json", facts)
-    code = wait_for(child, launcher)
+    code = wait_for(child, launcher, facts)
     record(f"{folder}/ranks/rank_{rank}.json", {**facts, "ended": time.time(), "exit_code": code})
     return code
 

@@ -106,7 +106,8 @@ def _ask(folder: JobFolder, exit_code: int, status: Status) -> None:
     number = signal.SIGUSR1
     new = folder.stop_file.with_suffix(f".{os.getpid()}")
     try:
-        new.write_text(json.dumps({"exit_code": exit_code, "by": os.getpid()}), encoding="utf-8")
+        by = {"by": os.getpid(), "command": Process(os.getpid(), 0).command()[:200]}
+        new.write_text(json.dumps({"exit_code": exit_code, **by}), encoding="utf-8")
         new.replace(folder.stop_file)
     except OSError:
         number = signal.SIGTERM

@@ -15,8 +15,10 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from dstui.run.facts import Facts
 from dstui.run.folder import JobFolder, from_iso, iso, read_json
 from dstui.run.launch import command, environment
 from dstui.run.leftovers import OpBuilds, build_root
@@ -52,6 +54,7 @@ class Supervisor:
         self.launcher = process_of(self.status.get("launcher"))
         self.builds = OpBuilds(build_root({**os.environ, **self.plan.get("env", {})}))
         self.ranks = ranks_of(folder, self.status)
+        self.facts = Facts((folder.path, Path(self.plan.get("workdir", folder.path))))
         self.asked: int | None = None
         self._unwritten = self._named_late = False
         self._since: dict[str, float] = {}
@@ -79,6 +82,7 @@ class Supervisor:
     def launch(self, more: Sequence[str] = ()) -> None:
         """Start the launcher; an interpreter that cannot be started is a job without ranks."""
         self.launcher = self.status["launcher"] = None
+        self.event("facts", attempt=self.ranks.attempt, **self.facts.now())
         argv = self.status["command"] = command(self.plan, self.folder, self.tag, self.ranks.attempt, more)
         with self.folder.launcher_log.open("ab") as log:
             try:
@@ -104,6 +108,8 @@ class Supervisor:
         news = signal.sigtimedwait((signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY), POLL)
         if news and news.si_signo in STOPPED_BY and self.asked is None:
             self.asked = STOPPED_BY[signal.Signals(news.si_signo)]
+            sender = Process(news.si_pid, 0).describe()
+            self.note(f"{signal.Signals(news.si_signo).name} from process {sender}: the job is stopped", stops=True)
 
     def look(self) -> None:
         """Bring everything up to date."""
@@ -111,11 +117,12 @@ class Supervisor:
         if self.asked is None:
             self.asked = asked_for(self.folder)
         if self.asked is None and self.front and not self.front.alive:
-            self.note("the terminal or command that this job belongs to is gone: the job is stopped")
+            self.note("the terminal or command that this job belongs to is gone: the job is stopped", stops=True)
             self.asked = FRONT_GONE
         changed = self.ranks.update(time.time())
         for number in changed:
             self.rank_event(number, self.ranks.ranks[number])
+        self.note_facts(changed)
         if self.status["state"] == "starting" and len(self.ranks.waiting) < len(self.ranks.ranks):
             self.status["state"] = "running"
         if self.every("builds", 1.0):
@@ -124,6 +131,17 @@ class Supervisor:
         self.name_the_late()
         if changed or self._unwritten:
             self.write()
+
+    def note_facts(self, changed: Sequence[int]) -> None:
+        """What may explain an end: written down when a rank has ended, its least looked for all the time."""
+        ranks = self.ranks.ranks
+        for number in changed:
+            if ranks[number].state == "started" and ranks[number].pid and ranks[number].host == os.uname().nodename:
+                self.facts.began(number, ranks[number].pid or 0)
+        if ended := [number for number in changed if ranks[number].over]:
+            self.event("facts", attempt=self.ranks.attempt, **self.facts.ended(ended))
+        elif self.every("facts", 1.0):
+            self.facts.now()
 
     def through(self) -> bool:
         """Whether the job is over: asked to stop, all ranks ended, none can start any more, or it is stuck after a failure."""
@@ -227,9 +245,9 @@ class Supervisor:
         """One line for a rank that has started, ended or got lost."""
         self.event("rank", rank=number, host=rank.host, state=rank.state, exit_code=rank.exit_code)
 
-    def note(self, text: str) -> None:
-        """One line for a person."""
-        self.event("notice", text=text)
+    def note(self, text: str, *, stops: bool = False) -> None:
+        """One line for a person; `stops`: it says why the job is stopped."""
+        self.event("notice", text=text, **({"stops": True} if stops else {}))
 
     def event(self, event: str, **facts: Any) -> None:
         """A line of events.jsonl; a full disk must not end the supervision."""

@@ -7,7 +7,9 @@ import ctypes
 import faulthandler
 import importlib
 import json
+import mmap
 import os
+import resource
 import signal
 import sys
 import time
@@ -25,6 +27,46 @@ def bad_sample() -> None:
     raise ValueError("sample 3 of shard 1 has no answer")
 
 
+def out_of_gpu() -> None:
+    """What PyTorch raises where a GPU is full."""
+    import torch
+
+    text = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 79.15 GiB of which 1.19 GiB is free."
+    raise torch.OutOfMemoryError(text)
+
+
+def limited_memory() -> None:
+    """A tensor beyond the limit on the process's memory (ulimit -v)."""
+    import torch
+
+    resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))
+    torch.zeros(16 << 30)
+
+
+def small_cgroup() -> None:
+    """More memory than the cgroup allows: the kernel kills the process."""
+    while True:
+        EATEN.append(bytearray(os.urandom(1 << 20)))
+
+
+def full_disk() -> None:
+    """A checkpoint that does not fit."""
+    import torch
+
+    torch.save(torch.zeros(1 << 23), f"{os.environ['CRASH_DISK']}/checkpoint.pt")
+
+
+def full_mapping() -> None:
+    """A mapped file on a full disk, as shared memory is one: SIGBUS."""
+    with open(f"{os.environ['CRASH_DISK']}/mapped", "w+b") as file:  # noqa: PTH123
+        file.truncate(1 << 26)
+        memory = mmap.mmap(file.fileno(), 1 << 26)
+        for at in range(0, 1 << 26, 4096):
+            memory[at] = 1
+
+
+EATEN: list[bytearray] = []
+
 ON_ONE_RANK: dict[str, Callable[[], object]] = {
     "raise": bad_sample,
     "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
@@ -36,7 +78,13 @@ ON_ONE_RANK: dict[str, Callable[[], object]] = {
     "exit-1": lambda: leave("nothing left to do"),
     "memory": lambda: bytearray(1 << 62),
     "stuck": lambda: time.sleep(1000),
+    "gpu-memory": out_of_gpu,
+    "limited-memory": limited_memory,
+    "small-cgroup": small_cgroup,
+    "full-disk": full_disk,
+    "full-mapping": full_mapping,
 }
+ON_ALL_RANKS = {"raise-all": bad_sample}
 BEFORE: dict[str, Callable[[], object]] = {
     "import": lambda: importlib.import_module("a_package_that_is_missing"),
     "data": lambda: json.loads('{"text": "a"\n{'),
@@ -52,6 +100,7 @@ def main() -> None:
     parser.add_argument("--fault", default="")
     parser.add_argument("--timeout", type=int, default=1800)
     parser.add_argument("--pause", type=float, default=0.0)
+    parser.add_argument("--talk", action="store_true", help="every rank prints its steps, not only the first")
     parser.add_argument("--save")
     parser.add_argument("--load")
     args = parser.parse_args()
@@ -74,12 +123,14 @@ def main() -> None:
             ON_ONE_RANK.get(args.fault, lambda: None)()
             if args.fault == "skip":
                 break
+        if step == 3:
+            ON_ALL_RANKS.get(args.fault, lambda: None)()
         time.sleep(args.pause)
         width = 17 if args.fault == "shape" else 16
         loss = engine(torch.randn(2, width)).pow(2).mean()
         engine.backward(loss)
         engine.step()
-        if rank == 0:
+        if rank == 0 or args.talk:
             print(f"step {step} loss {loss.item():.4f}", flush=True)
     if args.save:
         engine.save_checkpoint(args.save)

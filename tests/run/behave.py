@@ -95,13 +95,23 @@ def facts(_: str) -> None:
     print(json.dumps({**found, "stdin": str(Path("/proc/self/fd/0").readlink()), "sigint": str(signal.getsignal(signal.SIGINT))}))
 
 
+def eat(_: str) -> None:
+    """Take memory until somebody objects."""
+    eaten = []
+    while True:
+        eaten.append(os.urandom(1 << 22))
+
+
 WORDS = {
     "exit": lambda code: sys.exit(int(code)),
     "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),
     "hang": lambda _: time.sleep(1000),
     "deaf": lambda _: signal.signal(signal.SIGTERM, signal.SIG_IGN),
     "say": lambda text: print(text, flush=True),
-    **{function.__name__: function for function in (wait, once, checkpoint, polite, helper, lock, release, buffer, listen, noise, facts)},
+    **{
+        function.__name__: function
+        for function in (wait, eat, once, checkpoint, polite, helper, lock, release, buffer, listen, noise, facts)
+    },
 }
 
 if __name__ == "__main__":

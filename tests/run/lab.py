@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
@@ -80,6 +82,32 @@ def of_job(folder: JobFolder, *words: str) -> list[psutil.Process]:
 def shims(folder: JobFolder) -> list[psutil.Process]:
     """The shims of a job's ranks."""
     return [process for process in of_job(folder, str(folder.path)) if any(word.endswith("shim.py") for word in process.cmdline()[:3])]
+
+
+@contextmanager
+def memory_cgroup(limit: int) -> Iterator[Path]:
+    """A cgroup with so many bytes of memory; who writes its pid into `cgroup.procs` there is in it. Skips where none can be made."""
+    group = _new_cgroup(limit)
+    if group is None:
+        pytest.skip("no memory cgroup can be made here")
+    try:
+        yield group
+    finally:
+        wait_for(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()
+
+
+def _new_cgroup(limit: int) -> Path | None:
+    for base in ("/sys/fs/cgroup/memory", "/sys/fs/cgroup"):
+        group = Path(base) / f"dstui-test-{os.getpid()}"
+        with suppress(OSError):
+            group.mkdir()
+            for file in (group / "memory.max", group / "memory.limit_in_bytes"):
+                if file.exists():
+                    file.write_text(str(limit))
+                    return group
+            group.rmdir()
+    return None
 
 
 def gone(pid: int) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from crash_texts import SAMPLES, fallout, traceback
+from lab import memory_cgroup
 from made import PLAN, made
 
 from dstui.cli import main
@@ -83,22 +84,8 @@ for at in range(0, 1 << 30, 4096):
 @pytest.fixture
 def small_memory() -> Iterator[Path]:
     """A cgroup with 64 MB."""
-    for base in ("/sys/fs/cgroup/memory", "/sys/fs/cgroup"):
-        group = Path(base) / f"dstui-test-{os.getpid()}"
-        try:
-            group.mkdir()
-        except OSError:
-            continue
-        try:
-            limit = next(group / name for name in ("memory.max", "memory.limit_in_bytes") if (group / name).exists())
-            limit.write_text(str(64 << 20))
-            yield group
-            return
-        except (OSError, StopIteration):
-            continue
-        finally:
-            group.rmdir()
-    pytest.skip("no memory cgroup can be made here")
+    with memory_cgroup(64 << 20) as group:
+        yield group
 
 
 def test_live_a_rank_that_the_kernel_killed_is_host_memory_by_the_kernels_own_word(tmp_path: Path, small_memory: Path) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dstui.plan.finding import Fix
 from dstui.run.diagnosis.case import Case
-from dstui.run.diagnosis.findings import Findings, Hit
+from dstui.run.diagnosis.findings import FACTS, Findings, Hit
 from dstui.run.diagnosis.model import Diagnosis, Evidence, Kind
 from dstui.run.diagnosis.reader import read_logs
 from dstui.run.diagnosis.ruling import Verdict
@@ -70,11 +70,12 @@ def _title(verdict: Verdict) -> str:
 def _evidence(case: Case, verdict: Verdict) -> tuple[Evidence, ...]:
     """The lines that show it: the first of each rank, what says more about it, and how the processes ended."""
     found, lines = case.found, list[Evidence]()
-    seen: set[tuple[int | None, str]] = set()
+    seen: set[tuple[int | None, str, bool]] = set()
     for hit in [*verdict.hits, *_once(verdict.sub)]:
-        if (hit.rank, hit.signature.id) in seen:
+        said = (hit.rank, hit.signature.id, hit.stream == FACTS)  # what was seen of the machine is another kind of evidence
+        if said in seen:
             continue
-        seen.add((hit.rank, hit.signature.id))
+        seen.add(said)
         if hit.raised and hit.raised.frame and not hit.raised.in_launcher:
             lines.append(found.evidence((hit.at[0], hit.raised.frame_line), hit.raised.frame, hit.rank, hit.host))
         lines.append(found.evidence(hit.at, hit.text, hit.rank, hit.host))
@@ -115,6 +116,8 @@ def _notes(case: Case, verdict: Verdict) -> tuple[str, ...]:
         notes.append("CUDA_VISIBLE_DEVICES was ignored: the launcher was told which GPUs to use in another way.")
     if verdict.signature is BY_ID["OOM-GPU"] and len(case.ranks) > 1:
         notes.append(_who_ran_out({hit.rank for hit in verdict.hits}, len(case.ranks)))
+    if verdict.signature is not None and (remark := case.found.remarks.get(verdict.signature.id)):
+        notes.append(remark)
     slow = {hit.signature.title for hit in case.found.hits if hit.signature.role == "performance"}
     return (*notes, *sorted(f"{title}." for title in slow))
 

@@ -12,6 +12,8 @@ from dstui.run.diagnosis.traces import Raised
 Place = tuple[int, int]
 """File and line: where something was said."""
 TEXT_CAP = 600
+FACTS = "facts"
+"""The stream of a hit that no log tells: what the supervisor saw of the machine."""
 
 
 @dataclass(slots=True)
@@ -30,6 +32,8 @@ class Hit:
     """The exception, where the line is one."""
     noticed: Place | None = None
     """Where it had its first consequence, if that was before."""
+    sure: bool = True
+    """Whether it allows no other reading, as far as its signature does."""
 
 
 @dataclass(slots=True)
@@ -54,6 +58,7 @@ class Stop:
     """When, in seconds since the epoch."""
     file: str
     text: str
+    line: int = 1
 
 
 @dataclass
@@ -96,6 +101,8 @@ class Findings:
     ended: dict[int, float] = field(default_factory=dict)
     """Rank -> when its process ended, in seconds since the epoch, where a job folder knows."""
     stop: Stop | None = None
+    remarks: dict[str, str] = field(default_factory=dict)
+    """Cause -> what the facts of the machine say of it."""
 
     def evidence(self, at: Place, text: str, rank: int | None = None, host: str | None = None) -> Evidence:
         """A line as evidence."""

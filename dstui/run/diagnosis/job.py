@@ -5,7 +5,6 @@ The records know what no log tells for certain: how each rank ended, when, and w
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +13,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from dstui.files import FileProblem, read_text
+from dstui.run.diagnosis.confirm import add_facts, events_of
 from dstui.run.diagnosis.engine import conclude
 from dstui.run.diagnosis.exits import Exit, translated
 from dstui.run.diagnosis.findings import Ended, Findings, Hit, Stop
@@ -44,6 +44,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     found = read_logs(_logs(folder, ranks), {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks})
     _add_records(found, folder, ranks, status)
     _add_kernels_word(found, ranks)
+    add_facts(found, folder, ranks)
     for hit in found.hits:
         if hit.rank in ranks.ranks:
             hit.host = ranks.ranks[hit.rank].host
@@ -77,7 +78,7 @@ def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: Statu
             continue
         found.files.append(str(folder.record(number, ranks.attempt)))
         place = (len(found.files) - 1, 1)
-        text = f"rank {number} on {rank.host} ended with {_in_words(code)}"
+        text = f"rank {number} on {rank.host} ended with {_in_words(code)}{_sender(folder, number, ranks.attempt)}"
         ends.append(Ended(Exit(translated(code), number), place, place, text, "record:record", number, rank.host))
     if found.ended:
         found.ends = ends
@@ -96,12 +97,10 @@ def _add_kernels_word(found: Findings, ranks: Ranks) -> None:
 def _lost(folder: JobFolder) -> dict[int, float]:
     """When the supervisor found ranks gone that could not write their own end."""
     found: dict[int, float] = {}
-    with suppress(OSError):
-        for line in folder.events_file.read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError, KeyError, TypeError):
-                event = json.loads(line)
-                if event["state"] == "lost":
-                    found[int(event["rank"])] = float(event["t"])
+    for _, event in events_of(folder):
+        with suppress(KeyError, ValueError, TypeError):
+            if event["state"] == "lost":
+                found[int(event["rank"])] = float(event["t"])
     return found
 
 
@@ -113,18 +112,31 @@ def _in_words(code: int) -> str:
     return str(code)
 
 
+def _sender(folder: JobFolder, number: int, attempt: int) -> str:
+    """Who had sent a signal to the rank's shim, as far as the shim could see."""
+    heard = read_json(folder.record(number, attempt)).get("signal")
+    return f"; its shim got {heard}" if isinstance(heard, str) else ""
+
+
 def _stop(folder: JobFolder, status: Status) -> Stop | None:
-    """The request that ended the job, if one did."""
-    if status.get("state") != "stopped":
-        return None
+    """The request that ended the job, if one did: a file, or what the supervisor has noted."""
+    if status.get("state") in ("succeeded", "failed", "lost"):
+        return None  # whoever asked came too late
     asked = asked_for(folder)
+    code = translated(asked if asked is not None else status.get("exit_code") or 0)
+    cause = "SIGHUP" if code == -1 else "CTRL-C"
+    noted = [(line, event) for line, event in events_of(folder) if event.get("stops")]
+    if noted and asked is None:
+        line, event = noted[-1]
+        return Stop(cause, float(event.get("t", 0.0)), str(folder.events_file), str(event.get("text")), line)
+    if asked is None and status.get("state") != "stopped":
+        return None
     at = None
     with suppress(OSError):
         at = folder.stop_file.stat().st_mtime
-    code = translated(asked if asked is not None else status.get("exit_code") or 0)
-    by = read_json(folder.stop_file).get("by")
-    text = f"somebody asked for the end of the job{f' (process {by} on {os.uname().nodename})' if by else ''}"
-    return Stop("SIGHUP" if code == -1 else "CTRL-C", at, str(folder.stop_file), text)
+    request = read_json(folder.stop_file)
+    who = ", ".join(str(request[name]) for name in ("by", "command") if request.get(name))
+    return Stop(cause, at, str(folder.stop_file), f"somebody asked for the end of the job{f': process {who}' if who else ''}")
 
 
 def _plan(folder: JobFolder) -> Plan | None:

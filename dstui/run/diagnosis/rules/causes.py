@@ -99,7 +99,7 @@ def _confidence(case: Case, first: Hit, hits: list[Hit], certain: bool) -> Confi
     if signature.id == "SIGBUS-SHM" and not any("us error" in hit.text or "shared memory" in hit.text for hit in hits):
         return "medium"  # the signal alone: a mapped file on a full disk does it too
     guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # by its place alone
-    if not signature.sure or not certain or guessed:
+    if not signature.sure or not first.sure or not certain or guessed:
         return "medium"
     shown = signature.alone or any(hit.raised or case.bad_ends for hit in hits)
     return "high" if shown else "medium"

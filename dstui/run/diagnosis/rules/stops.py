@@ -21,7 +21,7 @@ def asked(case: Case) -> Verdict | None:
     if earlier:
         return None
     case.found.files.append(stop.file)
-    return Verdict(BY_ID[stop.cause], "high", [Hit(BY_ID[stop.cause], (len(case.found.files) - 1, 1), stop.text, "")])
+    return Verdict(BY_ID[stop.cause], "high", [Hit(BY_ID[stop.cause], (len(case.found.files) - 1, stop.line), stop.text, "")])
 
 
 def stopped(case: Case) -> Verdict | None:

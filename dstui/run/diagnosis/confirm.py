@@ -1,0 +1,145 @@
+"""Signals confirmed by facts: what the supervisor saw at the launch and at a rank's end says whether it was memory, /dev/shm or a disk.
+
+Where the facts prove a cause they are a hit like a line of a log; where they speak against one, that is said beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from dstui.run.diagnosis.findings import FACTS, Findings, Hit
+from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.folder import JobFolder
+from dstui.run.ranks import KILLED, Ranks
+
+FULL = 0.01
+"""Of a file system, the part that is left where it counts as full: the writer may have tidied up after itself."""
+PLENTY = 1 << 30
+"""Bytes of memory that rule out that the host had none."""
+BUS_ERROR = 128 + 7
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A line of events.jsonl that holds facts."""
+
+    line: int
+    facts: Mapping[str, Any]
+
+    def number(self, name: str) -> int | None:
+        """A count or a number of bytes; None where it could not be read."""
+        value = self.facts.get(name)
+        return value if isinstance(value, int) else None
+
+    def least(self, name: str) -> int | None:
+        """The least that was free since the launch."""
+        value = (self.facts.get("least") or {}).get(name, self.facts.get(name))
+        return value if isinstance(value, int) else None
+
+
+def events_of(folder: JobFolder) -> Iterator[tuple[int, dict[str, Any]]]:
+    """What is written in events.jsonl, by line; lines that make no sense are passed over."""
+    with suppress(OSError):
+        for number, line in enumerate(folder.events_file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
+            with suppress(ValueError):
+                event = json.loads(line)
+                if isinstance(event, dict):
+                    yield number, event
+
+
+def add_facts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
+    """What the facts prove becomes a hit, what they speak against a remark."""
+    looks = [Look(line, event) for line, event in events_of(folder) if event.get("event") == "facts"]
+    looks = [look for look in looks if look.facts.get("attempt") == ranks.attempt]
+    ends = {number: look for look in looks for number in look.facts.get("ranks") or () if number in ranks.ranks}
+    if not ends or looks[0].facts.get("ranks"):
+        return  # nothing to compare with
+    found.files.append(str(folder.events_file))
+    facts = Facts(found, ranks, looks[0], ends)
+    facts.memory()
+    facts.shared_memory()
+    facts.disks()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was seen at the launch, and at the end of each rank."""
+
+    found: Findings
+    ranks: Ranks
+    launch: Look
+    ends: Mapping[int, Look]
+
+    def memory(self) -> None:
+        """Kills that the kernel counted: in the rank's own cgroup, in the job's, or somewhere on this host."""
+        last = list(self.ends.values())[-1]
+        own = sum((look.facts.get("killed") or {}).get(str(rank), 0) for rank, look in self.ends.items())
+        counted, host = own + (self._risen(last, "oom_kill") or 0), self._risen(last, "host_oom_kill") or 0
+        many = counted or host
+        where = "of the job's cgroup for want of memory" if counted else "of this host for want of memory while the job ran"
+        for rank in self._killed()[:many]:
+            text = f"the kernel killed {many} process{'es' if many > 1 else ''} {where}{_limits(self.ends[rank]) if counted else ''}"
+            self._hit("OOM-HOST", rank, text, sure=bool(counted))
+        if self._risen(last, "oom_kill") is None or many:
+            return
+        said = "the kernel counted no such kill, neither in the job's cgroup nor on this host"
+        self.found.remarks["KILLED-UNKNOWN"] = f"It was not for want of memory: {said}."
+        free = last.least("memory_available")
+        if free is not None and free > PLENTY:
+            why = "a limit of the process (ulimit -v) was in the way, or one allocation was too large"
+            self.found.remarks["OOM-HOST"] = f"The host always had {size(free)} of memory left, and {said}: {why}."
+
+    def shared_memory(self) -> None:
+        """Whether /dev/shm was full when a rank died of a bus error."""
+        named = {hit.rank for hit in self.found.hits if hit.signature.id == "SIGBUS-SHM"}
+        for rank, look in self.ends.items():
+            total, free = look.number("shm_total"), look.least("shm_free")
+            if not total or free is None or (self.ranks.ranks[rank].exit_code != BUS_ERROR and rank not in named):
+                continue
+            told = f"{size(free)} of {size(total)} free"
+            if free <= total * FULL:
+                self._hit("SIGBUS-SHM", rank, f"shared memory (/dev/shm) was full: {told}")
+            else:
+                text = f"/dev/shm was not full (always {told}): look for a mapped file on a disk that is full or broken."
+                self.found.remarks["SIGBUS-SHM"] = text
+
+    def disks(self) -> None:
+        """What room there was in the folders of the job."""
+        least = next(iter(self.ends.values())).facts.get("least") or {}
+        told = [f"{size(free)} in {place}" for place, free in (least.get("disk_free") or {}).items() if isinstance(free, int)]
+        if told:
+            self.found.remarks["CKPT-DISK"] = f"Of the job's own folders there was always left: {', '.join(told)}."
+
+    def _killed(self) -> list[int]:
+        """Ranks that died of SIGKILL, the first first, and those whose data-loader worker did."""
+        killed = [rank for rank in self.ends if self.ranks.ranks[rank].exit_code == KILLED]
+        workers = [hit.rank for hit in self.found.hits if hit.signature.id == "DL-WORKER" and "Killed" in hit.text]
+        killed.sort(key=lambda rank: self.found.ended.get(rank, 0.0))
+        return [*killed, *(rank for rank in workers if rank in self.ends and rank is not None)]
+
+    def _risen(self, end: Look, name: str) -> int | None:
+        """By how much a count has risen since the launch."""
+        before, after = self.launch.number(name), end.number(name)
+        return None if before is None or after is None else max(after - before, 0)
+
+    def _hit(self, signature: str, rank: int, text: str, *, sure: bool = True) -> None:
+        place = (len(self.found.files) - 1, self.ends[rank].line)
+        self.found.hits.append(Hit(BY_ID[signature], place, text, FACTS, rank, self.ranks.ranks[rank].host, sure=sure))
+
+
+def _limits(look: Look) -> str:
+    """What the cgroup may take, and took at most."""
+    told = [f"{word} {size(value)}" for word in ("limit", "peak") if (value := look.number(f"memory_{word}")) is not None]
+    return f" ({', '.join(told)})" if told else ""
+
+
+def size(count: int) -> str:
+    """3.0 GiB, 64 MiB, 512 KiB."""
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20)):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.3g} {unit}"
+    return f"{count / 1024:.3g} KiB"

@@ -1,0 +1,122 @@
+"""What no log tells of an end: the kernel's count of out-of-memory kills, memory, /dev/shm and disks, at the launch and at a rank's end.
+
+A SIGKILL is for want of memory only where the kernel's count rose, a SIGBUS is shared memory only where /dev/shm was full. The
+supervisor looks once a second (0.5 ms) and writes what it saw to events.jsonl at the launch and whenever ranks have ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+PROC, CGROUPS, SHM = Path("/proc"), Path("/sys/fs/cgroup"), Path("/dev/shm")
+NO_LIMIT = 1 << 60
+"""The first version of cgroups writes a little more than this for "no limit"."""
+FILES = {
+    "memory_limit": ("memory.max", "memory.limit_in_bytes"),
+    "memory_used": ("memory.current", "memory.usage_in_bytes"),
+    "memory_peak": ("memory.peak", "memory.max_usage_in_bytes"),
+}
+"""What is asked of a cgroup, and the file that has it in the second and in the first version."""
+KILLS = ("memory.events", "memory.oom_control")
+LEAST = ("memory_available", "shm_free", "disk_free")
+"""What may be free again when a rank's end is noticed: its least is kept."""
+
+
+def cgroup_of(pid: int | str, proc: Path = PROC, root: Path = CGROUPS) -> Path | None:
+    """The folder of the cgroup that counts the memory of a process, or the nearest one above it that can be seen here."""
+    for line in _text(proc / str(pid) / "cgroup").splitlines():
+        number, controllers, path = [*line.split(":", 2), "", ""][:3]
+        base = root if number == "0" and not controllers else root / "memory" if "memory" in controllers.split(",") else None
+        if base is None:
+            continue
+        folder = base / path.lstrip("/")
+        for seen in (folder, *folder.parents):
+            if any((seen / name).is_file() for name in KILLS):
+                return seen
+            if seen == base:
+                break
+    return None
+
+
+def kills_in(cgroup: Path) -> int | None:
+    """How many processes of a cgroup the kernel has killed for want of memory."""
+    return next((found for name in KILLS if (found := _count(_text(cgroup / name), "oom_kill")) is not None), None)
+
+
+def look(cgroup: Path | None, places: Iterable[Path], proc: Path = PROC, shm: Path = SHM) -> dict[str, Any]:
+    """This moment: bytes and counts; what cannot be read here is left out."""
+    found: dict[str, Any] = {"host_oom_kill": _count(_text(proc / "vmstat"), "oom_kill")}
+    if cgroup is not None:
+        found |= {"cgroup": str(cgroup), "oom_kill": kills_in(cgroup)}
+        found |= {what: next(filter(None, (_number(cgroup / name) for name in names)), None) for what, names in FILES.items()}
+    available = _count(_text(proc / "meminfo"), "MemAvailable:")
+    found["memory_available"] = None if available is None else available * 1024
+    found["shm_total"], found["shm_free"] = _space(shm)
+    found["disk_free"] = {str(place): _space(place)[1] for place in places}
+    return {what: value for what, value in found.items() if value is not None}
+
+
+class Facts:
+    """The supervisor's looks at one attempt: the first, and the least that was free since."""
+
+    def __init__(self, places: Iterable[Path]) -> None:
+        self.places = tuple(dict.fromkeys(places))
+        self._own = cgroup_of("self")
+        self._groups: dict[int, tuple[Path, int | None]] = {}
+        self._least: dict[str, Any] = {}
+
+    def now(self) -> dict[str, Any]:
+        """This moment; it counts for the least too."""
+        found = look(self._own, self.places)
+        self._least = least(self._least, found)
+        return found
+
+    def began(self, rank: int, pid: int) -> None:
+        """A rank has started: a scheduler may have put it into a cgroup of its own."""
+        group = cgroup_of(pid)
+        if group is not None and group != self._own:
+            self._groups[rank] = (group, kills_in(group))
+
+    def ended(self, ranks: Iterable[int]) -> dict[str, Any]:
+        """The moment at which the end of ranks was noticed."""
+        found = {"ranks": sorted(ranks), **self.now(), "least": self._least}
+        groups = {rank: self._groups[rank] for rank in found["ranks"] if rank in self._groups}
+        killed = {str(rank): (kills_in(group) or 0) - (before or 0) for rank, (group, before) in groups.items()}
+        return {**found, "killed": killed} if killed else found
+
+
+def least(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    """The smaller of two looks at what runs out."""
+    found = {what: min(before.get(what, now[what]), now[what]) for what in LEAST[:2] if what in now}
+    disks = now.get("disk_free", {})
+    return {**found, "disk_free": {place: min(before.get("disk_free", {}).get(place, free), free) for place, free in disks.items()}}
+
+
+def _text(path: Path) -> str:
+    with suppress(OSError):
+        return path.read_text(errors="replace")
+    return ""
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path).strip()
+    return int(text) if text.isdecimal() and int(text) < NO_LIMIT else None
+
+
+def _count(text: str, name: str) -> int | None:
+    found = re.search(rf"^{re.escape(name)}\s+(\d+)", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _space(place: Path) -> tuple[int | None, int | None]:
+    """Bytes in all, and free for this user."""
+    try:
+        found = os.statvfs(place)
+    except OSError:
+        return None, None
+    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

@@ -1,0 +1,200 @@
+"""Real faults under the real launcher, on the real Run screen: each is named with its rank, and how soon after the last rank's end.
+
+DSTUI_FAULTS=raise,kill tries only these. The seconds are printed; the verdict is only about what is named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
+from lab import memory_cgroup
+
+from dstui.machine.snapshot import Machine
+from dstui.plan import load
+from dstui.run.folder import FINAL, JobFolder
+from dstui.run.start import start
+from dstui.run.status import ranks_of
+from dstui.run.stop import stop
+from dstui.tui.app import DstuiApp
+from dstui.tui.widgets.why import Why
+from tests.tui.conftest import screen
+
+HERE = Path(__file__).parent
+PATIENCE = 240.0
+SOON = 2.0
+PLAN = """\
+version: 1
+name: faults
+job: {{script: crash_script.py, args: [--config, "{{ds_config}}", {words}], workdir: "{path}"}}
+cluster: {{hosts: {{localhost: 2}}, {cluster} env: {{DS_ACCELERATOR: cpu, OMP_NUM_THREADS: 1, {env}}}}}
+run: {{silence: 4}}
+deepspeed:
+  train_micro_batch_size_per_gpu: 2
+  optimizer: {{type: Adam, params: {{lr: 1e-3, torch_adam: true}}}}
+  zero_optimization: {{stage: 1}}
+"""
+Prepared = AbstractContextManager[dict[str, str]]
+
+
+@contextmanager
+def nothing(_: Path) -> Iterator[dict[str, str]]:
+    """No preparation."""
+    yield {}
+
+
+@contextmanager
+def small_cgroup(_: Path) -> Iterator[dict[str, str]]:
+    """The whole job in a cgroup of 3 GB: rank 1 takes more."""
+    with memory_cgroup(3 << 30) as group:
+        before = [line.partition(":")[2] for line in Path("/proc/self/cgroup").read_text().splitlines()]
+        mine = next(path.partition(":")[2] for path in before if path.startswith(("memory:", ":")))
+        base = Path("/sys/fs/cgroup/memory" if "memory" in str(group.parent) else "/sys/fs/cgroup")
+        (group / "cgroup.procs").write_text(str(os.getpid()))  # what is started from here is in it too
+        try:
+            yield {}
+        finally:
+            (base / mine.lstrip("/") / "cgroup.procs").write_text(str(os.getpid()))
+
+
+@contextmanager
+def small_disk(path: Path) -> Iterator[dict[str, str]]:
+    """A file system of 4 MB."""
+    disk = path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(disk)], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        yield {"env": f"CRASH_DISK: {disk}"}
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+@contextmanager
+def taken_port(_: Path) -> Iterator[dict[str, str]]:
+    """Somebody listens where rank 0 should."""
+    with socket.create_server(("", 0)) as server:
+        yield {"cluster": f"master_port: {server.getsockname()[1]},"}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is done, and what the screen has to say of it. `rank` None: no rank, or any of them where several fail at once."""
+
+    cause: str
+    rank: int | None
+    words: str = ""
+    prepare: Callable[[Path], Prepared] = nothing
+    then: Callable[[JobFolder], Any] = lambda _: None
+    kind: str = "failure"
+
+
+def when_running(act: Callable[[JobFolder], Any]) -> Callable[[JobFolder], Any]:
+    """Once the first step was told."""
+
+    def later(folder: JobFolder) -> Any:
+        return act(folder) if folder.log(0).exists() and b"step 0" in folder.log(0).read_bytes() else None
+
+    return later
+
+
+def stop_from_elsewhere(folder: JobFolder) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", "dstui", "stop", str(folder.path)], stdout=subprocess.DEVNULL)
+
+
+def take_the_script(folder: JobFolder) -> bool:
+    (Path(json.loads(folder.launch_file.read_text())["workdir"]) / "crash_script.py").unlink()
+    return True
+
+
+FAULTS = {
+    "raise": Fault("USER-PY", 1, "--fault, raise"),
+    "raise-all": Fault("USER-PY", None, "--fault, raise-all"),
+    "exit-3": Fault("EARLY-EXIT", 1, "--fault, exit-3"),
+    "segfault": Fault("SIGSEGV", 1, "--fault, segfault"),
+    "abort": Fault("SIGABRT", 1, "--fault, abort"),
+    "kill": Fault("KILLED-UNKNOWN", 1, "--fault, kill"),
+    "ulimit": Fault("OOM-HOST", 1, "--fault, limited-memory"),
+    "cgroup": Fault("OOM-HOST", 1, "--fault, small-cgroup", small_cgroup),
+    "gpu-memory": Fault("OOM-GPU", 1, "--fault, gpu-memory"),
+    "disk": Fault("CKPT-DISK", 1, "--fault, full-disk", small_disk),
+    "bus-error": Fault("SIGBUS-SHM", 1, "--fault, full-mapping", small_disk),
+    "skip": Fault("DESYNC-EARLY-EXIT", 1, "--fault, skip"),
+    "port": Fault("PORT-IN-USE", 0, "", taken_port),
+    "script": Fault("NO-SCRIPT", None, "", then=take_the_script),
+    "hang": Fault("hang", 1, "--fault, stuck, --talk"),
+    "stop": Fault("CTRL-C", None, '--pause, "2"', then=when_running(stop_from_elsewhere), kind="stop"),
+    "success": Fault("nothing", None),
+}
+CHOSEN = [name for name in os.environ.get("DSTUI_FAULTS", "").split(",") if name] or list(FAULTS)
+
+
+async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[float, str, int | None, str]:
+    """What the pane says once the job has ended (or hangs): when it said so first, the cause, the rank, the kind."""
+    why, first, done = pilot.app.query_one(Why), 0.0, None
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        await pilot.pause(0.02)
+        done = done or fault.then(folder)
+        found = why.diagnosis
+        if found is not None and why.display and found.title[:20] in screen(pilot):
+            first = first or time.time()
+            if folder.read_status().get("state") in FINAL and (done is None or not hasattr(done, "poll") or done.poll() is not None):
+                await pilot.pause(1.0)  # what the launcher's log adds
+                assert why.diagnosis is not None
+                return first, why.diagnosis.cause or "unknown", why.diagnosis.first_failing_rank, why.diagnosis.kind
+        elif why.hang is not None and "has not reached it" in screen(pilot):
+            return time.time(), "hang", why.hang.missing[0], "failure"
+        elif folder.read_status().get("state") == "succeeded" and pilot.app.store.state.run == "succeeded":
+            await pilot.pause(2.0)
+            return time.time(), "nothing" if why.diagnosis is None else str(why.diagnosis.cause), None, fault.kind
+    raise AssertionError(f"nothing was said:\n{screen(pilot)}")
+
+
+async def one(name: str, path: Path) -> dict[str, Any]:
+    """Start the job, look at it, write down what is said."""
+    fault = FAULTS[name]
+    path.mkdir()
+    (path / "crash_script.py").write_text((HERE / "crash_script.py").read_text())
+    with ExitStack() as stack:
+        words = {"words": fault.words, "cluster": "", "env": "", **stack.enter_context(fault.prepare(path))}
+        plan = load(PLAN.format(path=path, **words), "plan.yaml", str(path))
+        folder = start(plan, Machine.unprobed(), run_dir=path / "job")
+        stack.callback(stop, folder)
+        app = DstuiApp(plan, None, Machine.unprobed(), folder, judge=False)
+        async with app.run_test(size=(120, 40)) as pilot:
+            await pilot.pause()
+            said, cause, rank, kind = await seen(pilot, folder, fault)
+        ends = [rank.ended for rank in ranks_of(folder, folder.read_status()).ranks.values() if rank.ended]
+        lines = [view.stat().st_mtime for number in (0, 1) if (view := folder.log(number)).exists()]
+        since = (max(lines) + plan.run.silence if cause == "hang" else max(ends, default=said)) if lines or ends else said
+    right = (cause, kind) == (fault.cause, fault.kind) and (fault.rank is None or rank == fault.rank)
+    return {"fault": name, "cause": cause, "rank": rank, "seconds": round(said - since, 2), "right": right}
+
+
+async def test_each_fault_is_named_with_its_rank_by_the_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes = []
+    for name in CHOSEN:
+        try:
+            outcomes.append(await one(name, tmp_path / name))
+        except AssertionError as error:
+            outcomes.append({"fault": name, "cause": str(error), "rank": None, "seconds": 0.0, "right": False})
+        with capsys.disabled():
+            told = outcomes[-1]
+            slow = "" if told["seconds"] <= SOON else "   later than wanted"
+            print(f"\n{told['fault']:<12} {told['cause']:<20} rank {told['rank']!s:<5} {told['seconds']:6.2f} s"
+                  f"   {'right' if told['right'] else 'WRONG'}{slow}", end="")  # fmt: skip
+    assert all(outcome["right"] for outcome in outcomes)
