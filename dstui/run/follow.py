@@ -69,14 +69,18 @@ class Follower:
         return max(ended - (self.started or ended), 0.0)
 
     @property
-    def rates(self) -> dict[str, float]:
-        """The latest speeds (tokens/s, samples/s, steps/s), each of the first rank that tells it."""
+    def latest(self) -> dict[str, float]:
+        """The newest value of each metric, of the first rank that tells it."""
         found: dict[str, float] = {}
         for _, view in sorted(self.ranks.items()):
             for name, value in view.metrics.items():
-                if name.endswith("/s"):
-                    found.setdefault(name, value)
+                found.setdefault(name, value)
         return found
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The latest speeds: tokens/s, samples/s, steps/s."""
+        return {name: value for name, value in self.latest.items() if name.endswith("/s")}
 
     @property
     def progress(self) -> tuple[int, int] | None:

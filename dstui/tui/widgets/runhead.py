@@ -1,18 +1,21 @@
-"""The head of a job: its state, how long it has run, where it is, and, when it has ended, what it came to."""
+"""The head of a job: its state, how long it has run and will run, where it is, what it uses, and, when it has ended, what it came to."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
 from dstui.tui.row import Row, Span, fit
+from dstui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
+    from dstui.run.buckets import Buckets
     from dstui.run.follow import Follower
+    from dstui.run.usage import Sampler
 
 STATES = {
     "starting": ("○", "accent"),
@@ -23,6 +26,122 @@ STATES = {
     "stopped": ("■", "warning"),
 }
 BARS = "▁▂▃▄▅▆▇█"
+SPARK = 16
+"""Cells for the loss of the whole run."""
+GAP = 3
+"""Cells between two facts."""
+
+
+class Fact(NamedTuple):
+    """One thing that the head says, and how soon it gives way to others where there is no room: the largest number first."""
+
+    rank: int
+    spans: tuple[Span, ...]
+
+    @property
+    def width(self) -> int:
+        """In cells."""
+        return sum(cell_len(span.text) for span in self.spans)
+
+
+class RunHead(Rows):
+    """Two lines, or three where there is more to tell."""
+
+    can_focus = False
+
+    def __init__(self) -> None:
+        super().__init__(id="run-head")
+        self._losses: Buckets
+        self._spark = ""
+
+    def begin(self) -> None:
+        """Another job."""
+        from dstui.run.buckets import Buckets
+
+        self._losses, self._spark = Buckets(), ""
+
+    def add_loss(self, step: int, value: float) -> None:
+        """A loss of the first rank."""
+        self._losses.add(step, value)
+        self._spark = ""
+
+    def show(self, follower: Follower, folder: Path, note: str, sampler: Sampler | None) -> None:
+        """Draw it. `note`: what is going on, which stands in the place of the job's folder."""
+        width = (self.size.width or 110) - self.MARGIN
+        if self._losses.last is not None and not self._spark:
+            self._spark = spark([point.mean for point in self._losses.points], SPARK)
+        lines = (first_facts(follower, self._losses.last, self._spark), more_facts(follower, sampler))
+        rows = [fitting(facts, width) for facts in lines if facts]
+        rows.append(Row((Span(f" {fit(note, min(cell_len(note), width - 3))}", "accent"),) if note else _place(folder, width)))
+        if len(rows) != len(self.rows):
+            self.styles.height = len(rows)
+        self.show_rows(rows)
+
+
+def _place(folder: Path, width: int) -> tuple[Span, ...]:
+    text = fit(str(folder), min(cell_len(str(folder)), width - 14))
+    return (Span(" job folder ", "dim"), Span(text, "dim"))
+
+
+def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]:
+    """State, time, step, loss, what remains, speed."""
+    from dstui.run.summary import duration_text
+
+    state = str(follower.state)
+    glyph, style = STATES.get(state, ("·", "dim"))
+    code = f" (exit status {follower.exit_code})" if follower.exit_code else ""
+    facts = [Fact(0, (Span(f" {glyph} {state}{code}", style), Span(f"  {clock(follower.duration)}", "title")))]
+    steps = [view.step for view in follower.ranks.values() if view.step is not None]
+    total = f" / {follower.progress[1]:,}" if follower.progress else ""
+    facts += [Fact(1, (Span("step ", "dim"), Span(f"{max(steps):,}", "title"), Span(total, "dim")))] if steps else []
+    if loss is not None:
+        style = "title" if isfinite(loss) else "error"
+        facts += [Fact(2, (Span("loss ", "dim"), Span(f"{loss:.4g}", style))), Fact(5, (Span(line, "accent"),))]
+    facts += [Fact(3, (Span("ETA ", "dim"), Span(duration_text(follower.remaining), "title")))] if follower.remaining is not None else []
+    facts += [Fact(4, (Span(si(rate), "title"), Span(f" {name}", "dim"))) for name, rate in sorted(follower.rates.items(), reverse=True)]
+    return facts
+
+
+def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
+    """What the ranks use, and what their lines tell beside the loss; without a value where there is none."""
+    from dstui.plan.patterns import METRICS
+    from dstui.run.summary import value_text
+    from dstui.run.usage import together
+
+    facts = []
+    if sampler is not None and (used := together(sampler.latest.values())):
+        facts.append(Fact(0, (Span(f" {used}", "title"),)))
+    elif sampler is not None and sampler.note:
+        facts.append(Fact(0, (Span(f" {sampler.note}", "dim"),)))
+    latest = follower.latest
+    names = [name for name in SAID if name in latest] + [name for name in latest if name not in METRICS]
+    for place, name in enumerate(names, 1):
+        facts.append(
+            Fact(place, (Span(f"{'' if facts else ' '}{name.replace('_', ' ')} ", "dim"), Span(value_text(name, latest[name]), "title")))
+        )
+    overflows = int(max(latest.get("overflows", 0), latest.get("skipped", 0)))
+    if overflows:
+        facts.append(Fact(1, (Span(f"{overflows:,} overflow{'s' if overflows > 1 else ''}", "warning"),)))
+    return facts
+
+
+SAID = ("step_time", "lr", "grad_norm", "loss_scale", "memory_peak", "eval_loss", "perplexity", "accuracy", "mfu")
+"""What the second line says of dstui's own metrics, the most telling first; all others are in the plot."""
+
+
+def fitting(facts: Sequence[Fact], width: int) -> Row:
+    """As many of them as fit, in their order."""
+    kept = list(facts)
+    while len(kept) > 1 and sum(fact.width for fact in kept) + GAP * (len(kept) - 1) > width:
+        kept.remove(max(reversed(kept), key=lambda fact: fact.rank))
+    return Row(tuple(_joined(kept)))
+
+
+def _joined(facts: Iterable[Fact]) -> Iterable[Span]:
+    for place, fact in enumerate(facts):
+        if place:
+            yield Span(" " * GAP)
+        yield from fact.spans
 
 
 def head_rows(follower: Follower, folder: Path, losses: Sequence[float], note: str, width: int) -> list[Row]:
@@ -72,7 +191,7 @@ def si(value: float) -> str:
 
 
 def spark(values: Sequence[float], cells: int) -> str:
-    """The last values as bars, each cell the mean of its share of them."""
+    """Values as bars, each cell the mean of its share of them."""
     finite = [v for v in values if isfinite(v)]
     if len(finite) < 2:
         return ""
