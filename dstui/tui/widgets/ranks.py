@@ -13,6 +13,7 @@ from dstui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
     from dstui.run.measure import RankView
+    from dstui.run.usage import Usage
 
 GLYPH = {
     "waiting": ("○", "dim"),
@@ -23,7 +24,11 @@ GLYPH = {
     "lost": ("✖", "error"),
 }
 WIDE, TIGHT = 46, 15
-"""Cells for one rank: with words where there are few, without where there are many."""
+"""Cells for one rank: with words (as many more as they need) where there are few, without where there are many."""
+MANY = 64
+"""Ranks that never get a wide cell."""
+FEW = 36
+"""Lines of a screen that is too low for a line per rank."""
 
 
 class Cell(NamedTuple):
@@ -35,6 +40,18 @@ class Cell(NamedTuple):
     step: int | None
     loss: float | None
     age: float | None
+    usage: str = ""
+    """What it uses: `GPU 97 %  71.2 GB  612 W`."""
+
+    @property
+    def words(self) -> str:
+        """What a wide cell says behind the glyph."""
+        lives = self.word in ("running", "silent")
+        facts = [self.word]
+        facts += [f"step {self.step:,}"] if self.step is not None else []
+        facts += [f"loss {self.loss:.4g}"] if self.loss is not None else []
+        facts += [f"{age_text(self.age)} ago" if self.age >= 1 else "now"] if self.age is not None and lives else []
+        return "  ".join([*facts, self.usage] if self.usage and lives else facts)
 
 
 class RankStrip(Rows):
@@ -59,7 +76,10 @@ class RankStrip(Rows):
     def show(self, cells: list[Cell], chosen: int | None) -> None:
         """Draw the cells, as many on a line as fit."""
         width = self.size.width or 110
-        self._cell_width = WIDE if len(cells) <= 8 and width >= WIDE else TIGHT
+        most = 8 if self.app.size.height >= FEW else 4
+        longest = max((len(c.words) for c in cells), default=0) if len(cells) <= MANY else width
+        wide = max(WIDE, (longest + 19) // 10 * 10)  # tens, so that the cells stay where they are while numbers grow
+        self._cell_width = wide if len(cells) <= most * (width // wide) else TIGHT
         per_line = max(width // self._cell_width, 1)
         self._cells, rows = [], []
         for start in range(0, len(cells), per_line):
@@ -69,7 +89,7 @@ class RankStrip(Rows):
         self.show_rows(rows)
         if len(rows) != self._lines:
             self._lines = len(rows)
-            self.styles.height = min(len(rows), 8) + 2
+            self.styles.height = min(len(rows), most) + 2
         hosts = {c.host for c in cells}
         self.label("Ranks", next(iter(hosts)) if len(hosts) == 1 else f"{len(hosts)} hosts" if hosts else "")
 
@@ -80,12 +100,12 @@ class RankStrip(Rows):
             self.post_message(self.Picked(self._cells[y][x // self._cell_width]))
 
 
-def cells_of(ranks: Mapping[int, RankView], now: float, silence: float) -> list[Cell]:
+def cells_of(ranks: Mapping[int, RankView], now: float, silence: float, usage: Mapping[int, Usage] | None = None) -> list[Cell]:
     """The cells of a job's ranks; a rank that runs and has not said anything for `silence` seconds is called silent."""
     cells = []
     for number, view in sorted(ranks.items()):
         age = now - view.last_line_at if view.last_line_at is not None else None
-        cells.append(Cell(number, view.host, word_of(view, age, silence), view.step, view.loss, age))
+        cells.append(Cell(number, view.host, word_of(view, age, silence), view.step, view.loss, age, str((usage or {}).get(number, ""))))
     return cells
 
 
@@ -105,13 +125,7 @@ def _cell(cell: Cell, width: int, chosen: bool) -> list[Span]:
         text = f"{cell.step if cell.step is not None else cell.word}"
         late = f" {age_text(cell.age)}" if cell.age is not None and cell.age >= 2 and cell.word not in ("ended", "failed") else ""
         return [number, Span(f"{glyph} ", style), Span(fit(text + late, width - 6), "")]
-    facts = [cell.word]
-    facts += [f"step {cell.step}"] if cell.step is not None else []
-    facts += [f"loss {cell.loss:.4g}"] if cell.loss is not None else []
-    facts += (
-        [f"{age_text(cell.age)} ago" if cell.age >= 1 else "now"] if cell.age is not None and cell.word in ("running", "silent") else []
-    )
-    return [number, Span(f"{glyph} ", style), Span(fit("  ".join(facts), width - 6), "title" if chosen else "")]
+    return [number, Span(f"{glyph} ", style), Span(fit(cell.words, width - 6), "title" if chosen else "")]
 
 
 def age_text(seconds: float | None) -> str:
