@@ -8,6 +8,7 @@ import sys
 
 from dstui.run.index import find
 from dstui.run.stacks import DEADLINE, report, stacks
+from dstui.run.waiting import folded
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,9 +32,9 @@ def run(args: argparse.Namespace) -> int:
     if not found:
         print(f"dstui: {folder.name}: {'none of these ranks' if args.rank else 'no rank'} runs now", file=sys.stderr)
         return 1
-    print(
-        json.dumps({"version": 1, "stacks": [stack.as_json() for stack in found]}, indent=1)
-        if args.json
-        else report(found, every_thread=bool(args.rank))
-    )
-    return 0 if any(stack.threads for stack in found) else 2
+    known = any(stack.threads for stack in found)
+    if args.json:
+        print(json.dumps({"version": 1, "stacks": [stack.as_json() for stack in found]}, indent=1))
+    else:
+        print(*(folded(found) if known and not args.rank else ()), report(found, every_thread=bool(args.rank)), sep="\n")
+    return 0 if known else 2

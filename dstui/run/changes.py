@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dstui.files import FileProblem, read_plan
-from dstui.plan import Plan, PlanError
+from dstui.files import FileProblem, read_text
+from dstui.plan import Plan, PlanError, load
 from dstui.plan.scalars import yaml_scalar
-from dstui.run.folder import JobFolder
+from dstui.run.folder import JobFolder, read_json
 
 Op = Literal["add", "remove", "replace"]
 
@@ -63,8 +63,16 @@ def same(one: Any, other: Any) -> bool:
 
 
 def plan_of(folder: JobFolder) -> Plan:
-    """The Plan that a run was started from. Raises FileProblem or PlanError."""
-    return read_plan(folder.path / "plan.yaml")
+    """The Plan that a run was started from, its paths relative to where it lay then. Raises FileProblem or PlanError."""
+    path = folder.path / "plan.yaml"
+    launch = read_json(folder.launch_file)
+    base = next((str(launch[name]) for name in ("base", "workdir") if launch.get(name)), str(folder.path))  # older ones have no "base"
+    return load(read_text(path), str(path), base)
+
+
+def same_document(one: Plan, other: Plan) -> bool:
+    """Whether two Plans are one document, perhaps edited in between: of the same name, in the same place."""
+    return (name_of(one), one.base) == (name_of(other), other.base)
 
 
 def name_of(plan: Plan) -> str:

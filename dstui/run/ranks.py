@@ -7,7 +7,7 @@ several codes instead of the first.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -137,6 +137,18 @@ class Ranks:
         if first is not None:
             return self.ranks[first].exit_code or 0
         return 0 if self.over else NEVER_STARTED
+
+
+def ranks_in_words(ranks: Iterable[int]) -> str:
+    """`rank 3`; `ranks 0-3, 7`."""
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][1] + 1:
+            spans[-1][1] = rank
+        else:
+            spans.append([rank, rank])
+    words = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+    return f"rank{'' if len(spans) == 1 and spans[0][0] == spans[0][1] else 's'} {words}"
 
 
 def _modified(path: Path | os.DirEntry[str]) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,8 @@ AT_ONCE = 4
 """Ranks that are looked at side by side."""
 INSTALL = "py-spy is not installed: python -m pip install py-spy (or dstui[debug])"
 YAMA = "kernel.yama.ptrace_scope"
+PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/dstui/run/shim\.py$")
+"""Files that are not the user's program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,8 @@ class Thread:
     active: bool
     """Whether it was running, not waiting."""
     frames: tuple[str, ...]
+    own: str = ""
+    """The innermost frame that is not in a package: the line of the user's program from which it came there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,10 @@ class Stack:
 
     def as_json(self) -> dict[str, Any]:
         """As `dstui stacks --json` has it."""
-        threads = [{"name": thread.name, "active": thread.active, "frames": list(thread.frames)} for thread in self.threads]
+        threads = [
+            {"name": thread.name, "active": thread.active, "frames": list(thread.frames), "own": thread.own or None}
+            for thread in self.threads
+        ]
         return {"rank": self.rank, "host": self.host, "threads": threads, "reason": self.reason or None}
 
 
@@ -105,7 +113,8 @@ def _threads(found: Iterable[dict[str, Any]]) -> list[Thread]:
     for facts in found:
         name = sanitise(str(facts.get("thread_name") or f"thread {facts.get('thread_id')}"))
         frames = [sanitise(f"{frame['name']} ({_short(frame)}:{frame['line']})") for frame in facts["frames"]]
-        threads.append(Thread(name, bool(facts.get("active")), tuple(frames)))
+        own = next((text for text, frame in zip(frames, facts["frames"], strict=True) if not PACKAGE.search(str(frame["filename"]))), "")
+        threads.append(Thread(name, bool(facts.get("active")), tuple(frames), own))
     return sorted(threads, key=lambda thread: thread.name != "MainThread")
 
 

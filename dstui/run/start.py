@@ -63,7 +63,7 @@ def start(
     try:
         files = {artifact.name: artifact.text for artifact in artifacts(plan, machine, pool, str(folder.ds_config))}
         snapshot = json.dumps(machine.to_json(), indent=1) + "\n"
-        _fill(folder, launch_plan(spec, plan.run, folder), {"plan.yaml": plan.text, "machine.json": snapshot, **files})
+        _fill(folder, {**launch_plan(spec, plan.run, folder), "base": plan.base}, {"plan.yaml": plan.text, "machine.json": snapshot, **files})
         _hand_over(folder, spec, name, front_pid)
     except BaseException as error:
         _undo(folder, keep=had_folder)

@@ -21,11 +21,12 @@ def run_tui(plan: Plan | None, path: Path | None, machine: Machine | None) -> in
 
 def attach_tui(folder: JobFolder) -> int:
     """Look at a job that was started before, with the Plan that it was started from; the exit status."""
-    from dstui.files import FileProblem, read_plan
+    from dstui.files import FileProblem
     from dstui.plan import PlanError
+    from dstui.run.changes import plan_of
 
     try:
-        plan = read_plan(folder.path / "plan.yaml")
+        plan = plan_of(folder)
     except (FileProblem, PlanError):  # the job can be looked at all the same
         plan = None
     return _run(plan, None, None, folder)

@@ -275,7 +275,10 @@ class DstuiApp(Unsaved):
             "redo": lambda: self.store.can_redo,
             "fix": self._fixable,
             **dict.fromkeys(("rank", "all_ranks", "follow", "match", "problem", "jobs"), self.watching),
-            "stop": self.job_lives,
+            "bundle": self.watching,
+            "reason": self.explained,
+            "launch": lambda: self.step.pane == "review" or self.watching(),
+            **dict.fromkeys(("stop", "stacks"), self.job_lives),
         }
         return action not in needs or needs[action]()
 

@@ -12,7 +12,7 @@ from dstui.tui.documents import Documents
 from dstui.tui.screens.dialog import Answer, Ask, Prompt
 from dstui.tui.state import State
 from dstui.tui.steps import Step
-from dstui.tui.steps.last import REVIEW, RUN
+from dstui.tui.steps.last import RUN
 from dstui.tui.store import JobState
 from dstui.tui.widgets.rows import Rows
 
@@ -168,17 +168,6 @@ class Jobs(Documents):
         report = stop(folder)
         left = f" Still there: {'; '.join(map(str, report.left))}" if report.left else " No process is left."
         self.call_from_thread(self.say, f"Stopped.{left}", "error" if report.left else "information")
-
-    def fix_the_plan(self) -> None:
-        """Apply the diagnosis' fix to the Plan, and show what will be run next."""
-        fix = self.run_pane.fix if self.run_pane is not None else None
-        if fix is None:
-            return
-        if self.store.apply(fix):
-            self.show_step(REVIEW)
-            self.say(f"{fix.text} (z takes it back)")
-        else:
-            self.say(f"This Plan cannot take it: {self.store.state.refusal[1]}", "error")
 
     def watching(self) -> bool:
         """Whether a job is looked at."""

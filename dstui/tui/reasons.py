@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from dstui.tui.row import BLANK, Row, Span, fit, paragraph, row
 
 if TYPE_CHECKING:
     from dstui.run.diagnosis import Diagnosis, Evidence
+    from dstui.run.stacks import Stack
 
 EVIDENCE, FIXES = 3, 2
 """How many lines and ways out the pane shows; the dialog has all."""
@@ -45,6 +47,16 @@ def waiting_rows(hang: str, folded: tuple[str, ...], width: int) -> list[Row]:
     for line in folded:
         rows += paragraph(line, width, indent="  ")
     return rows if folded else [*rows, row(("  p ", "accent"), "shows where in its Python code each rank is")]
+
+
+def stack_rows(found: Sequence[Stack], width: int) -> list[Row]:
+    """Where each rank is: first what follows from it, then the frames, those at the same place together."""
+    from dstui.run.stacks import report
+    from dstui.run.waiting import folded
+
+    rows = [line for text in folded(found) for line in paragraph(text, width)]
+    frames = [row((fit(line, min(len(line), width)), "dim" if line.startswith(" ") else "title")) for line in report(found).split("\n")]
+    return [*rows, BLANK, *frames]
 
 
 def evidence_row(line: Evidence, width: int) -> Row:

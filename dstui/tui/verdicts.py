@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from textual import on
 from textual.message import Message
 
-from dstui.tui.jobs import Jobs
+from dstui.tui.explained import Explained
 from dstui.tui.latest import Latest
 from dstui.tui.steps import MACHINE
 
@@ -46,7 +46,7 @@ class Saw(Message):
         self.seen = seen
 
 
-class Verdicts(Jobs):
+class Verdicts(Explained):
     """The part of the app that looks and asks. Threads only post messages; the app changes the state."""
 
     live: Live | None = None

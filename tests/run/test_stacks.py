@@ -19,6 +19,7 @@ from dstui.run.stacks import Stack, Thread, find_program, report, stacks, why_no
 from dstui.run.status import ranks_of
 from dstui.run.stop import stop
 from dstui.run.stragglers import Watch
+from dstui.run.waiting import folded
 
 needs_py_spy = pytest.mark.skipif(find_program() is None, reason="py-spy is not installed")
 
@@ -47,7 +48,8 @@ def test_each_living_rank_tells_its_frames_from_the_innermost_outwards(job: JobF
 @needs_py_spy
 def test_the_command_prints_them_and_the_job_goes_on(job: JobFolder, tmp_path: Path) -> None:
     code, out, _ = dstui("stacks", job.path, "--deadline", 60, cwd=tmp_path)
-    assert code == 0 and out.startswith("rank 0\n    ") and "\nrank 1\n    " in out and out.count("<module> (") == 2
+    assert code == 0 and "\nrank 0\n    " in out and "\nrank 1\n    " in out and out.count("<module> (") == 2
+    assert out.startswith("rank 0: in <lambda> (behave.py:") and "\nrank 1: in wait (behave.py:" in out
     code, out, _ = dstui("stacks", job.path, "--rank", 1, "--deadline", 60, cwd=tmp_path)
     assert code == 0 and out.startswith("rank 1\n  MainThread (") and "rank 0" not in out
     code, out, _ = dstui("stacks", job.path, "--json", "--deadline", 60, cwd=tmp_path)
@@ -133,3 +135,39 @@ def test_ranks_at_the_same_place_are_told_together_and_the_odd_one_first() -> No
     expected = "rank 2\n    load (data.py:7)\nrank 4: gone\nranks 0, 1, 3\n    wait (store.py:12)\n    main (train.py:3)"
     assert report(found) == expected
     assert "  loader (running)\n    read (io.py:1)" in report(found, every_thread=True)
+
+
+def stack(rank: int, *frames: str, own: str = "") -> Stack:
+    return Stack(rank, "h", (Thread("MainThread", True, frames, own),))
+
+
+def reducing(rank: int, meeting: str = "all_reduce", line: int = 31) -> Stack:
+    """A rank in a collective."""
+    frames = ("wait (torch/_C.py:1)", f"{meeting} (torch/distributed/distributed_c10d.py:3252)", f"{meeting} (deepspeed/comm/comm.py:710)")
+    return stack(rank, *frames, f"main (train.py:{line})", own=f"main (train.py:{line})")
+
+
+def test_who_has_not_come_to_the_meeting_is_named_first_and_ranks_at_one_place_together() -> None:
+    late = stack(15, "read (socket.py:7)", "load (data.py:7)", "main (train.py:28)", own="load (data.py:7)")
+    assert folded([*map(reducing, range(15)), late, Stack(16, "h2", reason="it runs on h2")]) == (
+        "rank 15 has not reached the all_reduce that ranks 0-14 wait in.",
+        "rank 15: in load (data.py:7)",
+        "ranks 0-14: waiting in all_reduce, from main (train.py:31)",
+        "rank 16: unknown, it runs on h2",
+    )
+
+
+def test_ranks_in_different_meetings_took_different_ways() -> None:
+    found = folded([reducing(0), reducing(1, "broadcast", 40), reducing(2)])
+    assert found[0].startswith("The ranks wait in different meetings")
+    assert found[1:] == (
+        "rank 1: waiting in broadcast, from main (train.py:40)",
+        "ranks 0, 2: waiting in all_reduce, from main (train.py:31)",
+    )
+
+
+def test_ranks_that_all_compute_are_only_told_where_they_are() -> None:
+    assert folded([stack(0, "forward (model.py:3)"), stack(1, "forward (model.py:3)")]) == ("ranks 0-1: in forward (model.py:3)",)
+    joining = stack(0, "wait (x.py:1)", "init_process_group (torch/distributed/distributed_c10d.py:9)")
+    assert folded([reducing(1, "rendezvous"), reducing(2, "rendezvous")])[0].startswith("ranks 1-2: waiting for the other ranks to join")
+    assert folded([joining])[0].startswith("rank 0: ")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dstui.run.diagnosis.model import Diagnosis, Evidence
 from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.ranks import ranks_in_words
 
 SURE = {"high": "sure", "medium": "likely", "low": "a guess"}
 GLYPHS = {"failure": "✖", "stop": "■", "benign": "✔", "success": "✔"}
@@ -38,23 +39,12 @@ def _headline(diagnosis: Diagnosis) -> str:
     where = f" [rank {diagnosis.first_failing_rank}{f' on {diagnosis.host}' if diagnosis.host else ''}]" if _has_rank(diagnosis) else ""
     if diagnosis.cause is None:
         return f"? {diagnosis.title}.{where}"
-    more = f", all of {_ranks(diagnosis.ranks)}" if len(diagnosis.ranks) > 1 else ""
+    more = f", all of {ranks_in_words(diagnosis.ranks)}" if len(diagnosis.ranks) > 1 else ""
     return f"{GLYPHS[diagnosis.kind]} {diagnosis.title}.{where}\n  {diagnosis.cause} ({SURE[diagnosis.confidence]}{more})"
 
 
 def _has_rank(diagnosis: Diagnosis) -> bool:
     return diagnosis.first_failing_rank is not None
-
-
-def _ranks(ranks: tuple[int, ...]) -> str:
-    """`ranks 0-3, 7`."""
-    spans: list[list[int]] = []
-    for rank in ranks:
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
-        else:
-            spans.append([rank, rank])
-    return "ranks " + ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
 
 
 def _line(line: Evidence) -> str:
