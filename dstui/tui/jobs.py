@@ -50,9 +50,13 @@ class Jobs(Documents):
             self.call_after_refresh(self._enter_run)
 
     def _enter_review(self) -> None:
-        if self.review is not None:
-            self.query_one("#review-names").focus()
-            self.review.show(self.store.state, self.store.path)
+        if self.review is None:
+            return
+        if not self.review.is_mounted:  # its lists are not there yet
+            self.call_after_refresh(self._enter_review)
+            return
+        self.query_one("#review-names").focus()
+        self.review.show(self.store.state, self.store.path)
 
     def _enter_run(self) -> None:
         pane = self.run_pane

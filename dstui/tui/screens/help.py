@@ -35,7 +35,7 @@ class Help(Dialog):
 
     def on_key(self, event: events.Key) -> None:
         """Close with whatever does not scroll."""
-        if event.key not in ("up", "down", "pageup", "pagedown", "home", "end", "j", "k"):
+        if event.key not in ("up", "down", "pageup", "pagedown", "home", "end", "j", "k") and self.is_current:
             event.stop()
             self.dismiss(None)
 

@@ -43,12 +43,13 @@ class Reading(Dialog):
         rows.focus()
 
     def on_key(self, event: events.Key) -> None:
-        """Close with whatever does not scroll."""
-        if event.key not in SCROLLING:
+        """Close with whatever does not scroll; what is typed while it closes is for nobody."""
+        if event.key not in SCROLLING and self.is_current:
             event.stop()
             self.dismiss(None)
 
     @on(Rows.Chosen)
     def _chosen(self, event: Rows.Chosen) -> None:
         event.stop()
-        self.dismiss(event.key)
+        if self.is_current:
+            self.dismiss(event.key)
