@@ -37,15 +37,19 @@ BAR_EVERY = 10.0
 class Follower:
     """Events of one job in the order in which they can be told: a rank's lines before its end, everything before the job's end."""
 
-    def __init__(self, folder: JobFolder, backlog: int | None = None) -> None:
-        """`backlog`: how many bytes of each log to tell that are there already; None is all of them."""
+    def __init__(self, folder: JobFolder, backlog: int | None = None, *, lines: bool = True) -> None:
+        """`backlog`: how many bytes of each log to tell that are there already; None is all of them.
+
+        `lines`: whether lines are told, or only what is measured in them: that costs a tenth.
+        """
         self.folder = folder
         self.measure = Measure.of(folder)
         self.ranks: dict[int, RankView] = {}
         self.state = "starting"
         self.exit_code: int | None = None
         self.attempt = 1
-        self._backlog = backlog
+        self._backlog, self._lines = backlog, lines
+        self._wanted = None if lines else self.measure.wanted
         self._status: dict[str, Any] = {}
         self._unwritten: dict[str, Any] = {}
         self._status_seen: tuple[int, int] | None = None
@@ -197,17 +201,21 @@ class Follower:
         while len(read_out) < len(logs) and budget > 0 and time.monotonic() < deadline:
             rank, tail = logs[self._turn % len(logs)]
             self._turn += 1
-            lines = tail.read(piece)
+            lines = tail.read(piece, self._wanted)
             budget -= tail.taken
             if not tail.taken:
                 read_out.add(rank)
             for place, line in enumerate(lines):
-                events.append(Line(rank, line))
+                if self._lines:
+                    events.append(Line(rank, line))
                 if rank is not None:
                     events += self.measure(self.ranks[rank], rank, line, tail.bars.get(place, ""))
             if rank is not None:
                 events += self._note_life(rank, tail)
         return read_out
+
+    def _tell(self, rank: int | None, line: str) -> list[Event]:
+        return [Line(rank, line)] if self._lines else []
 
     def _note_life(self, rank: int, tail: Tail) -> list[Event]:
         view = self.ranks[rank]
@@ -216,7 +224,7 @@ class Follower:
         if not tail.is_bar or not view.live or now - view.bar_told < BAR_EVERY:
             return []
         view.bar_told = now
-        return [Line(rank, view.live), *self.measure(view, rank, view.live)]
+        return [*self._tell(rank, view.live), *self.measure(view, rank, view.live)]
 
     def _note_pace(self) -> None:
         """When which step was done, once a second at most; a step that goes back is another count."""
@@ -236,11 +244,11 @@ class Follower:
             if number in read_out and view.state == "started" and facts.get("state") in ("ended", "lost"):
                 view.state, view.exit_code = facts["state"], facts.get("exit_code")
                 for line in self._tails[number].flush():
-                    events += [Line(number, line), *self.measure(view, number, line)]
+                    events += [*self._tell(number, line), *self.measure(view, number, line)]
                 events.append(RankState(number, view.host, view.state, view.exit_code))
         return events
 
     def _end(self) -> list[Event]:
         self._told_end = True
         code = self.exit_code if self.exit_code is not None else 1
-        return [*(Line(None, line) for line in self._tails[None].flush()), Exited(code, self.state)]
+        return [*(told for line in self._tails[None].flush() for told in self._tell(None, line)), Exited(code, self.state)]

@@ -49,6 +49,13 @@ def matching_lines(data: bytes, wanted: Wanted) -> list[int]:
     return [number for number in numbers if search(lines[number])]
 
 
+def only(data: bytes, wanted: Wanted) -> bytes:
+    """The lines of `data` in which it is found."""
+    numbers = matching_lines(data, wanted)
+    lines = data.split(b"\n") if numbers else []
+    return b"\n".join([lines[number] for number in numbers])
+
+
 def holds(data: bytes, wanted: Wanted) -> bool:
     """Whether some line of `data` may be one of those; the expression is not tried."""
     text = data.lower() if wanted.ignore_case and wanted.texts else data

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from dstui.run.events import Metric
 from dstui.run.folder import JobFolder, read_json
-from dstui.run.metrics import Own, clock_of, scan
+from dstui.run.grep import Wanted
+from dstui.run.metrics import HINTS, Own, clock_of, scan
 
 
 @dataclass(slots=True)
@@ -52,6 +53,11 @@ class Measure:
         """What the Plan of this job wants to have measured; a folder that is older or broken has no wishes."""
         patterns = read_json(folder.launch_file).get("metrics")
         return cls({str(name): str(text) for name, text in patterns.items()} if isinstance(patterns, dict) else {})
+
+    @property
+    def wanted(self) -> Wanted | None:
+        """What a line must hold to say anything; None where the Plan's own patterns leave that open."""
+        return None if self._own else Wanted(tuple(hint.encode() for hint in HINTS), ignore_case=True)
 
     def notices(self) -> list[str]:
         """What there is to say since the last call: patterns that are not looked for any more."""

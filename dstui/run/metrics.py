@@ -215,6 +215,9 @@ class Own:
             with suppress(re.error):
                 self._patterns[name] = re.compile(text)
 
+    def __bool__(self) -> bool:
+        return bool(self._patterns)
+
     def scan(self, line: str) -> dict[str, float]:
         """What these patterns find in a line; a text that is no number is nothing."""
         found: dict[str, float] = {}

@@ -6,7 +6,8 @@ import os
 import resource
 from pathlib import Path
 
-from dstui.run.text import LONGEST, decode, overdrawn
+from dstui.run.grep import Wanted, only
+from dstui.run.text import LONGEST, decode, decode_lines, overdrawn
 
 
 def allow_files(count: int) -> None:
@@ -49,8 +50,8 @@ class Tail:
         """Whether the unfinished line is one that is drawn over and over."""
         return b"\r" in self._pending
 
-    def read(self, budget: int) -> list[str]:
-        """At most `budget` further bytes as sanitised lines; empty where nothing is new."""
+    def read(self, budget: int, wanted: Wanted | None = None) -> list[str]:
+        """At most `budget` further bytes as sanitised lines; empty where nothing is new. `wanted`: what a line must have to be told."""
         self.taken, self.bars = 0, {}
         if not self._open():
             return []
@@ -59,16 +60,22 @@ class Tail:
         self._at += self.taken
         if self._every_state:
             data = data.replace(b"\r", b"\n")
-        *lines, rest = data.split(b"\n")
-        if not lines:
+        whole, newline, rest = data.rpartition(b"\n")
+        if not newline:
             self._keep(self._pending + rest)
             return []
-        first = self._pending + lines[0]
-        shown = [decode(first, len(first) + self._dropped if self._dropped else None), *map(decode, lines[1:])]
-        if b"\r" in data or b"\r" in first:
-            self.bars = {place: bar for place, raw in enumerate([first, *lines[1:]]) if b"\r" in raw and (bar := overdrawn(raw))}
+        whole, dropped = self._pending + whole, self._dropped
         self._pending, self._dropped = b"", 0
         self._keep(rest)
+        if wanted is not None:
+            whole = only(whole, wanted)
+            if not whole:
+                return []
+        shown = decode_lines(whole)
+        if dropped and wanted is None:
+            shown[0] = decode(first := whole.partition(b"\n")[0], len(first) + dropped)
+        if b"\r" in whole:
+            self.bars = {place: bar for place, raw in enumerate(whole.split(b"\n")) if b"\r" in raw and (bar := overdrawn(raw))}
         return shown
 
     def flush(self) -> list[str]:

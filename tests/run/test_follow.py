@@ -89,6 +89,27 @@ def test_a_small_budget_loses_no_line(folder: JobFolder) -> None:
         assert lines == [str(line) for line in range(3000)]
 
 
+def test_without_its_lines_a_log_tells_the_same_numbers(folder: JobFolder) -> None:
+    rank(folder, 0, "started")
+    for text in (
+        b"step 1 LOSS 2.5\n\n",
+        b"nothing\nan un",
+        b"finished loss: 2.0\n\x1b[1mlr\x1b[0m 0.1",
+        b"\n  5%|# | 5/100 [00:01<00:19, 5.0it/s]",
+    ):
+        write(folder, 0, text)
+    rank(folder, 0, "ended", 0)
+    end(folder, 0)
+    told: dict[bool, list[Event]] = {}
+    for lines in (True, False):
+        follower = Follower(folder, lines=lines)
+        told[lines] = follower.poll() + follower.poll(budget=20)
+        assert follower.ranks[0].step == 5
+    assert [event for event in told[True] if not isinstance(event, Line)] == told[False]
+    assert len([event for event in told[False] if isinstance(event, Metric)]) == 4
+    assert [event.text for event in told[True] if isinstance(event, Line)][3:5] == ["an unfinished loss: 2.0", "lr 0.1"]
+
+
 def test_an_attach_may_begin_near_the_end(folder: JobFolder) -> None:
     rank(folder, 0, "started")
     write(folder, 0, b"".join(b"line %d\n" % line for line in range(10_000)))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.run.text import LINE_CAP, decode, sanitise
+from dstui.run.text import LINE_CAP, decode, decode_lines, sanitise
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,12 @@ def test_a_line_of_a_megabyte_is_cut_and_its_length_told() -> None:
 
 def test_of_a_long_progress_bar_the_last_state_is_shown() -> None:
     assert decode(b"".join(b"\r%7d/100000 done" % n for n in range(10_000))).strip() == "9999/100000 done … (a line of 200,000 bytes)"
+
+
+@given(st.binary(max_size=100) | st.text("ab \t\n\r\x1bé", max_size=50).map(str.encode))
+def test_lines_are_the_same_together_as_one_by_one(raw: bytes) -> None:
+    assert decode_lines(raw) == [decode(line) for line in raw.split(b"\n")]
+
+
+def test_a_long_line_among_plain_ones_is_cut_too() -> None:
+    assert [len(line) < 2 * LINE_CAP for line in decode_lines(b"short\n" + b"y" * 100_000 + b"\nshort")] == [True] * 3
