@@ -274,7 +274,7 @@ class DstuiApp(Unsaved):
             "undo": lambda: self.store.can_undo,
             "redo": lambda: self.store.can_redo,
             "fix": self._fixable,
-            **dict.fromkeys(("rank", "all_ranks", "follow", "match", "problem", "jobs"), self.watching),
+            **dict.fromkeys(("rank", "all_ranks", "metrics", "follow", "match", "problem", "jobs"), self.watching),
             "bundle": self.watching,
             "reason": self.explained,
             "launch": lambda: self.step.pane == "review" or self.watching(),

@@ -181,6 +181,14 @@ class Jobs(Documents):
         """Whether the job that is looked at has not ended."""
         return self.run_pane is not None and self.run_pane.alive
 
+    def action_metrics(self) -> None:
+        """The metrics of the job as a plot."""
+        from dstui.tui.screens.plot import Plot
+
+        pane = self.run_pane
+        if pane is not None and pane.folder is not None:
+            self.push_screen(Plot(pane.folder, lambda: pane.state))
+
     # The log
 
     def show_rank(self, rank: int) -> bool:

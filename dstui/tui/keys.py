@@ -13,6 +13,8 @@ from textual.binding import Binding
 
 ANYWHERE: Final = frozenset({"form", "review", "run"})
 FORM, REVIEW, RUN = frozenset({"form"}), frozenset({"review"}), frozenset({"run"})
+PLOT: Final = "plot"
+"""The screen of the metrics, which lies over the run."""
 TYPING: Final = frozenset({"typing"})
 """While a value is being typed; the keys of other panes are text then, but for those with priority."""
 PINNED: Final = 90
@@ -60,28 +62,34 @@ KEYS: Final = (
     Key("e", "problem(1)", "next error", "The next line that speaks of an error.", RUN, 5),
     Key("E", "problem(-1)", "error before", "The line before that speaks of an error.", RUN),
     Key("f", "follow", "follow", "Follow the end of the log.", RUN, 4),
-    Key("a", "all_ranks", "all", "The log of all ranks together.", RUN, 3),
+    Key("a", "all_ranks", "all", "The log of all ranks together; in the plot a line for each, or the mean of all.", RUN | {PLOT}, 3),
     Key("g", "rank", "rank", "The log of one rank, by its number.", RUN, 2, "0-9 g"),
     Key("d", "reason", "why", "The whole diagnosis: every line that shows it, what would confirm it, other causes, what to do.", RUN, 3),
     Key("p", "stacks", "stacks", "Where in its Python code each rank is, and who waits for whom; the job goes on.", RUN, 6),
     Key("b", "bundle", "bundle", "Write a zip for a bug report, with secrets masked.", RUN, 11),
+    Key("m", "metrics", "metrics", "The metrics over the steps, as a plot; and back to the log.", RUN | {PLOT}, 6),
+    Key("", "", "metric", "Choose a metric.", frozenset({PLOT}), 1, "↑↓"),
+    Key("plus,equals_sign", "smooth(1)", "smooth", "Smooth the line more (TensorBoard's moving average).", frozenset({PLOT}), 3, "+ -"),
+    Key("minus", "smooth(-1)", "smooth less", "Smooth it less; the line as it is has none.", frozenset({PLOT}), display="-"),
+    Key("y", "log", "log", "A logarithmic scale for the values, or the plain one.", frozenset({PLOT}), 4),
+    Key("o", "overlay", "other run", "Lay another run's line over this one; once more takes it away.", frozenset({PLOT}), 5),
     Key("s", "stop", "stop", "Stop the job, after a question.", RUN, 8),
     Key("r", "jobs", "jobs", "The list of jobs, to look at another one.", RUN, 9),
     Key("tab", "next_pane", "pane", "The next pane.", hint=8, display="tab", priority=True),
     Key("shift+tab", "pane_before", "pane before", "The pane before.", display="⇧tab", priority=True),
-    Key("escape", "escape", "back", "Close, or go back.", display="esc"),
+    Key("escape", "escape", "back", "Close, or go back.", ANYWHERE | {PLOT}, display="esc"),
     Key("f2,ctrl+s", "save", "save", "Save the Plan.", ANYWHERE | TYPING, hint=9, display="F2", priority=True),
     Key(
         "f1,question_mark",
         "help",
         "help",
         "What the keys do, and what the field under the cursor means.",
-        ANYWHERE | TYPING,
+        ANYWHERE | TYPING | {PLOT},
         hint=PINNED,
         display="F1",
     ),
     Key("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING, hint=11, display="ctrl+p"),
-    Key("q,ctrl+q,ctrl+c", "leave", "quit", "Leave; asks only where something would be lost. A running job goes on.", hint=99),
+    Key("q,ctrl+q,ctrl+c", "leave", "quit", "Leave; asks only where something would be lost. A running job goes on.", ANYWHERE | {PLOT}, hint=99),
 )
 
 

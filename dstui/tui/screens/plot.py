@@ -1,0 +1,258 @@
+"""The metrics of a job over its steps: a list of them, and a plot of the one that is chosen; live, and of the whole run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Event
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.message import Message
+from textual.screen import Screen
+
+from dstui.plan.patterns import METRICS
+from dstui.run.folder import JobFolder
+from dstui.run.history import KEPT_RANKS, History
+from dstui.run.summary import value_text
+from dstui.tui.curves import WEIGHTS, View, picture
+from dstui.tui.keys import KEYS, PLOT, valid
+from dstui.tui.row import Row, fit, row
+from dstui.tui.screens.dialog import Dialog
+from dstui.tui.widgets.footer import Footer
+from dstui.tui.widgets.plot import Canvas
+from dstui.tui.widgets.rows import Rows
+
+if TYPE_CHECKING:
+    from dstui.tui.app import DstuiApp
+
+SLICE = 0.03
+"""Seconds that are read at once; then the screen has its turn."""
+BREATH, PAUSE = 0.01, 0.5
+"""Seconds between two slices while there is more to read, and when there is not."""
+FRAME = 0.3
+"""Seconds between two pictures while more is being read."""
+NAME_CELLS = 15
+
+
+class Plot(Screen[None]):
+    """One job's numbers. Another run's may lie over them."""
+
+    CSS = """
+    #metrics { width: 28; }
+    #plot-box { width: 1fr; padding: 0 1; }
+    #canvas { width: 1fr; height: 1fr; }
+    #plot-head { height: 1; background: $surface; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(name, key.action, key.help, show=False) for key in KEYS if PLOT in key.where for name in key.keys.split(",") if name
+    ]
+
+    class Grown(Message):
+        """More of the numbers was read."""
+
+        def can_replace(self, message: Message) -> bool:
+            """One picture is enough."""
+            return isinstance(message, Plot.Grown)
+
+    def __init__(self, folder: JobFolder, state: Callable[[], str]) -> None:
+        """`state`: the word that says how the job is."""
+        super().__init__()
+        self.view = View()
+        self.history = History(folder)
+        self.other: History | None = None
+        self._state = state
+        self._chosen = False
+        self._over = Event()
+
+    def compose(self) -> ComposeResult:
+        """The list and the plot."""
+        head = Rows(id="plot-head")
+        head.can_focus = False
+        yield head
+        with Horizontal():
+            yield Rows(id="metrics", classes="pane")
+            with Vertical(id="plot-box", classes="pane"):
+                yield Canvas()
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self.query_one("#metrics").focus()
+        self.run_worker(self._read, thread=True, exit_on_error=False)
+        self.draw()
+
+    def on_unmount(self) -> None:
+        """Read no more."""
+        self._over.set()
+
+    @on(Rows.Resized)
+    def _resized(self) -> None:
+        """Another size needs another picture."""
+        self.call_after_refresh(self.draw)
+
+    # In the worker's thread
+
+    def _read(self) -> None:
+        told = 0.0
+        while not self._over.is_set():
+            new = [history.advance(SLICE) for history in (self.history, self.other) if history is not None]
+            if any(new) and time.monotonic() - told >= FRAME:
+                told = time.monotonic()
+                self.post_message(self.Grown())
+            elif not any(new) and told:
+                told = 0.0
+                self.post_message(self.Grown())
+            self._over.wait(BREATH if any(new) else PAUSE)
+        for history in (self.history, self.other):
+            if history is not None:
+                history.close()
+
+    # What is shown
+
+    @on(Grown)
+    def draw(self) -> None:
+        """List and plot, from what was read so far."""
+        self.query_one(Footer).show(valid(PLOT, frozenset(key.action.partition("(")[0] for key in KEYS)))
+        names = self.history.names()
+        if not self._chosen and names and self.view.name not in names:
+            self._look(name=next(iter(names)))
+        metrics = self.query_one("#metrics", Rows)
+        rows = [_metric_row(name, value) for name, value in names.items()]
+        metrics.show_rows(rows or [row(("Nothing yet: no line has", "dim")), row(("told a number.", "dim"))])
+        metrics.cursor = self.view.name if self.view.name in names else None
+        metrics.label("Metrics", self._progress())
+        canvas = self.query_one(Canvas)
+        size = canvas.size
+        shown = picture(self.history, self.view, (size.width, size.height), value_text, self.other)
+        canvas.show(shown)
+        left = f"{shown.left_out:,} values of 0 or less left out" if shown.left_out else ""
+        box = self.query_one("#plot-box")
+        box.border_title = " · ".join(filter(None, self._title()))
+        box.border_subtitle = "  ".join(filter(None, [f"✖ {shown.faults}" if shown.faults else "", left, "over steps"]))
+        state = self._state()
+        self.query_one("#plot-head", Rows).show_rows([row((self.history.folder.name, "title"), ("  " + state, "dim"), right=self._notes())])
+
+    def _title(self) -> list[str]:
+        view, tellers = self.view, self.history.tellers(self.view.name)
+        whose = f"rank {tellers[0]}" if len(tellers) == 1 else f"mean of {len(tellers)} ranks, least, largest"
+        if view.each and len(tellers) > 1:
+            whose = f"{len(tellers)} ranks" if len(tellers) <= KEPT_RANKS else f"the first {KEPT_RANKS} of {len(tellers)} ranks"
+        about = [view.name, whose if tellers else ""]
+        about += [f"smoothed {view.weight:g}" if view.weight else "", "log" if view.log else ""]
+        about += [f"beside {self.other.folder.name}" if self.other is not None else ""]
+        return [*about, METRICS.get(view.name, "a pattern of the Plan")]
+
+    def _progress(self) -> str:
+        read, there = self.history.read
+        return f"reading {100 * read // there} %" if there and read < 0.99 * there else ""
+
+    def _notes(self) -> list[tuple[str, str]]:
+        notes = self.history.notices[-1:]
+        notes += [f"the first {self.history.left_out} attempts are left out"] if self.history.left_out else []
+        return [("; ".join(notes), "warning")]
+
+    # What the keys do
+
+    def _look(self, **changes: object) -> None:
+        self.view = View(**{name: changes.get(name, getattr(self.view, name)) for name in View.__slots__})  # type: ignore[arg-type]
+
+    @on(Rows.Moved, "#metrics")
+    def _moved(self, event: Rows.Moved) -> None:
+        if event.key != self.view.name:
+            self._chosen = True
+            self._look(name=str(event.key))
+            self.draw()
+
+    def action_all_ranks(self) -> None:
+        """The mean of all ranks, or a line for each."""
+        self._look(each=not self.view.each)
+        self.draw()
+
+    def action_smooth(self, by: int) -> None:
+        """More smoothing, or less."""
+        at = min(max(WEIGHTS.index(self.view.weight) + by, 0), len(WEIGHTS) - 1)
+        self._look(weight=WEIGHTS[at])
+        self.draw()
+
+    def action_log(self) -> None:
+        """A logarithmic scale, or the plain one."""
+        self._look(log=not self.view.log)
+        self.draw()
+
+    def action_overlay(self) -> None:
+        """Another run over this one, or none any more."""
+        if self.other is not None:
+            self.other.close()
+            self.other = None
+            self.draw()
+        else:
+            self.app.push_screen(OtherRun(self.history.folder), self._lay_over)
+
+    def _lay_over(self, path: str | None) -> None:
+        if path:
+            self.other = History(JobFolder(path))
+            self.draw()
+
+    def action_metrics(self) -> None:
+        """Back to the log."""
+        self.dismiss(None)
+
+    def action_escape(self) -> None:
+        """The same."""
+        self.dismiss(None)
+
+    def action_help(self) -> None:
+        """What the keys do."""
+        from dstui.tui.screens.help import Help
+
+        self.app.push_screen(Help(PLOT, None))
+
+    async def action_leave(self) -> None:
+        """Leave dstui."""
+        app: DstuiApp = self.app  # type: ignore[assignment]
+        await self.dismiss(None)
+        await app.run_action("leave")
+
+    @on(Footer.Pressed)
+    async def _hint_pressed(self, event: Footer.Pressed) -> None:
+        await self.run_action(event.action)
+
+
+def _metric_row(name: str, value: float | None) -> Row:
+    return row(
+        fit(name, NAME_CELLS), right=[("" if value is None else value_text(name, value), "title" if name == "loss" else "")], key=name
+    )
+
+
+class OtherRun(Dialog):
+    """Which run is laid over: the result is its folder."""
+
+    def __init__(self, but: JobFolder) -> None:
+        super().__init__()
+        self._but = but
+
+    def compose(self) -> ComposeResult:
+        """The runs, newest first."""
+        with Vertical() as box:
+            box.border_title = "Lay another run over it"
+            yield Rows(id="other-runs")
+
+    def on_mount(self) -> None:
+        """All that are still there."""
+        from dstui.run.index import folders
+
+        found = [folder for folder in reversed(folders()) if folder != self._but]
+        rows = [row(folder.name, right=[(str(folder.read_status().get("state", "")), "dim")], key=str(folder.path)) for folder in found]
+        runs = self.query_one(Rows)
+        runs.show_rows(rows or [row(("There is no other run yet.", "dim"))])
+        runs.styles.height = min(len(rows) or 1, 16)
+        runs.focus()
+
+    @on(Rows.Chosen)
+    def _picked(self, event: Rows.Chosen) -> None:
+        event.stop()
+        self.dismiss(str(event.key))
