@@ -19,6 +19,7 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from dstui.tui.arrange import MINIMUM, PARTS, WIDE, shown
+from dstui.tui.beginning import Beginning
 from dstui.tui.fields import Field, Option
 from dstui.tui.form_rows import OptionKey
 from dstui.tui.keys import KEYS, bindings, valid
@@ -26,7 +27,6 @@ from dstui.tui.settings import remember, remembered
 from dstui.tui.steps import STEPS, Step, field_of
 from dstui.tui.store import Store
 from dstui.tui.themes import DARK, LIGHT
-from dstui.tui.unsaved import Unsaved
 from dstui.tui.widgets.checks import Checks, FindingKey
 from dstui.tui.widgets.footer import Footer
 from dstui.tui.widgets.form import Form
@@ -49,9 +49,9 @@ WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette"
 """What the F-keys and ctrl-keys do while a value is typed."""
 
 
-class DstuiApp(Unsaved):
-    """dstui's screen. `Documents` does what concerns files, `Jobs` what concerns runs, `Verdicts` what is learnt meanwhile,
-    `Unsaved` what loses nothing."""
+class DstuiApp(Beginning):
+    """dstui's screen, in layers: `Documents` does what concerns files, `Jobs` what concerns runs, `Verdicts` what is learnt meanwhile,
+    `Unsaved` keeps drafts, and `Beginning` opens something to begin with."""
 
     TITLE = "dstui"
     CSS_PATH = Path(__file__).parent / "styles" / "app.tcss"
@@ -130,6 +130,8 @@ class DstuiApp(Unsaved):
             self.watch_job(self.job)
         elif self.fresh:
             self.ask_what_to_open()
+        else:
+            self.look_for_drafts()
 
     def redraw_all(self) -> None:
         """Everything visible, from the state."""
@@ -274,7 +276,7 @@ class DstuiApp(Unsaved):
             "undo": lambda: self.store.can_undo,
             "redo": lambda: self.store.can_redo,
             "fix": self._fixable,
-            **dict.fromkeys(("rank", "all_ranks", "metrics", "follow", "match", "problem", "jobs"), self.watching),
+            **dict.fromkeys(("rank", "all_ranks", "follow", "match", "problem", "jobs"), self.watching),
             "bundle": self.watching,
             "reason": self.explained,
             "launch": lambda: self.step.pane == "review" or self.watching(),

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
-from dstui.files import FileProblem, find_plan, read_plan, write_atomic
-from dstui.plan import Plan, PlanError
+from dstui.files import FileProblem, write_atomic
 from dstui.tui.fields import UNSET, help_for, shown, typed
 from dstui.tui.screens.dialog import Answer, Ask, Prompt
 from dstui.tui.store import Store
@@ -17,16 +16,6 @@ from dstui.tui.store import Store
 if TYPE_CHECKING:
     from dstui.render.artifacts import Artifact
     from dstui.tui.steps import Step
-
-BLANK_PLAN = """\
-version: 1
-name: training
-job:
-  script: train.py
-deepspeed:
-  train_micro_batch_size_per_gpu: 1
-  gradient_accumulation_steps: 1
-"""
 
 
 class Documents(App[int]):
@@ -40,34 +29,6 @@ class Documents(App[int]):
     def say(self, text: str, severity: Any = "information") -> None:
         """A note at the corner for a few seconds."""
         self.notify(text, severity=severity, markup=False)
-
-    # What to start from
-
-    def starting_plan(self) -> Plan:
-        """What is on the screen while nothing is chosen yet: the shipped quickstart."""
-        return read_plan(find_plan("quickstart"))
-
-    def ask_what_to_open(self) -> None:
-        """No file was given: the quickstart, a Plan of this folder, or a blank one."""
-        found = [path for path in sorted([*Path().glob("*.y*ml"), *Path().glob("*.json")]) if looks_like_a_plan(path)][:8]
-        answers = [Answer("q", "quickstart   a tiny GPT on 2 ranks, half a minute", "quickstart")]
-        answers += [Answer(str(n), f"{path}", str(path)) for n, path in enumerate(found, 1)]
-        answers += [Answer("b", "blank        a Plan with nothing but a script", "")]
-        text = f"Start from what? {len(found) or 'No'} Plan or ds_config.json found in this folder."
-        self.push_screen(Ask("dstui", text, answers), self._open)
-
-    def _open(self, name: str | None) -> None:
-        if name is None or name == "quickstart":
-            return
-        from dstui.documents import Opened, open_document
-        from dstui.plan import load
-
-        try:
-            opened = open_document(name) if name else Opened(load(BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
-        except (FileProblem, PlanError) as error:
-            self.say(str(error), "error")
-            return
-        self.store.open(opened.plan, opened.path)
 
     # Saving
 
@@ -210,18 +171,6 @@ class Documents(App[int]):
     def look_around(self) -> None:
         """The files around the Plan may be others now; who looks knows how."""
         raise NotImplementedError
-
-
-def looks_like_a_plan(path: Path) -> bool:
-    """Whether a file is a Plan, or a ds_config.json, judged by its first kilobytes."""
-    try:
-        with path.open(encoding="utf-8", errors="replace") as file:
-            head = file.read(20_000)
-        if path.suffix == ".json":
-            return any(f'"{key}"' in head for key in ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu"))
-        return any(line.startswith("deepspeed:") for line in head.splitlines())
-    except OSError:
-        return False
 
 
 def _no_folder(text: str) -> str:

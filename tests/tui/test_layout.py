@@ -72,6 +72,22 @@ async def test_resizing_to_and_fro_loses_nothing(open_app: Open) -> None:
         assert store(pilot).state.plan.get("deepspeed.train_micro_batch_size_per_gpu") == 49
 
 
+@pytest.mark.parametrize("key", ["question_mark", "slash"])
+async def test_a_dialog_longer_than_the_screen_scrolls_and_follows_its_size(open_app: Open, key: str) -> None:
+    async with open_app(size=(60, 16)) as pilot:
+        await pilot.press("3", key)
+        rows = pilot.app.screen.query_one("#help, #found")
+        await until(pilot, lambda: 3 < rows.region.height < len(rows.rows) and rows.region.bottom < 16)
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: 11 < rows.region.height < len(rows.rows) and rows.region.bottom < 24)
+        for size in ((20, 5), (120, 40)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+        await until(pilot, lambda: rows.region.height >= 14)
+        await pilot.press("escape")
+        assert pilot.app.focused is not None
+
+
 def test_a_letter_means_one_thing_wherever_it_is_valid() -> None:
     meanings: dict[str, set[str]] = {}
     for key in KEYS:

@@ -37,12 +37,43 @@ class Dialog(ModalScreen[Any]):
         width: 68; max-width: 96%; height: auto; max-height: 90%;
         border: round $primary; background: $background; padding: 0 1;
     }
-    Dialog Rows { height: auto; max-height: 24; }
+    Dialog Rows { height: auto; }
     Dialog Input { border: none; height: 1; background: $panel; padding: 0 1; margin: 1 0; }
     """
 
 
-class Ask(Dialog):
+class Lines(Dialog):
+    """A dialog whose text is drawn for the size of the screen, and scrolls where it has more lines."""
+
+    BESIDE: ClassVar[int] = 0
+    """Lines in the box that are not its rows."""
+
+    @property
+    def room(self) -> int:
+        """Cells for text."""
+        return min(WIDTH, self.app.size.width * 96 // 100 - 6) - 2
+
+    def lines(self) -> Sequence[Row]:
+        """What it says."""
+        raise NotImplementedError
+
+    def redraw(self) -> None:
+        """Draw it; the cursor stays where it is."""
+        lines, rows = self.lines(), self.query_one(Rows)
+        rows.show_rows(lines)
+        rows.styles.height = max(min(len(lines), self.app.size.height * 9 // 10 - 2 - self.BESIDE), 1)
+
+    def on_mount(self) -> None:
+        """Draw it, and read or answer with the keys."""
+        self.redraw()
+        next(w for w in (*self.query(Input), *self.query(Rows)) if w.can_focus).focus()
+
+    def on_resize(self) -> None:
+        """Another size of the screen."""
+        self.redraw()
+
+
+class Ask(Lines):
     """A question; each answer has its letter. `details` are rows between the question and the answers."""
 
     def __init__(self, title: str, text: str, answers: Sequence[Answer], details: Sequence[Row] = ()) -> None:
@@ -55,14 +86,10 @@ class Ask(Dialog):
             box.border_title = self.heading
             yield Rows(id="answers")
 
-    def on_mount(self) -> None:
-        """Show them, with the cursor on the first answer."""
-        rows: list[Row] = [*paragraph(self.text, WIDTH - 2), BLANK, *self.details]
-        rows += [row((a.key, "accent"), f"  {a.label}", key=a.key) for a in self.answers]
-        answers = self.query_one(Rows)
-        answers.show_rows(rows)
-        answers.styles.height = len(rows)
-        answers.focus()
+    def lines(self) -> Sequence[Row]:
+        """The question and the answers; the label of an answer is the key of its row."""
+        rows = [*paragraph(self.text, self.room), BLANK, *self.details]
+        return [*rows, *(row((a.key, "accent"), f"  {a.label}", key=a.label) for a in self.answers)]
 
     def on_key(self, event: Any) -> None:
         """A letter answers."""
@@ -74,41 +101,39 @@ class Ask(Dialog):
     @on(Rows.Chosen)
     def _chosen(self, event: Rows.Chosen) -> None:
         event.stop()
-        self.dismiss(next(a.value for a in self.answers if a.key == event.key))
+        self.dismiss(next(a.value for a in self.answers if a.label == event.key))
 
 
-class Prompt(Dialog):
+class Prompt(Lines):
     """One line to type. `wrong` says in a sentence why a text is no answer, "" where it is one."""
+
+    BESIDE = 3
 
     def __init__(self, title: str, text: str, value: str = "", wrong: Callable[[str], str] = lambda _text: "") -> None:
         super().__init__()
         self.heading, self.text, self.value, self.wrong = title, text, value, wrong
+        self._wrong_now = ""
 
     def compose(self) -> ComposeResult:
         """What is asked, the line, and what is wrong with it."""
         with Vertical() as box:
             box.border_title = self.heading
-            yield Rows(id="question")
+            rows = Rows(id="question")
+            rows.can_focus = False
+            yield rows
             line = Input(self.value, compact=True)
             line.cursor_blink = False
             yield line
 
-    def on_mount(self) -> None:
-        """Start typing at once."""
-        self._say("")
-        self.query_one(Input).focus()
-
-    def _say(self, wrong: str) -> None:
-        rows = [*paragraph(self.text, WIDTH - 2), *paragraph(wrong, WIDTH - 2, "error")] if wrong else paragraph(self.text, WIDTH - 2)
-        question = self.query_one(Rows)
-        question.can_focus = False
-        question.show_rows(rows)
-        question.styles.height = max(len(rows), 1)
+    def lines(self) -> Sequence[Row]:
+        """What is asked, and what is wrong with the answer."""
+        return [*paragraph(self.text, self.room), *(paragraph(self._wrong_now, self.room, "error") if self._wrong_now else [])]
 
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:
         event.stop()
-        if wrong := self.wrong(event.value):
-            self._say(wrong)
+        self._wrong_now = self.wrong(event.value)
+        if self._wrong_now:
+            self.redraw()
         else:
             self.dismiss(event.value)

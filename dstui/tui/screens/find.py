@@ -11,11 +11,14 @@ from textual.containers import Vertical
 from textual.widgets import Input
 
 from dstui.tui.fields import help_for
-from dstui.tui.row import Row, fit, row
-from dstui.tui.screens.dialog import Dialog
+from dstui.tui.row import BLANK, Row, fit, row
+from dstui.tui.screens.dialog import Lines
 from dstui.tui.state import State
 from dstui.tui.steps import STEPS
 from dstui.tui.widgets.rows import Rows
+
+SHOWN = 14
+"""Lines of the list at least."""
 
 
 class Found(Rows):
@@ -24,7 +27,7 @@ class Found(Rows):
     KEEPS_POINTER = True
 
 
-class Find(Dialog):
+class Find(Lines):
     """Type a part of a name; Enter goes there. The result is a dotted path of the Plan."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -32,9 +35,11 @@ class Find(Dialog):
         Binding("up", "move(-1)", "up", show=False, priority=True),
     ]
 
+    BESIDE = 3
+
     def __init__(self, state: State) -> None:
         super().__init__()
-        self.entries = _entries(state)
+        self.entries, self.text = _entries(state), ""
 
     def compose(self) -> ComposeResult:
         """The line to type, and what matches."""
@@ -45,19 +50,16 @@ class Find(Dialog):
             yield line
             yield Found(id="found")
 
-    def on_mount(self) -> None:
-        """Everything, until something is typed."""
-        self.query_one("#found", Rows).styles.height = 14
-        self._search("")
-        self.query_one(Input).focus()
+    def lines(self) -> list[Row]:
+        """What matches: everything, until something is typed. As high as a screenful, so that the box keeps its size."""
+        found = matching(self.entries, self.text)
+        return [*found, *[BLANK] * (SHOWN - len(found))]
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         event.stop()
-        self._search(event.value)
-
-    def _search(self, text: str) -> None:
-        self.query_one("#found", Rows).show_rows(matching(self.entries, text))
+        self.text = event.value
+        self.redraw()
 
     def action_move(self, by: int) -> None:
         """Move in what was found, while typing goes on."""

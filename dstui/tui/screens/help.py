@@ -9,16 +9,16 @@ from textual.containers import Vertical
 from dstui.tui.fields import Field, help_for
 from dstui.tui.keys import KEYS
 from dstui.tui.row import BLANK, Row, fit, paragraph, row
-from dstui.tui.screens.dialog import WIDTH, Dialog
+from dstui.tui.screens.dialog import Lines
 from dstui.tui.widgets.rows import Rows
 
 
-class Help(Dialog):
+class Help(Lines):
     """Read with the arrows; any other key closes it."""
 
     def __init__(self, pane: str, field: Field | None) -> None:
         super().__init__()
-        self.rows = help_rows(pane, field)
+        self.pane, self.field = pane, field
 
     def compose(self) -> ComposeResult:
         """The text."""
@@ -26,12 +26,9 @@ class Help(Dialog):
             box.border_title = "Help"
             yield Rows(id="help")
 
-    def on_mount(self) -> None:
-        """Show it."""
-        rows = self.query_one(Rows)
-        rows.show_rows(self.rows)
-        rows.styles.height = len(self.rows)
-        rows.focus()
+    def lines(self) -> list[Row]:
+        """The help for the place where it was called."""
+        return help_rows(self.pane, self.field, self.room)
 
     def on_key(self, event: events.Key) -> None:
         """Close with whatever does not scroll."""
@@ -40,17 +37,17 @@ class Help(Dialog):
             self.dismiss(None)
 
 
-def help_rows(pane: str, field: Field | None) -> list[Row]:
-    """The help as rows."""
+def help_rows(pane: str, field: Field | None, width: int) -> list[Row]:
+    """The help as rows, `width` cells wide."""
     rows: list[Row] = []
     if field is not None:
-        rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), WIDTH - 2)]
-        rows += [*_catalogue_rows(field.path), BLANK]
+        rows += [row((field.path.removeprefix("deepspeed."), "name")), *paragraph(help_for(field.path), width)]
+        rows += [*_catalogue_rows(field.path, width), BLANK]
     shown = [k for k in KEYS if pane in k.where]
-    return rows + [line for k in shown for line in paragraph(k.help, WIDTH - 12, first=row((fit(k.shown, 9), "accent")).left)]
+    return rows + [line for k in shown for line in paragraph(k.help, width - 10, first=row((fit(k.shown, 9), "accent")).left)]
 
 
-def _catalogue_rows(path: str) -> list[Row]:
+def _catalogue_rows(path: str, width: int) -> list[Row]:
     from dstui.plan.catalogue import lookup
 
     key = lookup(path.removeprefix("deepspeed.")) if path.startswith("deepspeed.") else None
@@ -65,4 +62,4 @@ def _catalogue_rows(path: str) -> list[Row]:
         "until": key.until or "",
         "source": key.source,
     }
-    return [line for name, text in facts.items() if text for line in paragraph(text, WIDTH - 14, first=row((fit(name, 12), "dim")).left)]
+    return [line for name, text in facts.items() if text for line in paragraph(text, width - 12, first=row((fit(name, 12), "dim")).left)]

@@ -1,0 +1,122 @@
+"""Plans to start from: one script on one machine, from the fastest way to the one for the largest model. Pure.
+
+What a way costs is a rule of thumb for Adam in mixed precision, of the model's states alone: 16 bytes per parameter, of which ZeRO's stages
+leave less and less on each GPU (arXiv:1910.02054, section 5; arXiv:2101.06840 for host RAM). Activations come on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dstui.adopt.script import ScriptFacts
+from dstui.machine.snapshot import Machine, known
+
+ROOM = 0.7
+"""Share of the memory for the model's states; the rest is for activations, buffers and fragments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A script that trains something. One that has an optimizer needs none in the configuration."""
+
+    name: str
+    facts: ScriptFacts
+    has_optimizer: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """One Plan to start from: what it is called, what it costs here, and its text."""
+
+    name: str
+    says: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the states are spread. `gpu`: bytes per parameter on each of n GPUs; `host`: bytes per parameter in host RAM."""
+
+    name: str
+    zero: tuple[str, ...]
+    gpu: Callable[[int], float]
+    host: float
+    speed: str
+
+
+WAYS = (
+    Way("ZeRO-1", ("stage: 1",), lambda n: 4 + 12 / n, 0, "fastest"),
+    Way("ZeRO-2", ("stage: 2",), lambda n: 2 + 14 / n, 0, "as fast, mostly"),
+    Way("ZeRO-3", ("stage: 3",), lambda n: 16 / n, 0, "1.5x traffic"),
+    Way("ZeRO-2, optimizer in RAM", ("stage: 2", "offload_optimizer: {device: cpu, pin_memory: true}"), lambda n: 2 + 2 / n, 16, "slower"),
+    Way(
+        "ZeRO-3, all in RAM",
+        ("stage: 3", "offload_optimizer: {device: cpu, pin_memory: true}", "offload_param: {device: cpu, pin_memory: true}"),
+        lambda _n: 0.5,
+        18,
+        "slowest",
+    ),
+)
+"""From fast to large; one that holds no larger model than those before it is no choice."""
+ON_CPU = Way("2 ranks on the CPU", ("stage: 2",), lambda _n: 0, 16, "slow: to see it run")
+"""Where there is no GPU."""
+
+
+def recipes(script: Script, machine: Machine) -> list[Recipe]:
+    """What to start from for a script on a machine, the fastest first."""
+    gpus = [gpu for gpu in machine.gpus if gpu.problem is None]
+    if not gpus:
+        return [Recipe(ON_CPU.name, ON_CPU.speed, _text(script, ON_CPU, "bf16"))]
+    room = ROOM * min(known(gpu.memory_total, 0) for gpu in gpus)
+    ram = ROOM * known(machine.host.memory, 0)
+    precision = "bf16" if all(_capability(gpu.compute_capability) >= 8 for gpu in gpus) else "fp16"
+    return [
+        Recipe(way.name, f"{way.speed}; to {_billions(most)}", _text(script, way, precision))
+        for way, most in _choices(len(gpus), room, ram)
+    ]
+
+
+def _choices(gpus: int, room: float, ram: float) -> Iterator[tuple[Way, float]]:
+    """The ways that fit, each with the largest number of parameters."""
+    largest = 0.0
+    for way in WAYS:
+        most = min(room / way.gpu(gpus), ram / way.host if way.host else float("inf"))
+        if most > 1.05 * largest:
+            largest = most
+            yield way, most
+
+
+def _capability(value: object) -> float:
+    return float(value) if isinstance(value, str) else 0.0
+
+
+def _billions(parameters: float) -> str:
+    return f"{parameters / 1e9:.2g}B parameters" if parameters < 99e9 else f"{parameters / 1e9:.0f}B parameters"
+
+
+def _text(script: Script, way: Way, precision: str) -> str:
+    """The Plan as a person would have written it."""
+    facts, cpu = script.facts, way is ON_CPU
+    size = "auto" if facts.integration == "trainer" else "1"
+    args = ", ".join(f'"{word}"' if "{" in word else word for word in facts.suggested_args)
+    torch_adam = ", torch_adam: true" if cpu else ""  # DeepSpeed's own would be compiled first
+    lines = [
+        f"# {way.name}, made by dstui for {script.name}",
+        "version: 1",
+        f"name: {script.name.rpartition('/')[2].removesuffix('.py')}",
+        "job:",
+        f"  script: {script.name}",
+        *([f"  args: [{args}]"] if args else []),
+        *([f"  integration: {facts.integration}"] if facts.integration else []),
+        *(["cluster:", "  cpu_ranks: 2"] if cpu else []),
+        "deepspeed:",
+        f"  train_micro_batch_size_per_gpu: {size}",
+        f"  gradient_accumulation_steps: {size}",
+        f"  gradient_clipping: {'auto' if size == 'auto' else '1.0'}",
+        f"  {precision}: {{enabled: true}}",
+        "  zero_optimization:",
+        *(f"    {line}" for line in way.zero),
+        *([] if script.has_optimizer else [f"  optimizer: {{type: AdamW, params: {{lr: 1e-4{torch_adam}}}}}"]),
+    ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,162 @@
+"""What a session begins with: a file and the draft that was left of it, or what the current folder offers."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from socket import gethostname
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.message import Message
+
+from dstui.files import FileProblem, find_plan, read_plan
+from dstui.plan import Plan, PlanError, load
+from dstui.tui.drafts import Draft, document_of, left_behind, take_over
+from dstui.tui.found import Found, look_here
+from dstui.tui.row import BLANK, Row, fit, row
+from dstui.tui.screens.dialog import WIDTH, Answer, Ask
+from dstui.tui.unsaved import Unsaved
+from dstui.tui.verdicts import Probed
+
+if TYPE_CHECKING:
+    from dstui.adopt.recipes import Recipe
+    from dstui.documents import Opened
+
+LINES = 12
+"""Changed lines that are shown of a draft."""
+BLANK_PLAN = """\
+version: 1
+name: training
+job:
+  script: train.py
+deepspeed:
+  train_micro_batch_size_per_gpu: 1
+  gradient_accumulation_steps: 1
+"""
+
+
+class FolderSeen(Message):
+    """What there is to start from in the current folder."""
+
+    def __init__(self, found: Found) -> None:
+        super().__init__()
+        self.found = found
+
+
+class DraftsFound(Message):
+    """Drafts that sessions before this one have left behind, the newest first."""
+
+    def __init__(self, drafts: Sequence[Draft]) -> None:
+        super().__init__()
+        self.drafts = drafts
+
+
+class Beginning(Unsaved):
+    """The part of the app that opens something. Threads look, the app asks."""
+
+    def starting_plan(self) -> Plan:
+        """What is on the screen while nothing is chosen yet: the shipped quickstart."""
+        return read_plan(find_plan("quickstart"))
+
+    def ask_what_to_open(self) -> None:
+        """No file was given: look what there is to start from, and ask."""
+        self.run_worker(lambda: self.post_message(FolderSeen(look_here())), thread=True, exit_on_error=False, group="begin")
+
+    @on(FolderSeen)
+    def _folder_seen(self, event: FolderSeen) -> None:
+        from dstui.tui.screens.start import Start
+
+        self.push_screen(Start(event.found, self.store.state.machine), self._open)
+
+    @on(Probed)
+    def _probed_at_start(self, event: Probed) -> None:
+        from dstui.tui.screens.start import Start
+
+        if isinstance(self.screen, Start):
+            self.screen.show(event.machine)
+
+    def _open(self, chosen: str | Recipe | Draft | None) -> None:
+        """What was chosen at the start; nothing leaves the quickstart, as it is on the screen."""
+        if chosen is None or chosen == "quickstart":
+            return
+        try:
+            opened = self._opened(chosen)
+        except (FileProblem, PlanError) as error:
+            self.say(str(error), "error")
+            return
+        self.store.open(opened.plan, opened.path)
+        if isinstance(chosen, Draft):
+            self._resume(chosen, True)
+        else:
+            self.look_for_drafts()
+
+    def _opened(self, chosen: str | Recipe | Draft) -> Opened:
+        from dstui.documents import Opened, open_document
+
+        if isinstance(chosen, Draft):
+            return Opened(load(chosen.began, chosen.source, chosen.base), None)
+        if isinstance(chosen, str) and chosen:
+            return open_document(chosen)
+        return Opened(load(chosen.text if chosen else BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
+
+    # What was left behind
+
+    def look_for_drafts(self) -> None:
+        """Is there a draft of what is open?"""
+        self.run_worker(self._find_drafts, thread=True, exit_on_error=False, group="begin")
+
+    def _find_drafts(self) -> None:
+        if found := left_behind():
+            self.post_message(DraftsFound(found))
+
+    @on(DraftsFound)
+    def _drafts_found(self, event: DraftsFound) -> None:
+        """Offer the newest draft of what is open."""
+        document = document_of(self.store.state.plan, self.store.path)
+        draft = next((d for d in event.drafts if d.document == document), None)
+        if draft is None:
+            return
+        changes = changed_lines(self.store.state.plan.text, draft.text)
+        if not changes:
+            draft.forget()
+            return
+        answers = [
+            Answer("t", "take them up (z takes them back)", True),
+            Answer("d", "discard them for ever", False),
+            Answer("l", "later: leave them where they are", None),
+        ]
+        text = f"{_when(draft)} a session ended with edits of this Plan that were not saved."
+        if draft.began != self.store.on_disk:
+            text += " The file was changed by something else since: saving the edits replaces that."
+        self.push_screen(Ask("Unsaved edits", text, answers, _shown(changes)), partial(self._resume, draft))
+
+    def _resume(self, draft: Draft, take: bool | None) -> None:
+        if take is False:
+            draft.forget()
+        elif take:
+            try:
+                self.store.replace(draft.text)
+            except PlanError as error:
+                self.say(f"The draft is no Plan any more: {error}. It stays in {draft.file}", "error")
+            else:
+                self.run_worker(partial(take_over, draft, self.draft()), thread=True, exit_on_error=False, group="drafts")
+
+
+def changed_lines(before: str, now: str) -> list[str]:
+    """The lines that differ, each with + or - before it."""
+    lines = difflib.unified_diff(before.splitlines(), now.splitlines(), lineterm="", n=0)
+    return [line for line in list(lines)[2:] if not line.startswith("@@")]
+
+
+def _shown(changes: Sequence[str]) -> list[Row]:
+    rows = [row((fit(line, min(len(line), WIDTH - 4)), "ok" if line.startswith("+") else "error")) for line in changes[:LINES]]
+    return [*rows, *([row((f"… and {len(changes) - LINES} more lines", "dim"))] if len(changes) > LINES else []), BLANK]
+
+
+def _when(draft: Draft) -> str:
+    moment = time.strftime("%H:%M" if time.time() - draft.at < 43_200 else "%Y-%m-%d %H:%M", time.localtime(draft.at))
+    return f"At {moment}" if draft.host == gethostname() else f"At {moment}, on {draft.host},"

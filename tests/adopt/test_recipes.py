@@ -1,0 +1,69 @@
+"""Plans to start from: valid on the machine that they were made for, from fast to large, nothing offered that is no gain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dstui.adopt.recipes import Script, recipes
+from dstui.adopt.script import inspect_script
+from dstui.check import check
+from dstui.machine.snapshot import GIB, Gpu, Host, Machine
+from dstui.plan import load
+from dstui.render.launch import world_size
+
+SCRIPTS = {
+    "deepspeed": "import deepspeed\nparser = deepspeed.add_config_arguments(parser)\n",
+    "trainer": "from transformers import TrainingArguments\n",
+    "accelerate": "from accelerate import Accelerator\n",
+    "torch": "import torch\n",
+}
+
+
+TRAIN = Script("train.py", inspect_script(""))
+
+
+def machine(gpus: int, *, ram: int = 512, capability: str = "8.0") -> Machine:
+    """So many GPUs of 80 GB, and so many GB of host RAM."""
+    cards = tuple(Gpu(index=n, name="A100", memory_total=80 * GIB, compute_capability=capability) for n in range(gpus))
+    return Machine(source="a test", gpus=cards, host=Host(cpus_usable=2, memory_total=ram * GIB, memory_limit=None))
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 2, 8])
+@pytest.mark.parametrize("kind", SCRIPTS)
+def test_every_recipe_is_a_plan_without_errors_on_its_machine(kind: str, gpus: int) -> None:
+    here = machine(gpus)
+    made = recipes(Script("src/train.py", inspect_script(SCRIPTS[kind])), here)
+    assert made
+    for recipe in made:
+        plan = load(recipe.text)
+        ranks = world_size(plan, here)
+        assert ranks == (gpus or 2)
+        assert [f.message for f in check(plan, here, world_size=ranks) if f.severity == "error"] == []
+        assert plan.name == "train"
+
+
+def test_on_several_gpus_each_recipe_takes_a_larger_model_than_the_one_before() -> None:
+    made = recipes(TRAIN, machine(8, ram=2048))
+    assert [recipe.name for recipe in made] == ["ZeRO-1", "ZeRO-2", "ZeRO-3", "ZeRO-3, all in RAM"]
+    assert made[2].says == "1.5x traffic; to 30B parameters"  # 0.7 x 80 GiB / (16 bytes / 8 GPUs)
+
+
+def test_on_one_gpu_sharding_is_no_gain_and_is_not_offered() -> None:
+    made = recipes(TRAIN, machine(1))
+    assert [recipe.name for recipe in made] == ["ZeRO-1", "ZeRO-2, optimizer in RAM", "ZeRO-3, all in RAM"]
+
+
+def test_little_host_memory_offers_no_offload() -> None:
+    assert not any("RAM" in recipe.name for recipe in recipes(TRAIN, machine(8, ram=64)))
+
+
+def test_a_gpu_without_bf16_gets_fp16() -> None:
+    made = recipes(TRAIN, machine(1, capability="7.0"))
+    assert load(made[0].text).get("deepspeed.fp16.enabled") is True
+
+
+def test_the_optimizer_is_left_to_a_script_that_has_one() -> None:
+    made = recipes(replace(TRAIN, has_optimizer=True), machine(1))
+    assert load(made[0].text).get("deepspeed.optimizer") is None

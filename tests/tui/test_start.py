@@ -1,0 +1,98 @@
+"""The first minute without a file: what was found, and each way on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from dstui.tui.app import DstuiApp
+from dstui.tui.drafts import Draft
+from tests.tui.conftest import PLAN, SCRIPT, machine, screen, store, text_of, until, value
+
+Begin = Callable[..., AbstractAsyncContextManager[Pilot[int]]]
+
+
+@pytest.fixture
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
+    """`async with begin({"train.py": text}, gpus=8) as pilot`: dstui without a file in a folder with these."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+
+    @asynccontextmanager
+    async def begun(files: dict[str, str], gpus: int = 0, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[int]]:
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        app = DstuiApp(None, None, machine(gpus), judge=False)
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await until(pilot, lambda: "Start from what?" in screen(pilot))
+            yield pilot
+
+    return begun
+
+
+async def test_machine_scripts_and_files_are_named_and_the_recipes_come_first(begin: Begin) -> None:
+    async with begin({"train.py": SCRIPT, "net.py": "import torch\n", "notes.py": "", "plan.yaml": PLAN}, gpus=8) as pilot:
+        shown = text_of(pilot, "#answers")
+        assert "8 x A100 80GB" in shown
+        assert "train.py (deepspeed), net.py and plan.yaml" in shown
+        assert shown.index("r ZeRO-1") < shown.index("1 plan.yaml") < shown.index("q quickstart") < shown.index("b blank")
+
+
+async def test_a_recipe_is_a_plan_for_the_script_that_was_found(begin: Begin) -> None:
+    async with begin({"train.py": SCRIPT}, gpus=8) as pilot:
+        await pilot.press("r")
+        assert value(pilot, "job.script") == "train.py"
+        assert value(pilot, "job.args") == ["--deepspeed_config", "{ds_config}"]
+        await until(pilot, lambda: store(pilot).state.seen and store(pilot).state.worst() != "error")
+
+
+async def test_a_file_is_opened_by_its_number(begin: Begin) -> None:
+    async with begin({"a.json": '{"train_batch_size": 7}', "b.yaml": PLAN}) as pilot:
+        await pilot.press("2")
+        assert store(pilot).state.plan.name == "small"
+        assert store(pilot).path == Path("b.yaml")
+
+
+async def test_an_empty_folder_leaves_the_quickstart_and_a_blank_plan(begin: Begin) -> None:
+    async with begin({}) as pilot:
+        assert "no training script, no Plan, no ds_config.json" in text_of(pilot, "#answers").replace("\n", " ")
+        await pilot.press("b")
+        assert value(pilot, "job.script") == "train.py"
+
+
+async def test_escape_leaves_the_quickstart_on_the_screen(begin: Begin) -> None:
+    async with begin({}) as pilot:
+        await pilot.press("escape")
+        assert store(pilot).state.plan.name == "quickstart"
+
+
+async def test_a_file_that_is_no_plan_is_said_and_nothing_is_lost(begin: Begin) -> None:
+    async with begin({"bad.yaml": "deepspeed:\n\t- x\n"}) as pilot:
+        await pilot.press("1")
+        await until(pilot, lambda: "bad.yaml:2" in screen(pilot))
+        assert store(pilot).state.plan.name == "quickstart"
+
+
+async def test_edits_of_a_plan_without_a_file_are_offered_first(begin: Begin) -> None:
+    draft = Draft(
+        f"/shipped/quickstart.yaml in {Path.cwd()}", PLAN, PLAN.replace("stage: 2", "stage: 3"), "quickstart.yaml", str(Path.cwd())
+    )
+    replace(draft, ticks=1).keep()
+    async with begin({}) as pilot:
+        await pilot.press("u")
+        assert value(pilot, "deepspeed.zero_optimization.stage") == 3
+        await pilot.press("z")
+        assert value(pilot, "deepspeed.zero_optimization.stage") == 2
+
+
+async def test_on_a_small_screen_every_way_on_can_be_reached(begin: Begin) -> None:
+    async with begin({f"plan{n}.yaml": PLAN for n in range(9)} | {"train.py": SCRIPT}, gpus=8, size=(60, 16)) as pilot:
+        await pilot.press("end")
+        await until(pilot, lambda: "b blank" in screen(pilot))
