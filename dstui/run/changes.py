@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -95,6 +96,15 @@ def history(folders: Iterable[JobFolder]) -> Iterator[tuple[Change, ...] | None]
         before = latest.get(name_of(plan))
         yield None if before is None else changes(before, plan)
         latest[name_of(plan)] = plan
+
+
+def last_run(plan: Plan, folders: Sequence[JobFolder]) -> tuple[JobFolder, Plan] | None:
+    """The latest run of the same name, and its Plan; None where there is none that can be read. `folders`: oldest first."""
+    for folder in reversed(folders):
+        with suppress(FileProblem, PlanError):
+            if name_of(before := plan_of(folder)) == name_of(plan):
+                return folder, before
+    return None
 
 
 def _text(value: Any) -> str:

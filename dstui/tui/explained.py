@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dstui.run.diagnosis import Evidence
     from dstui.run.folder import JobFolder
     from dstui.run.stacks import Stack
+    from dstui.tui.steps import Step
 
 
 class Explained(Jobs):
@@ -69,6 +70,26 @@ class Explained(Jobs):
         pane.show_rank(evidence.rank if evidence.file.endswith(f"rank_{evidence.rank}.log") else None)
         pane.log_view.find(evidence.text.strip())
         pane.log_view.focus()
+
+    # The last run
+
+    def open_pane(self, step: Step) -> None:
+        """Show the pane of a step that has no form; the review also says what has changed since the last run."""
+        super().open_pane(step)
+        if step.pane == "review":
+            self.run_worker(partial(self._find_last_run, self.store.state.plan), thread=True, exit_on_error=False, group="last run")
+
+    def _find_last_run(self, plan: Plan) -> None:
+        from dstui.run.changes import last_run
+        from dstui.run.index import folders
+
+        found = last_run(plan, folders())
+        self.call_from_thread(self._last_run_found, (found[0].name, found[1]) if found else None)
+
+    def _last_run_found(self, last: tuple[str, Plan] | None) -> None:
+        if self.review is not None:
+            self.review.last = last
+            self.redraw_all()
 
     # The stacks
 

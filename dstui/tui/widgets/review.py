@@ -18,6 +18,7 @@ from dstui.tui.widgets.preview import tokens
 from dstui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
+    from dstui.plan import Plan
     from dstui.render.artifacts import Artifact
 
 PLAN, HEADLESS = "the Plan", "headless"
@@ -32,6 +33,8 @@ class Review(Horizontal):
         super().__init__(id="review")
         self.texts: dict[str, str] = {}
         """Name -> what `copy` copies and the right side shows."""
+        self.last: tuple[str, Plan] | None = None
+        """The last run of this name, and the Plan that it had."""
 
     def compose(self) -> ComposeResult:
         """List and verdict, and the content."""
@@ -58,7 +61,8 @@ class Review(Horizontal):
         names = self.query_one("#review-names", Rows)
         names.show_rows(_name_rows(made, state, path))
         verdict = self.query_one("#review-verdict", Rows)
-        verdict.show_rows(_verdict_rows(state, problem, (verdict.size.width or 40) - 2))
+        width = (verdict.size.width or 40) - 2
+        verdict.show_rows([*_verdict_rows(state, problem, width), *_changed_rows(state.plan, self.last, width)])
         self._show_content()
 
     @property
@@ -124,3 +128,15 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
     else:
         last = paragraph("launches it. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
     return [*rows, *([BLANK] if rows else [row(("✔", "ok"), " no errors, no warnings"), BLANK]), *last]
+
+
+def _changed_rows(plan: Plan, last: tuple[str, Plan] | None, width: int) -> list[Row]:
+    """What differs from the last run of this name."""
+    if last is None:
+        return []
+    from dstui.run.changes import changes
+
+    name, before = last
+    found = changes(before, plan)
+    rows = [BLANK, row((f"Since {name}" if found else f"The same Plan as {name}", "title"))]
+    return rows + [line for change in found for line in paragraph(str(change).replace("deepspeed.", "", 1), width, indent="  ")]

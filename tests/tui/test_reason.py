@@ -1,0 +1,178 @@
+"""Why a job ended, on the screen: the pane, the whole diagnosis, its lines in the log, the fix and the next launch, stacks, a report."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from dstui.run.folder import JobFolder
+from dstui.run.stacks import find_program
+from dstui.run.stop import stop
+from dstui.tui.screens.reading import Reading
+from dstui.tui.widgets.why import Why
+from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
+from lab import Lab, ready
+
+OOM = "Traceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+CLOSED = "Traceback (most recent call last):\nRuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:2\n"
+
+
+def job(
+    path: Path, *, plan: str = PLAN, base: Path | None = None, state: str = "failed", logs: tuple[str, str] = (CLOSED, OOM)
+) -> JobFolder:
+    """A job of two ranks that have ended, as its supervisor leaves it."""
+    folder = JobFolder(path)
+    folder.prepare(1)
+    (path / "plan.yaml").write_text(plan)
+    folder.launch_file.write_text(json.dumps({"base": str(base or path.parent), "workdir": str(path.parent)}))
+    folder.launcher_log.write_text("")
+    ranks = {}
+    for rank, text in enumerate(logs):
+        folder.log(rank).write_text("step 1 loss 2.0\n" + text)
+        ranks[str(rank)] = {"host": "here", "pid": 1, "state": "ended", "exit_code": 1}
+        folder.record(rank).write_text(json.dumps({"rank": rank, "host": "here", "pid": 1, "ended": 1767225610.0 - rank, "exit_code": 1}))
+    began = {"started": "2026-01-01T00:00:00+00:00", "ended": None if state == "running" else "2026-01-01T00:00:17+00:00"}
+    folder.write_status({"version": 1, "state": state, "exit_code": 1, "attempt": 1, "ranks": ranks, **began})
+    return folder
+
+
+async def look_at(pilot: Pilot[int], folder: JobFolder) -> Why:
+    """Attach to the job, and wait for the reason."""
+    await pilot.press("9")
+    await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
+    pilot.app.look_at(folder)
+    why = pilot.app.query_one(Why)
+    await until(pilot, lambda: why.diagnosis is not None and why.display)
+    return why
+
+
+async def test_the_reason_is_there_when_the_last_rank_has_ended_and_before_the_job_has(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job(tmp_path / "job", state="running"))
+        assert text_of(pilot, "#why").startswith("✖ rank 1 on here: A GPU ran out of memory")
+        assert "OOM-GPU, high confidence" in screen(pilot)
+
+
+async def test_d_shows_the_whole_diagnosis_and_enter_on_a_line_goes_there_in_the_log(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job(tmp_path / "job"))
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Reading))
+        whole = text_of(pilot, "#reading")
+        assert "Recompute activations" in whole and "nvidia-smi, who else is on the GPU" in whole
+        await pilot.press("enter")
+        await until(pilot, lambda: "Log: rank 1" in screen(pilot) and "torch.OutOfMemoryError" in screen(pilot))
+        await pilot.press("d", "q", "q")  # the second key comes while the dialog closes: it may leave, but breaks nothing
+
+
+async def test_two_independent_causes_are_both_named(open_app: Open, tmp_path: Path) -> None:
+    other = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 3, in <module>\nValueError: a bad shard\n'
+    async with open_app() as pilot:
+        await look_at(pilot, job(tmp_path / "job", logs=(other, OOM)))
+        shown = text_of(pilot, "#why")
+        assert "A GPU ran out of memory" in shown and "independently of it, USER-PY" in shown
+
+
+async def test_the_fix_changes_the_open_plan_and_l_launches_from_there(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job(tmp_path / "job"))
+        await pilot.press("x")
+        await until(pilot, lambda: value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 2)
+        assert store(pilot).path == tmp_path / "plan.yaml", "the document that is open is the job's own"
+        await until(pilot, lambda: "What will be written" in screen(pilot))
+        assert pilot.app.check_action("launch", ())
+        await pilot.press("z")
+        assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 4
+
+
+async def test_what_has_changed_since_the_last_run_is_told_before_the_launch(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "dstui_runs").mkdir()
+    folder = job(tmp_path / "dstui_runs" / "small-1", base=tmp_path)
+    async with open_app() as pilot:
+        await look_at(pilot, folder)
+        await pilot.press("x")
+        await until(pilot, lambda: "Since small-1" in text_of(pilot, "#review-verdict"))
+        assert "train_micro_batch_size_per_gpu: 4" in text_of(pilot, "#review-verdict")
+
+
+async def test_the_fix_of_another_plans_job_opens_that_plan_and_loses_no_edit(open_app: Open, tmp_path: Path) -> None:
+    other = PLAN.replace("name: small ", "name: other ").replace("gpu: 4", "gpu: 8")
+    folder = job(tmp_path / "job", plan=other)
+    async with open_app() as pilot:
+        store(pilot).edit(("deepspeed.gradient_clipping", 0.5))
+        await look_at(pilot, folder)
+        await pilot.press("x")
+        await until(pilot, lambda: "has edits that are not saved" in screen(pilot))
+        await pilot.press("n")
+        assert value(pilot, "deepspeed.gradient_clipping") == 0.5 and value(pilot, "name") == "small"
+        store(pilot).undo()
+        await pilot.press("x")
+        await until(pilot, lambda: value(pilot, "name") == "other" and value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 4)
+        assert store(pilot).path is None and (tmp_path / "plan.yaml").read_text() == PLAN
+
+
+async def test_b_writes_a_report_and_never_over_another(open_app: Open, tmp_path: Path) -> None:
+    folder = job(tmp_path / "job")
+    async with open_app() as pilot:
+        await look_at(pilot, folder)
+        for name in ("job-bundle.zip", "job-bundle-2.zip"):
+            await pilot.press("b")
+            await until(pilot, (tmp_path / name).exists)
+            await until(pilot, lambda name=name: any(name in line for line in pilot.app.receipt()))
+            assert "job/diagnosis.json" in zipfile.ZipFile(tmp_path / name).namelist()
+
+
+async def test_a_stop_is_told_as_a_stop_and_a_success_needs_no_reason(open_app: Open, tmp_path: Path) -> None:
+    stopped = job(tmp_path / "stopped", state="stopped", logs=("step 2\n", "step 2\n"))
+    stopped.stop_file.write_text(json.dumps({"exit_code": 143, "by": 4711, "command": "dstui stop job"}))
+    os.utime(stopped.stop_file, (1767225600, 1767225600))
+    async with open_app() as pilot:
+        await look_at(pilot, stopped)
+        assert text_of(pilot, "#why").startswith("■ Somebody stopped the run")
+        assert "dstui stop job" in text_of(pilot, "#why")
+        well = job(tmp_path / "well", state="succeeded", logs=("step 2\n", "step 2\n"))
+        for rank in (0, 1):
+            well.record(rank).write_text(json.dumps({"rank": rank, "host": "here", "pid": 1, "ended": 1767225610.0, "exit_code": 0}))
+        pilot.app.look_at(well)
+        await until(pilot, lambda: store(pilot).state.run == "succeeded")
+        await pilot.pause(0.5)
+        assert not pilot.app.query_one(Why).display
+
+
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[JobFolder]:
+    """Two real ranks, of which rank 1 has told a step less."""
+    folder = Lab(tmp_path).start("0:say step 4 loss 1.0", "1:say step 3 loss 1.0", "0:hang", f"1:wait {tmp_path / 'never'}")
+    ready(folder)
+    yield folder
+    stop(folder)
+
+
+@pytest.mark.skipif(find_program() is None, reason="py-spy is not installed")
+async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_where_each_rank_is(open_app: Open, hanging: JobFolder) -> None:
+    async with open_app() as pilot:
+        await pilot.press("9")
+        await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
+        pilot.app.run_pane.attach(hanging, 0.5)
+        await until(pilot, lambda: "1 of 2 ranks have waited" in text_of(pilot, "#why"), 60)
+        assert "rank 1: it has not reached it" in text_of(pilot, "#why").replace("\n", " ").replace("    ", " ")
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Reading), 60)
+        assert "rank 1: in wait (behave.py:" in text_of(pilot, "#reading")
+        await pilot.press("escape")
+        assert "rank 0: in <lambda> (behave.py:" in text_of(pilot, "#why")
+        assert hanging.read_status()["state"] == "running", "nothing was killed"
+        assert time.time() - hanging.log(1).stat().st_mtime > 0.5
