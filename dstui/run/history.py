@@ -15,7 +15,7 @@ from typing import NamedTuple
 from dstui.plan.patterns import METRICS
 from dstui.run.buckets import Buckets, Fault, Point
 from dstui.run.events import Metric
-from dstui.run.folder import JobFolder
+from dstui.run.folder import FINAL, JobFolder
 from dstui.run.measure import Measure, RankView
 from dstui.run.tail import Tail, allow_files
 
@@ -51,6 +51,7 @@ class History:
         self._tellers: dict[str, set[int]] = {}
         self._kept: set[int] = set()
         self._looked = float("-inf")
+        self._flushed = False
         self._lock = Lock()
 
     def advance(self, seconds: float) -> bool:
@@ -65,6 +66,10 @@ class History:
                     break
                 found = True
                 self._take(attempt, metrics)
+        if not found and not self._flushed and time.monotonic() < deadline and self.folder.read_status().get("state") in FINAL:
+            self._flushed = found = True
+            for (attempt, _), log in self._logs.items():
+                self._take(attempt, log.last(self._measure))
         self.notices += self._measure.notices()
         return found
 
@@ -147,6 +152,10 @@ class _Log:
         lines = self.tail.read(PIECE)
         self.taken += self.tail.taken
         return [*measured(lines, self.view, self.rank, measure)]
+
+    def last(self, measure: Measure) -> list[Metric]:
+        """The metrics of a last line without an end, of a job that has ended."""
+        return [*measured(self.tail.flush(), self.view, self.rank, measure)]
 
 
 def measured(lines: list[str], view: RankView, rank: int, measure: Measure) -> Iterator[Metric]:

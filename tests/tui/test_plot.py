@@ -1,0 +1,187 @@
+"""The metrics over the steps: what a plot shows, and the keys that change it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from dstui.run.folder import JobFolder
+from dstui.run.history import History
+from dstui.run.summary import value_text
+from dstui.tui.curves import Line, Picture, View, decades, picture, ticks
+from tests.tui.conftest import Open, screen, text_of, until
+
+CELLS = (60, 20)
+
+
+def job(path: Path, logs: dict[int, str], state: str = "succeeded", **attempts: str) -> JobFolder:
+    """A job as its supervisor leaves it; `attempt_2="…"` is the log of rank 0 in that attempt."""
+    folder = JobFolder(path)
+    folder.prepare(1)
+    for rank, text in logs.items():
+        folder.log(rank).write_text(text)
+    for name, text in attempts.items():
+        folder.prepare(int(name[-1]))
+        folder.log(0, int(name[-1])).write_text(text)
+    ranks = {str(rank): {"host": "here", "pid": 1, "state": "ended", "exit_code": 0} for rank in logs}
+    moments = {"started": "2026-01-01T00:00:00+00:00", "ended": "2026-01-01T00:00:17+00:00"}
+    folder.status_file.write_text(json.dumps({"state": state, "exit_code": 0, **moments, "attempt": 1 + len(attempts), "ranks": ranks}))
+    return folder
+
+
+def drawn(folder: JobFolder, view: View = View(), other: JobFolder | None = None) -> Picture:  # noqa: B008
+    runs = [History(each) for each in (folder, other) if each is not None]
+    for history in runs:
+        while history.advance(0.01):
+            pass
+    return picture(runs[0], view, CELLS, value_text, runs[1] if other else None)
+
+
+def steps(count: int, loss: str = "{0}") -> str:
+    return "".join(f"step {n} loss {loss.format(n)}\n" for n in range(1, count + 1))
+
+
+def styles(shown: Picture) -> list[str]:
+    return [line.style for line in shown.lines]
+
+
+def test_one_rank_is_a_line_and_several_are_a_mean_between_two_faint_ones(tmp_path: Path) -> None:
+    assert drawn(job(tmp_path / "one", {0: steps(3)})).lines == [Line([1, 2, 3], [1, 2, 3], "main")]
+    shown = drawn(job(tmp_path / "two", {0: steps(2), 1: steps(2, "{0}0")}))
+    assert shown.lines == [Line([1, 2], [1, 2], "faint"), Line([1, 2], [10, 20], "faint"), Line([1, 2], [5.5, 11], "main")]
+
+
+def test_every_rank_has_a_line_with_its_name(tmp_path: Path) -> None:
+    shown = drawn(job(tmp_path / "job", {0: steps(2), 1: steps(2), 9: steps(2)}), View(each=True))
+    assert [(line.label, line.style) for line in shown.lines] == [("r0", "rank 0"), ("r1", "rank 1"), ("r9", "rank 1")]
+
+
+def test_a_smoothed_line_is_drawn_over_what_it_was(tmp_path: Path) -> None:
+    shown = drawn(job(tmp_path / "job", {0: "step 1 loss 0\nstep 2 loss 1\n"}), View(weight=0.6))
+    assert styles(shown) == ["faint", "main"]
+    assert shown.lines[1].ys == pytest.approx([0, 0.4 / 0.64])
+
+
+def test_a_logarithm_leaves_out_what_it_has_no_place_for_and_says_so(tmp_path: Path) -> None:
+    shown = drawn(job(tmp_path / "job", {0: "step 1 loss 100\nstep 2 loss 0\nstep 3 loss 0.1\n"}), View(log=True))
+    assert shown.lines[0].ys == pytest.approx([2, -1]) and shown.left_out == 1
+    assert [text.strip() for text in shown.y.texts] == ["0.1", "1", "10", "100"]
+
+
+def test_evaluation_stands_beside_the_loss_at_the_trainings_step(tmp_path: Path) -> None:
+    shown = drawn(job(tmp_path / "job", {0: steps(4) + "eval_loss: 7\n"}))
+    assert shown.lines[-1] == Line([4], [7], "beside", "eval")
+
+
+def test_attempts_are_marked_where_they_begin_and_the_last_is_the_main_one(tmp_path: Path) -> None:
+    shown = drawn(job(tmp_path / "job", {0: steps(4)}, attempt_2="step 3 loss 5\nstep 4 loss 6\n", attempt_3="step 5 loss 9\n"))
+    assert (styles(shown), shown.attempts) == (["faint", "faint", "main"], {3: 5, 2: 3})
+
+
+def test_what_is_no_number_is_marked_and_said(tmp_path: Path) -> None:
+    shown = drawn(job(tmp_path / "job", {0: "step 1 loss 1\nstep 2 loss nan\nstep 3 loss inf\nstep 9 loss nan\n"}))
+    assert [(mark.x, mark.top) for mark in shown.marks] == [(2, False), (3, True), (9, False)]
+    assert shown.faults == "NaN at step 2 and 2 more" and shown.x.high == 9
+
+
+def test_another_run_lies_beside(tmp_path: Path) -> None:
+    shown = drawn(job(tmp_path / "job", {0: steps(2)}), other=job(tmp_path / "other", {0: steps(3)}))
+    assert [(line.style, line.xs) for line in shown.lines] == [("main", [1, 2]), ("other", [1, 2, 3])]
+
+
+def test_nothing_to_draw_is_an_empty_picture(tmp_path: Path) -> None:
+    assert drawn(job(tmp_path / "job", {0: "hello\n"})).lines == []
+
+
+def test_axes_have_round_numbers() -> None:
+    assert ticks(0, 400, 4) == [0, 100, 200, 300, 400]
+    assert ticks(0.31, 4.2, 5) == [1, 2, 3, 4]
+    assert ticks(3, 3, 5) == [3]
+    assert decades(-4.2, -0.5, 5) == [-4, -3, -2, -1]
+
+
+# On the screen
+
+
+async def open_plot(pilot: Pilot[int], folder: JobFolder) -> None:
+    await pilot.press("9")
+    await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
+    pilot.app.look_at(folder)
+    await until(pilot, lambda: pilot.app.run_pane.follower is not None)
+    await pilot.press("m")
+    await until(pilot, lambda: "Metrics" in screen(pilot) and "reading" not in screen(pilot))
+
+
+def box(pilot: Pilot[int]) -> str:
+    """What the frame of the plot says."""
+    frame = pilot.app.screen.query_one("#plot-box")
+    return f"{frame.border_title} | {frame.border_subtitle}"
+
+
+def metrics(pilot: Pilot[int]) -> list[str]:
+    """The list of metrics with their newest values."""
+    return [" ".join(line.split()) for line in text_of(pilot, "#metrics").splitlines()]
+
+
+async def test_m_opens_the_plot_of_the_loss_and_closes_it(open_app: Open, tmp_path: Path) -> None:
+    folder = job(tmp_path / "job", {0: steps(50) + "step 51 loss nan lr 1e-05\n", 1: steps(50)})
+    async with open_app() as pilot:
+        await open_plot(pilot, folder)
+        await until(pilot, lambda: "mean of 2 ranks" in box(pilot) and "✖ NaN at step 51" in box(pilot))
+        assert metrics(pilot) == ["loss 50", "lr 1e-05"]
+        assert any("⠀" < char <= "⣿" for char in screen(pilot)), "there is a line"
+        assert "✖" in screen(pilot).partition("NaN at step")[0], "and a mark"
+        await pilot.press("m")
+        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+
+
+async def test_the_keys_change_the_plot(open_app: Open, tmp_path: Path) -> None:
+    text = "".join(f"step {n} loss {n} lr 0.1\n" for n in range(1, 9))
+    async with open_app(size=(80, 24)) as pilot:
+        await open_plot(pilot, job(tmp_path / "job", {0: text, 1: text}))
+        await until(pilot, lambda: "mean of 2 ranks" in box(pilot))
+        await pilot.press("a", "plus", "y")
+        await until(pilot, lambda: box(pilot).startswith("loss · 2 ranks · smoothed 0.6 · log"))
+        await pilot.press("minus", "y", "a", "down")
+        await until(pilot, lambda: box(pilot).startswith("lr · mean of 2 ranks"))
+        await pilot.press("f1")
+        await until(pilot, lambda: "moving average" in screen(pilot))
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+
+
+async def test_it_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> None:
+    folder = job(tmp_path / "job", {0: steps(5)}, state="running")
+    lock = folder.lock()
+    assert lock is not None
+    async with open_app() as pilot:
+        await open_plot(pilot, folder)
+        await until(pilot, lambda: "loss 5" in metrics(pilot))
+        with folder.log(0).open("a") as log:
+            log.write("step 6 loss 77 reward 3\n")
+        await until(pilot, lambda: "loss 77" in metrics(pilot))
+
+
+async def test_another_run_is_picked_from_the_list_and_taken_away(open_app: Open, tmp_path: Path) -> None:
+    job(tmp_path / "dstui_runs/before", {0: steps(20)})
+    async with open_app() as pilot:
+        await open_plot(pilot, job(tmp_path / "job", {0: steps(9)}))
+        await pilot.press("o")
+        await until(pilot, lambda: "Lay another run over it" in screen(pilot) and "before" in screen(pilot))
+        while "▸ before" not in screen(pilot):
+            await pilot.press("down")
+        await pilot.press("enter")
+        await until(pilot, lambda: "beside before" in box(pilot) and "other run" in screen(pilot))
+        await pilot.press("o")
+        await until(pilot, lambda: "beside" not in box(pilot))
+
+
+def test_nothing_that_starts_imports_the_plot() -> None:
+    code = "import sys, dstui.cli, dstui.headless, dstui.tui.app, dstui.tui.widgets.run, dstui.tui.commands\n"
+    code += "print([name for name in sys.modules if 'plotext' in name or name.startswith('dstui.tui.widgets.plot')])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
