@@ -5,6 +5,7 @@
     launch.json                          what the supervisor starts
     status.json                          the truth about the job; written by whoever holds supervisor.lock
     events.jsonl                         what happened when
+    arrivals.index                       when which log had how many bytes (times.py)
     logs/rank_N.log  ranks/rank_N.json   by the shim of each rank; from the second attempt on under attempts/N/
     launcher.log  supervisor.log         their output
     stop.json                            somebody asks for the end of the job
@@ -36,6 +37,7 @@ class JobFolder:
         self.status_file = self.path / "status.json"
         self.launch_file = self.path / "launch.json"
         self.events_file = self.path / "events.jsonl"
+        self.arrivals_file = self.path / "arrivals.index"
         self.stop_file = self.path / "stop.json"
         self.lock_file = self.path / "supervisor.lock"
         self.launcher_log = self.path / "launcher.log"

@@ -28,6 +28,7 @@ from dstui.run.restart import restart_arguments
 from dstui.run.shim import prctl
 from dstui.run.status import asked_for, finish, process_json, process_of, ranks_of
 from dstui.run.stop import climb, rank_processes, until_gone
+from dstui.run.times import Notes
 
 PR_SET_CHILD_SUBREAPER = 36
 POLL = 0.2
@@ -54,6 +55,7 @@ class Supervisor:
         self.launcher = process_of(self.status.get("launcher"))
         self.builds = OpBuilds(build_root({**os.environ, **self.plan.get("env", {})}))
         self.ranks = ranks_of(folder, self.status)
+        self.arrivals = Notes(folder)
         self.facts = Facts((folder.path, Path(self.plan.get("workdir", folder.path))))
         self.asked: int | None = None
         self._unwritten = self._named_late = False
@@ -125,6 +127,8 @@ class Supervisor:
         self.note_facts(changed)
         if self.status["state"] == "starting" and len(self.ranks.waiting) < len(self.ranks.ranks):
             self.status["state"] = "running"
+        if self.every("arrivals", 1.0):
+            self.arrivals.look(time.time(), self.ranks.attempt)
         if self.every("builds", 1.0):
             for sentence in self.builds.look({n: self.ranks.ranks[n].pid or 0 for n in self.ranks.living}):
                 self.note(sentence)
@@ -207,6 +211,7 @@ class Supervisor:
 
     def end(self) -> None:
         """The last word."""
+        self.arrivals.look(time.time(), self.ranks.attempt)
         self.status = finish(self.folder, self.status, self.ranks, self.asked)
         if self.plan.get("on_end"):
             from dstui.run.notify import announce  # urllib would cost every job 20 ms

@@ -47,6 +47,8 @@ JUDGE_AFTER = 1.0
 """Seconds after the first frame: importing DeepSpeed takes two of a whole core."""
 WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape", "next_pane", "pane_before")
 """What the F-keys and ctrl-keys do while a value is typed."""
+WHILE_WATCHING = ("rank", "all_ranks", "metrics", "level", "host", "fold", "time", "follow", "match", "problem", "jobs")
+"""What there must be a job for."""
 
 
 class DstuiApp(Beginning):
@@ -276,7 +278,7 @@ class DstuiApp(Beginning):
             "undo": lambda: self.store.can_undo,
             "redo": lambda: self.store.can_redo,
             "fix": self._fixable,
-            **dict.fromkeys(("rank", "all_ranks", "follow", "match", "problem", "jobs"), self.watching),
+            **dict.fromkeys(WHILE_WATCHING, self.watching),
             "bundle": self.watching,
             "reason": self.explained,
             "launch": lambda: self.step.pane == "review" or self.watching(),

@@ -1,133 +1,327 @@
-"""Logs as numbered lines, wherever they come from, and the search in them. No screen, so that it can be tested and timed alone."""
+"""The log as numbered rows, for a screen or a test: the lines of all ranks or some in the order of their arrival, folded and filtered.
+
+Nothing that a log says is held in memory. A block knows which bytes of which logs it is made of and how many rows they come to; its rows
+are read, folded and filtered again whenever somebody looks at them, and a few blocks are kept. Rows are numbered from where the view was
+opened: those that came before have negative numbers, and are counted in slices, from the end, as far back as somebody looks.
+"""
 
 from __future__ import annotations
 
-import re
 from array import array
-from bisect import bisect_left, bisect_right
-from collections import deque
-from collections.abc import Sequence
-from time import monotonic
-from typing import NamedTuple, Protocol
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from math import isfinite, nan
+from time import monotonic, time
+from typing import NamedTuple
 
-from dstui.run.logfile import LogFile, finder
+from dstui.run.fold import Rows, Said
+from dstui.run.levels import ALL, Levels
+from dstui.run.logfile import LogFile
+from dstui.run.text import LONGEST, decode
+from dstui.run.timeline import Part, Slice, Timeline
 
-KEPT = 200_000
-"""Lines of all ranks together that are kept in memory; each rank's own log on disk is shown whole."""
-
-PROBLEM = r"\b(error|exception|traceback|fatal|failed|failure|abort(ed)?|killed|out of memory|segfault|timed? ?out|nan)\b"
-"""What a line says that speaks of an error."""
+BLOCK = 256 * 1024
+"""Bytes of logs in a block."""
+KEPT = 8
+"""Blocks whose rows are kept."""
+MEMORY = 64 << 20
+"""Bytes that blocks may take in all: a gigabyte of logs where 64 ranks write a line each second, tens where they write much."""
+BEHIND = 4 << 20
+"""Bytes that may wait to be folded; a flood that is faster is shown as it comes, line by line."""
+EAGER = 16
+"""Blocks that are looked at before anybody asks for them."""
 
 
 class LogLine(NamedTuple):
-    """A line, and the rank that wrote it; None where no rank did (the launcher, a notice of ours)."""
+    """A row: the line, the rank that wrote it (None where no rank did), when it was seen, and how many logs said the same."""
 
     rank: int | None
     text: str
     notice: bool = False
+    time: float = nan
+    said: int = 1
 
 
-class Lines(Protocol):
-    """Numbered lines; `first` is the lowest number that is still there."""
+class Nothing:
+    """The log of no job."""
 
-    first: int
-
-    @property
-    def end(self) -> int:
-        """One more than the highest number."""
+    first = end = lines = 0
+    complete = True
+    left_out = False
+    since = nan
+    wanted = 0
 
     def line(self, number: int) -> LogLine:
-        """The line with this number."""
+        """There is none."""
+        raise IndexError(number)
+
+
+class Block:
+    """A stretch of the log: which bytes of which logs, in what order, and how many rows that makes."""
+
+    def __init__(self, *, fold: bool) -> None:
+        self.fold = fold
+        self.first = self.rows = self.lines = self.bytes = 0
+        self._times = array("d")
+        self._counts = array("I")
+        self._logs = array("H")
+        self._starts = array("Q")
+        self._sizes = array("I")
+
+    def add(self, piece: Slice) -> None:
+        """What came next."""
+        self._times.append(piece.time if piece.known else nan)
+        self._counts.append(len(piece.parts))
+        for log, start, end in piece.parts:
+            self._logs.append(log)
+            self._starts.append(start)
+            self._sizes.append(end - start)
+            self.bytes += end - start
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes."""
+        return 300 + 12 * len(self._times) + 14 * len(self._logs)
+
+    @property
+    def since(self) -> float:
+        """The time of its first line that has one; NaN where none has."""
+        return next((t for t in self._times if isfinite(t)), nan)
+
+    def pieces(self) -> Iterator[tuple[float, list[Part]]]:
+        """Times and parts, as they were added."""
+        at = 0
+        for moment, count in zip(self._times, self._counts, strict=True):
+            yield moment, [Part(self._logs[n], self._starts[n], self._starts[n] + self._sizes[n]) for n in range(at, at + count)]
+            at += count
+
+
+class Shown:
+    """The rows of a block, and which of them pass the filter."""
+
+    def __init__(self, *, fold: bool, least: int) -> None:
+        self.rows = Rows(fold=fold)
+        self.picked: list[int] = []
+        self._levels = Levels(least)
+        self._seen = 0
+
+    def add(self, moment: float, said: list[Said]) -> None:
+        """What came next."""
+        self.rows.add(moment, said)
+        keep, rows = self._levels.keep, self.rows
+        new = range(self._seen, len(rows))
+        self.picked += new if self._levels.least == ALL else [n for n in new if keep(rows.log[n], rows.raw[n])]
+        self._seen = len(rows)
 
 
 class Merged:
-    """What all ranks wrote, in the order in which it was seen: the newest lines only."""
+    """Rows by number: from `first` to before `end`. `least`: the level that a line must have."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._lines: deque[LogLine] = deque(maxlen=kept)
-        self.first = 0
+    def __init__(self, timeline: Timeline, *, fold: bool = True, least: int = ALL) -> None:
+        self.timeline, self.fold, self.least = timeline, fold, least
+        self.left_out = False
+        """Lines at the beginning have no place in memory."""
+        self.wanted = EAGER
+        """How many further blocks of what was there are to be looked at."""
+        self.lines = 0
+        """How many lines the rows come from, shown or not."""
+        self._back: Iterator[Slice] | None = timeline.back()
+        self._blocks: deque[Block] = deque()
+        self._oldest = 0  # the number of the first block
+        self._memory = 0
+        self._open: tuple[Block, Shown] | None = None
+        self._coming: deque[Slice] = deque()
+        self._kept: OrderedDict[int, Shown] = OrderedDict()
+        self._live = ""
+
+    @property
+    def first(self) -> int:
+        """The lowest number that is known."""
+        return self._blocks[0].first if self._blocks else 0
 
     @property
     def end(self) -> int:
         """One more than the highest number."""
-        return self.first + len(self._lines)
-
-    def add(self, line: LogLine) -> None:
-        """A new line; where there are too many the oldest goes, and the numbers stay."""
-        if len(self._lines) == self._lines.maxlen:
-            self.first += 1
-        self._lines.append(line)
-
-    def line(self, number: int) -> LogLine:
-        """The line with this number."""
-        return self._lines[number - self.first]
-
-
-class OneRank:
-    """One rank's log, whole, from its file."""
-
-    first = 0
-
-    def __init__(self, rank: int | None, file: LogFile) -> None:
-        self.rank, self.file = rank, file
+        return self._settled + bool(self._live)
 
     @property
-    def end(self) -> int:
-        """One more than the highest number."""
-        return self.file.lines
-
-    def line(self, number: int) -> LogLine:
-        """The line with this number."""
-        return LogLine(self.rank, self.file.line(number))
-
-
-class Search:
-    """The numbers of the lines that match, found in slices so that the screen stays alive in a log of gigabytes."""
-
-    def __init__(self, pattern: str, lines: Lines, *, regex: bool = False) -> None:
-        """`pattern` is plain text unless `regex`; case does not matter unless it has a capital letter."""
-        flags = 0 if not regex and pattern != pattern.lower() else re.IGNORECASE
-        self.pattern = pattern
-        self.expression = re.compile(pattern if regex else re.escape(pattern), flags)
-        self.lines = lines
-        self._place = finder(pattern, regex=regex, ignore_case=bool(flags)) if isinstance(lines, OneRank) else None
-        self.found = array("Q")
-        self._next = lines.first
+    def _settled(self) -> int:
+        return self._blocks[-1].first + self._blocks[-1].rows if self._blocks else 0
 
     @property
     def complete(self) -> bool:
-        """Whether every line so far was looked at."""
-        return self._next >= self.lines.end
+        """Whether everything that was written so far has its number."""
+        return self._back is None and not self._coming
 
-    def advance(self, seconds: float = 0.02) -> bool:
-        """Look at further lines for at most so long. True where a new one was found."""
-        before, deadline = len(self.found), monotonic() + seconds
-        self._next = max(self._next, self.lines.first)
-        while self._next < self.lines.end:
-            numbers, self._next = self._candidates()
-            search = self.expression.search
-            self.found.extend(n for n in numbers if search(self.lines.line(n).text))
-            if monotonic() >= deadline:
+    @property
+    def blocks(self) -> range:
+        """The numbers of the blocks."""
+        return range(self._oldest, self._oldest + len(self._blocks))
+
+    # Growing
+
+    def poll(self, seconds: float = 0.015, *, ended: bool = False) -> bool:
+        """Take over what came, and look further back where that is wanted, for about so long. True where anything changed."""
+        before, deadline = (self.first, self.end, self.lines, self._live), monotonic() + seconds
+        self._coming += self.timeline.poll(time())
+        if ended:
+            self._coming += self.timeline.finish(time())
+        waiting = sum(part.end - part.start for piece in self._coming for part in piece.parts)
+        while self._coming and (waiting > BEHIND or monotonic() < deadline):
+            piece = self._coming.popleft()
+            self._append(piece, fold=self.fold and waiting <= BEHIND)
+            waiting -= sum(part.end - part.start for part in piece.parts)
+        while self._back is not None and self.wanted > 0 and (monotonic() < deadline or not self._blocks):
+            self._prepend()
+        self._live = self._unfinished()
+        return before != (self.first, self.end, self.lines, self._live)
+
+    def _append(self, piece: Slice, *, fold: bool) -> None:
+        if self._open is None or self._open[0].bytes >= BLOCK or self._open[0].fold != fold:
+            block = Block(fold=fold)
+            block.first = self._settled
+            self._blocks.append(block)
+            self._open = block, Shown(fold=fold, least=self.least)
+            self._shrink()
+        block, shown = self._open
+        lines, self._memory = shown.rows.lines, self._memory - block.memory
+        block.add(piece)
+        shown.add(piece.time if piece.known else nan, self._said(piece.parts))
+        self._memory += block.memory
+        block.rows, block.lines = len(shown.picked), shown.rows.lines
+        self.lines += shown.rows.lines - lines
+
+    def _shrink(self) -> None:
+        """The oldest blocks go where memory is short; a rank's own log takes far less."""
+        while self._memory > MEMORY and len(self._blocks) > 1:
+            gone = self._blocks.popleft()
+            self._memory -= gone.memory
+            self.lines -= gone.lines
+            self._oldest += 1
+            self._back, self.left_out = None, True
+
+    def _prepend(self) -> None:
+        """The block before the first."""
+        block, pieces, size = Block(fold=self.fold), [], 0
+        for piece in self._back or ():
+            pieces.append(piece)
+            size += sum(part.end - part.start for part in piece.parts)
+            if size >= BLOCK:
                 break
-        gone = bisect_left(self.found, self.lines.first)
-        if gone:
-            del self.found[:gone]
-        return len(self.found) != before
+        else:
+            self._back = None
+        for piece in reversed(pieces):
+            block.add(piece)
+        shown = self._show(block)
+        block.rows, block.lines = len(shown.picked), shown.rows.lines
+        block.first = self.first - block.rows
+        self._blocks.appendleft(block)
+        self._oldest -= 1
+        self._keep(self._oldest, shown)
+        self._memory += block.memory
+        self.lines += block.lines
+        self.wanted -= 1
+        if self._memory > MEMORY and self._back is not None:
+            self._back, self.left_out = None, True
 
-    def _candidates(self) -> tuple[Sequence[int], int]:
-        """The next lines to look at, and the number after them; of a file those in whose bytes something was found, as fast as grep."""
-        if self._place is not None and isinstance(self.lines, OneRank):
-            return self.lines.file.grep(self._place, self._next, budget=1)
-        stop = min(self._next + 256, self.lines.end)
-        return range(self._next, stop), stop
+    def _unfinished(self) -> str:
+        """What a single rank is in the middle of: its progress bar."""
+        file = self.timeline.sources[-1].file
+        alone = len(self.timeline.ranks or ()) == 1 and self.least == ALL and not self._coming
+        return file.unfinished() if alone and isinstance(file, LogFile) and self.timeline.taken[-1] < file.size else ""
 
-    def neighbour(self, number: int, by: int) -> int | None:
-        """The next match after a line (or before it), going round at the ends; None where nothing matches."""
-        if not self.found:
-            return None
-        at = bisect_right(self.found, number) if by > 0 else bisect_left(self.found, number) - 1
-        return self.found[at % len(self.found)]
+    # Looking
 
-    def place(self, number: int) -> int:
-        """Which match a line is, counted from 1."""
-        return bisect_right(self.found, number)
+    def line(self, number: int) -> LogLine:
+        """The row with this number."""
+        if number == self._settled and self._live:
+            return LogLine(self._source_rank(len(self.timeline.sources) - 1), self._live)
+        shown, at = self._find(number)
+        rows = shown.rows
+        log = rows.log[at]
+        return LogLine(self._source_rank(log), decode(rows.raw[at]), log == 0, rows.time[at], rows.said[at].bit_count())
+
+    def who(self, number: int) -> list[int]:
+        """The ranks that said the line of a row."""
+        if number >= self._settled:
+            return []
+        shown, at = self._find(number)
+        said = shown.rows.said[at]
+        ranks = (self._source_rank(log) for log in range(said.bit_length()) if said >> log & 1)
+        return sorted(rank for rank in ranks if rank is not None)
+
+    def raw(self, block: int) -> bytes:
+        """The rows of a block as they were written, one a line, for a search."""
+        shown = self._shown(block)
+        return b"\n".join([shown.rows.raw[n] for n in shown.picked])
+
+    def texts(self, block: int, numbers: Iterable[int]) -> Iterator[str]:
+        """Rows of a block, counted from its first, as they are shown."""
+        shown = self._shown(block)
+        return (decode(shown.rows.raw[shown.picked[n]]) for n in numbers)
+
+    def start(self, block: int) -> int:
+        """The number of the first row of a block."""
+        return self._blocks[block - self._oldest].first
+
+    def rows_of(self, block: int) -> int:
+        """How many rows a block has."""
+        return self._blocks[block - self._oldest].rows
+
+    def at(self, moment: float) -> int | None:
+        """The first row that was seen at a time or later; None where none was."""
+        for block in self.blocks[::-1]:
+            if self._blocks[block - self._oldest].since <= moment or block == self._oldest:
+                for later in range(block, self.blocks.stop):
+                    shown = self._shown(later)
+                    for n, at in enumerate(shown.picked):
+                        if shown.rows.time[at] >= moment:
+                            return self.start(later) + n
+                return None
+        return None
+
+    @property
+    def since(self) -> float:
+        """The earliest time that is known; NaN where none is."""
+        return next((block.since for block in self._blocks if isfinite(block.since)), nan)
+
+    def _find(self, number: int) -> tuple[Shown, int]:
+        index = bisect_right(self._blocks, number, key=lambda block: block.first) - 1
+        shown = self._shown(self._oldest + index)
+        return shown, shown.picked[number - self._blocks[index].first]
+
+    def _source_rank(self, log: int) -> int | None:
+        return self.timeline.sources[log].rank
+
+    def _shown(self, number: int) -> Shown:
+        """The rows of a block."""
+        block = self._blocks[number - self._oldest]
+        if self._open is not None and block is self._open[0]:
+            return self._open[1]
+        shown = self._kept.get(number)
+        if shown is None:
+            shown = self._show(block)
+            self._keep(number, shown)
+        else:
+            self._kept.move_to_end(number)
+        return shown
+
+    def _keep(self, number: int, shown: Shown) -> None:
+        self._kept[number] = shown
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+
+    def _show(self, block: Block) -> Shown:
+        shown = Shown(fold=block.fold, least=self.least)
+        for moment, parts in block.pieces():
+            shown.add(moment, self._said(parts))
+        return shown
+
+    def _said(self, parts: list[Part]) -> list[Said]:
+        return [Said(log, rank, [_short(line) for line in lines]) for log, rank, lines in self.timeline.read(parts)]
+
+
+def _short(line: bytes) -> bytes:
+    """A line that can be kept: of a megabyte only what is shown of it."""
+    return line if len(line) <= LONGEST else decode(line).encode()

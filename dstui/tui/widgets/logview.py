@@ -6,6 +6,7 @@ this one shows 100,000 a second at a fifth of a core. Reading is never disturbed
 
 from __future__ import annotations
 
+from math import isnan
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -16,9 +17,16 @@ from textual.geometry import Size
 from textual.selection import Selection
 from textual.strip import Strip
 
-from dstui.tui.logs import Lines, LogLine, Merged, Search
+from dstui.run.levels import ALL, ERROR, level_of
+from dstui.run.moments import clock
+from dstui.tui.logs import LogLine, Merged, Nothing
+from dstui.tui.search import Search
 from dstui.tui.widgets.rows import Rows
 
+CLOCK, WHO = 9, 6
+"""Cells for the time of a line, and for who said it."""
+AHEAD = 4
+"""Blocks that are looked at when somebody comes near the first."""
 RANK_COLOURS = ("#6ea8dc", "#7fbf8f", "#d7a65f", "#b58fd8", "#5fb7b2", "#d98aa5", "#a8b566", "#c98f6b")
 
 
@@ -32,25 +40,26 @@ class LogView(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="log", classes="pane")
-        self.lines: Lines = Merged()
+        self.lines: Merged | Nothing = Nothing()
         self.follow = True
         self.search: Search | None = None
         self.at: int | None = None
-        """The line that was jumped to."""
+        """The line that was jumped to, or clicked."""
         self._first = 0
         self._seen = 0
         self._width = 0
+        self._home = False  # the beginning is being looked for
 
     # What is shown
 
-    def show_lines(self, lines: Lines) -> None:
+    def show_lines(self, lines: Merged) -> None:
         """Another log, from its end."""
-        self.lines, self.follow, self.at, self._first, self._width = lines, True, None, lines.first, 0
+        self.lines, self.follow, self.at, self._first, self._width, self._home = lines, True, None, lines.first, 0, False
         self.sync()
         self.refresh()
 
     def sync(self) -> None:
-        """Take over what arrived: follow the end, or leave in place what is being read."""
+        """Take over what arrived, before and after: follow the end, or leave in place what is being read."""
         gone, self._first = self.lines.first - self._first, self.lines.first
         size = Size(max(self._width, self.size.width), self.lines.end - self.lines.first)
         grew, self.virtual_size = size != self.virtual_size or gone, size
@@ -58,7 +67,9 @@ class LogView(Rows):
             self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True)
             self._seen = self.lines.end
         elif gone:
-            self.scroll_to(y=max(self.scroll_offset.y - gone, 0), animate=False, immediate=True)
+            self.scroll_to(y=0 if self._home else max(self.scroll_offset.y - gone, 0), animate=False, immediate=True)
+        if self._home or self.scroll_offset.y < AHEAD * self.size.height:
+            self.lines.wanted = max(self.lines.wanted, AHEAD)
         if grew:
             self.refresh()
 
@@ -76,13 +87,13 @@ class LogView(Rows):
 
     def follow_end(self) -> None:
         """Back to the newest line."""
-        self.follow, self.at = True, None
+        self.follow, self.at, self._home = True, None, False
         self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True)
         self.sync()
 
     def go_to(self, number: int) -> None:
         """Bring a line into the middle of the view, and stop following."""
-        self.at, self.follow, self._seen = number, False, self.lines.end
+        self.at, self.follow, self._seen, self._home = number, False, self.lines.end, False
         self.scroll_to(y=max(number - self.lines.first - self.size.height // 2, 0), animate=False, immediate=True)
         self.refresh()
 
@@ -112,7 +123,7 @@ class LogView(Rows):
         self._scroll(by * max(self.size.height - 1, 1))
 
     def _scroll(self, by: int) -> None:
-        self.at = None
+        self.at, self._home = None, False
         self.scroll_to(y=min(max(self.scroll_offset.y + by, 0), self.max_scroll_y), animate=False, immediate=True)
         self._scrolled()
 
@@ -122,6 +133,12 @@ class LogView(Rows):
             self.follow_end()
         else:
             self._scroll(-self.virtual_size.height)
+            self._home = True
+
+    def action_choose(self) -> None:
+        """Look at a line whole: the one that was jumped to or clicked, else the last in view."""
+        if self.lines.end > self.lines.first:
+            self.post_message(self.Chosen(self, min(self.reading, self.lines.end - 1)))
 
     def action_sideways(self, by: int) -> None:
         """Long lines."""
@@ -134,7 +151,13 @@ class LogView(Rows):
     on_mouse_scroll_down = on_scroll_to = on_scroll_up = on_scroll_down = on_mouse_scroll_up
 
     def on_click(self, event: events.Click) -> None:
-        """A click only takes the focus."""
+        """A click marks a line; a second one looks at it whole."""
+        number = self.lines.first + self.scroll_offset.y + event.y - self.gutter.top
+        if self.lines.first <= number < self.lines.end:
+            if self.at == number:
+                self.action_choose()
+            self.at, self.follow, self._seen = number, False, self.lines.end
+            self.refresh()
 
     # Painting
 
@@ -152,10 +175,11 @@ class LogView(Rows):
         return self._selected(strip, number - self.lines.first).apply_offsets(scroll_x, number - self.lines.first)
 
     def _line_segments(self, line: LogLine) -> list[Segment]:
-        style = self.style_named("accent" if line.notice else "dim" if line.rank is None else "")
-        name = "•" if line.notice else "" if line.rank is None else f"r{line.rank}"
-        colour = Style(color=RANK_COLOURS[line.rank % len(RANK_COLOURS)]) if line.rank is not None else Style()
-        return [Segment(f"{name:>4} ", self.style_named("dim") + colour), *self._found(line.text, style)]
+        dim = self.style_named("dim")
+        name = "•" if line.notice else f"×{line.said}" if line.said > 1 else "" if line.rank is None else f"r{line.rank}"
+        colour = Style(color=RANK_COLOURS[line.rank % len(RANK_COLOURS)]) if line.rank is not None and line.said == 1 else Style()
+        seen = [] if isnan(self.lines.since) else [Segment(clock(line.time).ljust(CLOCK), dim)]
+        return [*seen, Segment(f"{name:>{WHO - 1}} ", dim + colour), *self._found(line.text, self.style_named(_style_of(line)))]
 
     def _found(self, text: str, style: Style) -> list[Segment]:
         if self.search is None:
@@ -171,5 +195,11 @@ class LogView(Rows):
         height = self.lines.end - self.lines.first
         top = selection.start.y if selection.start else 0
         bottom = min(selection.end.y if selection.end else height - 1, height - 1)
-        chosen = [f"{'':5}{self.lines.line(self.lines.first + y).text}" for y in range(top, bottom + 1)]
+        margin = " " * (WHO + (0 if isnan(self.lines.since) else CLOCK))
+        chosen = [f"{margin}{self.lines.line(self.lines.first + y).text}" for y in range(top, bottom + 1)]
         return selection.extract("\n" * top + "\n".join(chosen)), "\n"
+
+
+def _style_of(line: LogLine) -> str:
+    level = level_of(line.text.encode()) if line.rank is not None else ALL
+    return "accent" if line.notice else "dim" if line.rank is None else "error" if level == ERROR else "warning" if level else ""

@@ -11,13 +11,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from dstui.tui.logs import PROBLEM, LogLine, Merged, OneRank, Search
+from dstui.run.levels import ALL
 from dstui.tui.row import BLANK, Row, row
 from dstui.tui.store import JobState
-from dstui.tui.widgets.logview import LogView
+from dstui.tui.widgets.joblog import JobLog
 from dstui.tui.widgets.ranks import RankStrip, cells_of
 from dstui.tui.widgets.rows import Rows
-from dstui.tui.widgets.runhead import head_rows, ladder
+from dstui.tui.widgets.runhead import RunHead, ladder
 from dstui.tui.widgets.why import Why
 
 if TYPE_CHECKING:
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from dstui.run.folder import JobFolder
     from dstui.run.follow import Follower
     from dstui.run.stragglers import Watch
+    from dstui.run.usage import Sampler
 
 POLL = 1 / 12
 """Seconds between two looks at the job; what is new is painted at most this often, however fast the logs grow."""
 BACKLOG = 4 << 20
-"""Bytes of each log that the merged view starts with; a rank's own view shows its whole log."""
+"""Bytes of each log whose numbers are told; the log itself is shown whole."""
 NOTICE_SECONDS = 30.0
 """How long a notice stands in the head; it stays in the log."""
 FINAL = ("succeeded", "failed", "stopped", "lost")
@@ -42,11 +43,8 @@ class Run(Vertical):
         super().__init__(id="run")
         self.folder: JobFolder | None = None
         self.follower: Follower | None = None
-        self.merged = Merged()
-        self.rank: int | None = None
-        """The rank whose log is shown; None for all."""
         self.notice, self.noticed = "", 0.0
-        self.losses: list[float] = []
+        self.sampler: Sampler | None = None
         self.stopping: float | None = None
         self.silence = 300.0
         self.hangs: Watch
@@ -60,9 +58,7 @@ class Run(Vertical):
         jobs = Rows(id="jobs", classes="pane")
         jobs.label("Jobs", "")
         yield jobs
-        head = Rows(id="run-head")
-        head.can_focus = False
-        parts = (head, RankStrip(), LogView(), Why())
+        parts = (RunHead(), RankStrip(), JobLog(), Why())
         for part in parts:
             part.display = False
         yield from parts
@@ -90,15 +86,17 @@ class Run(Vertical):
         """Look at a job, from the beginning of its logs."""
         from dstui.run.follow import Follower
         from dstui.run.stragglers import Watch
+        from dstui.run.usage import Sampler
 
         self.detach()
-        self.folder, self.follower, self.silence, self.hangs = folder, Follower(folder, BACKLOG), silence, Watch(silence)
+        self.folder, self.follower, self.silence, self.hangs = folder, Follower(folder, BACKLOG, lines=False), silence, Watch(silence)
         self._told, self._all_told = "", False
-        self.merged, self.rank, self.notice, self.losses, self.stopping = Merged(), None, "", [], None
+        self.notice, self.stopping = "", None
+        self.query_one(RunHead).begin()
+        self.sampler = Sampler(folder) if self.alive else None
         self._show_job(True)
         self.query_one(Why).begin(folder)
-        self.log_view.search = None
-        self.show_rank(None)
+        self.log_view.attach(folder)
         self.log_view.focus()
         self._timer = self.set_interval(POLL, self.tick)
         self.tick()
@@ -109,12 +107,15 @@ class Run(Vertical):
             self._timer.stop()
         if self.follower is not None:
             self.follower.close()
-        self._timer = self.follower = self.folder = None
+            self.log_view.attach(None)
+        if self.sampler is not None:
+            self.sampler.close()
+        self._timer = self.follower = self.folder = self.sampler = None
 
     @property
-    def log_view(self) -> LogView:
+    def log_view(self) -> JobLog:
         """The log."""
-        return self.query_one(LogView)
+        return self.query_one(JobLog)
 
     @property
     def state(self) -> str:
@@ -147,33 +148,22 @@ class Run(Vertical):
             self.post_message(JobState(self._told))
         self.query_one(Why).look(self.follower, self.hangs.hang)
         view = self.log_view
-        if isinstance(view.lines, OneRank):
-            view.lines.file.poll()
-        if view.search is not None and not view.search.complete and view.search.advance():
-            view.refresh()
-        view.sync()
+        view.hosts = {number: rank.host for number, rank in self.follower.ranks.items()}
+        view.tick(ended=self._all_told)
         self.draw()
-        if self._all_told and self._timer is not None and (not isinstance(view.lines, OneRank) or view.lines.file.complete):
-            self._timer.pause()
 
     def _take(self, event: Any) -> None:
         kind = type(event).__name__
-        if kind == "Line":
-            self.merged.add(LogLine(event.rank, event.text))
-        elif kind == "Notice":
-            self._notify(event.text)
+        if kind == "Notice":
+            self.notice, self.noticed = event.text, monotonic()
         elif kind == "Metric" and event.name == "loss" and event.rank == min(self.follower.ranks if self.follower else [0], default=0):
-            self.losses.append(event.value)
-        elif kind == "RankState":
-            status = f", exit status {event.exit_code}" if event.exit_code is not None else ""
-            self.merged.add(LogLine(None, f"rank {event.rank} on {event.host}: {event.state}{status}", notice=True))
+            self.query_one(RunHead).add_loss(event.step, event.value)
         elif kind == "Exited":
             self._all_told = True
-            self.merged.add(LogLine(None, f"the job has {event.state}, exit status {event.exit_code}", notice=True))
 
     def _notify(self, text: str) -> None:
         self.notice, self.noticed = text, monotonic()
-        self.merged.add(LogLine(None, text, notice=True))
+        self.log_view.told(time.time(), text)
 
     @property
     def fix(self) -> Fix | None:
@@ -184,83 +174,43 @@ class Run(Vertical):
         """Header, ranks and the log's frame."""
         if self.follower is None or self.folder is None:
             return
-        head = self.query_one("#run-head", Rows)
+        view = self.log_view
         recent = self.notice if monotonic() - self.noticed < NOTICE_SECONDS else ""
         note = (ladder(monotonic() - self.stopping) if self.stopping is not None else recent) if self.alive else ""
-        rows = head_rows(self.follower, self.folder.path, self.losses, note, head.size.width or 110)
-        head.show_rows(rows)
-        self.query_one(RankStrip).show(cells_of(self.follower.ranks, time.time(), self.silence), self.rank)
-        view = self.log_view
-        where = "following" if view.follow else f"▼ {view.unseen:,} new, f follows" if view.unseen else "f follows"
-        name = "Log: all ranks" if self.rank is None else f"Log: rank {self.rank}"
-        view.label(name, "  ".join(filter(None, (self._search_words(), where))))
-
-    def _search_words(self) -> str:
-        search = self.log_view.search
-        if search is None:
-            return ""
-        what = "errors" if search.pattern == PROBLEM else f"/{search.pattern}"
-        at, more = self.log_view.at, "" if search.complete else "…"
-        return f"{what} {search.place(at)} of {len(search.found):,}{more}" if at is not None else f"{what}: {len(search.found):,}{more}"
+        self.query_one(RunHead).show(self.follower, self.folder.path, note, self.sampler)
+        usage = self.sampler.latest if self.sampler is not None else {}
+        self.query_one(RankStrip).show(cells_of(self.follower.ranks, time.time(), self.silence, usage), view.filter.rank)
+        view.label(view.filter.title, view.subtitle)
 
     # What the keys do
 
+    def choose(self, **changes: Any) -> None:
+        """Which lines of the log are shown: see Filter."""
+        if self.folder is not None:
+            self.log_view.choose(**changes)
+            self.draw()
+
     def show_rank(self, rank: int | None) -> None:
         """The log of one rank, or of all."""
-        if self.folder is None:
-            return
-        from dstui.run.logfile import LogFile
+        self.choose(rank=rank, host=None)
 
-        self.rank = rank
-        view = self.log_view
-        if rank is None:
-            view.show_lines(self.merged)
-        else:
-            file = LogFile(self.folder.log(rank, self.follower.attempt if self.follower else 1))
-            file.poll()
-            view.show_lines(OneRank(rank, file))
-        if view.search is not None:
-            self.search(view.search.pattern, regex=view.search.pattern == PROBLEM, jump=False)
-        if self._timer is not None:
-            self._timer.resume()
-        self.draw()
+    def show_all(self) -> None:
+        """Every line of every rank."""
+        self.choose(rank=None, host=None, least=ALL)
 
     @on(RankStrip.Picked)
     def _picked(self, event: RankStrip.Picked) -> None:
-        self.show_rank(None if event.rank == self.rank else event.rank)
+        self.show_rank(None if event.rank == self.log_view.filter.rank else event.rank)
 
-    def search(self, pattern: str, *, regex: bool = False, jump: bool = True) -> None:
-        """Find a text in the log that is shown; "" ends the search."""
-        view = self.log_view
-        view.search = Search(pattern, view.lines, regex=regex) if pattern else None
-        if view.search is not None:
-            view.search.advance(0.1)
-            if jump and view.search.found:
-                view.go_to(view.search.neighbour(view.reading, -1) or 0)
-        view.refresh()
-        self.draw()
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts of the job, each once."""
+        return list(dict.fromkeys(view.host for _, view in sorted(self.follower.ranks.items()))) if self.follower is not None else []
 
-    def match(self, by: int) -> bool:
-        """To the next match of the search. False where nothing matches."""
-        view = self.log_view
-        found = view.search.neighbour(view.reading, by) if view.search is not None else None
-        if found is not None:
-            view.go_to(found)
-            self.draw()
-        return found is not None
-
-    def problem(self, by: int) -> bool:
-        """To the next line that speaks of an error. False where none does."""
-        view = self.log_view
-        if view.search is None or view.search.pattern != PROBLEM:
-            view.search = Search(PROBLEM, view.lines, regex=True)
-            view.search.advance(0.2)
-        return self.match(by)
-
-    def follow(self) -> None:
-        """Back to the newest line."""
-        self.log_view.follow_end()
-        self.draw()
+    @property
+    def latest(self) -> float:
+        """The moment that times are told from: now, or the end of a job that has ended."""
+        return time.time() if self.alive or self.follower is None else (self.follower.started or 0.0) + self.follower.duration
 
 
 def job_row(status: dict[str, Any]) -> Row:

@@ -1,0 +1,56 @@
+"""How bad a line is, by the usual spellings; a traceback is one thing, from its first line to the exception's."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+ALL, WARNING, ERROR = range(3)
+NAMES: Final = ("all", "warning", "error")
+
+RANK = re.compile(rb"(?:\[(?:default|rank)?\d+\][:>]? ?)?")
+"""What torchrun, DeepSpeed and mpirun put before a line."""
+BAR = re.compile(rb"\d+%\|")
+BEGINS = re.compile(rb"Traceback \(most recent call last\)")
+BAD: Final = (
+    (
+        ERROR,
+        re.compile(
+            rb"\b(?:ERROR|CRITICAL|FATAL|FAILED|Fatal|Segmentation fault|Aborted)\b|\b[\w.]*(?:Error|Exception|Interrupt)\b(?=:|$)"
+            rb"|\b(?:error|fatal|Error): |\[E(?:\d{4})?[\] ]|(?:^|[\]:>] ?)\[?[EF]\d{4} "
+        ),
+    ),
+    (
+        WARNING,
+        re.compile(rb"\bWARN(?:ING)?\b|\b\w*Warning\b(?=:)|\b(?:warning|Warning): |\[W(?:\d{4})?[\] ]|(?:^|[\]:>] ?)\[?W\d{4} "),
+    ),
+)
+
+
+def level_of(line: bytes) -> int:
+    """The level of one line by itself; a progress bar has none, whatever it says."""
+    if BEGINS.search(line):
+        return ERROR
+    return next((level for level, pattern in BAD if pattern.search(line)), ALL) if not BAR.search(line) else ALL
+
+
+class Levels:
+    """Which lines have a level or a higher one, each log's in their order."""
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+        self._open: set[int] = set()  # the logs that are in a traceback
+
+    def keep(self, log: int, line: bytes) -> bool:
+        """Whether a line is shown."""
+        if self.least == ALL:
+            return True
+        if BEGINS.search(line):
+            self._open.add(log)
+            return True
+        if log in self._open:
+            rest = RANK.sub(b"", line, count=1)
+            if rest and rest[:1] not in b" \t|+":
+                self._open.discard(log)  # the exception
+            return True
+        return level_of(line) >= self.least

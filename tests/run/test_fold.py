@@ -1,0 +1,73 @@
+"""Folding: every line of every rank once, each rank's in its order, and one row for what several ranks said."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dstui.run.fold import Rows, Said
+
+Lines = list[list[list[bytes]]]
+LINE = st.sampled_from([b"a", b"b", b"c", b"", b"step 1", b"step 2"])
+LOOKS = st.lists(st.lists(st.lists(LINE, max_size=6), min_size=3, max_size=3), max_size=6)
+
+
+def rows_of(looks: Lines, *, fold: bool = True, every: float = 0.1) -> Rows:
+    rows = Rows(fold=fold)
+    for number, look in enumerate(looks):
+        rows.add(number * every, [Said(rank, rank, lines) for rank, lines in enumerate(look) if lines])
+    return rows
+
+
+def said_by(rows: Rows, rank: int) -> list[bytes]:
+    return [raw for raw, said in zip(rows.raw, rows.said, strict=True) if said >> rank & 1]
+
+
+@given(looks=LOOKS, fold=st.booleans())
+def test_every_line_of_every_rank_is_there_once_and_in_its_order(looks: Lines, fold: bool) -> None:
+    rows = rows_of(looks, fold=fold)
+    for rank in range(3):
+        assert said_by(rows, rank) == [line for look in looks for line in look[rank]]
+    assert sum(said.bit_count() for said in rows.said) == rows.lines == sum(len(lines) for look in looks for lines in look)
+
+
+def test_what_all_ranks_say_is_one_row_whatever_one_of_them_says_besides() -> None:
+    steps = [b"step %d" % n for n in range(20)]
+    odd = [*steps[:5], b"[W] NCCL watchdog", *steps[5:]]
+    rows = rows_of([[steps, odd, steps]])
+    assert rows.raw == odd
+    assert [said.bit_count() for said in rows.said] == [3] * 5 + [1] + [3] * 15
+
+
+def test_a_rank_that_is_late_joins_the_row_of_the_others_but_not_one_of_long_ago() -> None:
+    rows = rows_of([[[b"saved"], [], []], [[], [b"saved"], []], [[], [], [b"saved"]]], every=4.0)
+    assert [said.bit_count() for said in rows.said] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[2026-01-01 10:00:0%d,123] [INFO] [logging.py:128:log_dist] [Rank %d] step=10",
+        b"[2026-01-01 10:00:0%d,123] rank: %d is ready",
+        b"10:00:0%d rank %d loaded",
+        b"I am rank%d",
+        b"%d: loaded",
+        b"[%d] loaded",
+        b"model on cuda:%d",
+    ],
+)
+def test_lines_that_differ_only_in_the_rank_and_the_clock_are_the_same(line: bytes) -> None:
+    said = [line % ((rank,) * line.count(b"%d")) for rank in range(3)]
+    rows = rows_of([[[each] for each in said]])
+    assert rows.raw == [said[0]]
+
+
+def test_a_loss_of_its_own_is_a_row_of_its_own() -> None:
+    rows = rows_of([[[b"step 7 loss 1.%d" % rank] for rank in range(3)]])
+    assert len(rows) == 3
+
+
+def test_progress_bars_are_the_same_where_they_show_the_same() -> None:
+    rows = rows_of([[[b" 10%|#\r 50%|###\r100%|######\r"], [b" 20%|##\r100%|######"], []]])
+    assert len(rows) == 1

@@ -1,0 +1,65 @@
+"""How bad a line is: the usual spellings, whole tracebacks, and no progress bars."""
+
+from __future__ import annotations
+
+import pytest
+
+from dstui.run.levels import ALL, ERROR, WARNING, Levels, level_of
+
+LINES = {
+    ERROR: [
+        "ERROR: no such file",
+        "[2026-01-01 00:00:00,000] [ERROR] [launch.py:325:sigkill_handler] exits with return code = 1",
+        "RuntimeError: CUDA out of memory",
+        "torch.OutOfMemoryError: CUDA out of memory.",
+        "[rank0]:[E1121 14:02:15.123 ProcessGroupNCCL.cpp:607] Watchdog caught collective operation timeout",
+        "E1121 14:02:15.123000 4711 torch/distributed/elastic/multiprocessing/api.py:826] failed (exitcode: 1)",
+        "[E] something",
+        "train.py: error: unrecognized arguments: --foo",
+        "Segmentation fault (core dumped)",
+        "CRITICAL:root:no way",
+    ],
+    WARNING: [
+        "WARNING:root:careful",
+        "[WARNING] async_io requires the dev libaio",
+        "[W] NCCL watchdog",
+        "[rank1]:[W1121 14:02:15.000 ProcessGroupNCCL.cpp:1250] Warning: not destroyed",
+        "W1121 14:02:15.123000 4711 torch/distributed/run.py:766] OMP_NUM_THREADS",
+        "/x/lib.py:10: UserWarning: old",
+        "warning: deprecated",
+    ],
+    ALL: [
+        "step 1204 loss 1.8312",
+        "errors so far: 0",
+        "[INFO] no warnings",
+        " 10%|█ | 3/30 [00:01<00:09, ERROR: 0]",
+        "mean_absolute_error 0.5",
+        "",
+    ],
+}
+
+
+@pytest.mark.parametrize(("level", "line"), [(level, line) for level, lines in LINES.items() for line in lines])
+def test_a_line_has_its_level(level: int, line: str) -> None:
+    assert level_of(line.encode()) == level
+
+
+@pytest.mark.parametrize("prefix", ["", "[rank3]: "])
+def test_a_traceback_is_kept_whole_and_nothing_after_it(prefix: str) -> None:
+    trace = [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 1, in <module>',
+        "    main()",
+        "    ~~~~^^",
+        "KeyboardInterrupt",
+    ]
+    lines = ["step 1", *(prefix + line for line in trace), "step 2"]
+    levels = Levels(ERROR)
+    assert [line for line in lines if levels.keep(3, line.encode())] == lines[1:-1]
+
+
+def test_a_traceback_of_one_rank_keeps_no_line_of_another() -> None:
+    levels = Levels(ERROR)
+    assert levels.keep(1, b"Traceback (most recent call last):")
+    assert not levels.keep(2, b"  indented")
+    assert levels.keep(1, b"  indented")
