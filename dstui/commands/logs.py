@@ -1,4 +1,4 @@
-"""`dstui logs [RUN]`: what the ranks of a job printed, with their rank before each line; safe to show on any terminal."""
+"""`dstui logs [RUN]`: what the ranks of a job printed, in the order in which it came, their rank before each line; safe on any terminal."""
 
 from __future__ import annotations
 
@@ -6,14 +6,25 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from dstui.run.events import Exited, Line
 from dstui.run.export import export
-from dstui.run.follow import Follower
+from dstui.run.folder import FINAL, JobFolder
 from dstui.run.index import find
+from dstui.run.levels import NAMES, Levels
+from dstui.run.moments import clock, moment
+from dstui.run.status import refresh
+from dstui.run.text import decode
+from dstui.run.timeline import Slice, Timeline
 
 POLL = 0.2
+LOOK_AFTER = 1.0
+"""Seconds between two looks whether the job has ended, and for logs of further ranks."""
+
+
+class Refused(Exception):
+    """What was asked for makes no sense; why, in a sentence."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,42 +33,112 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "run", nargs="?", default="", metavar="RUN", help="a job folder, a run's name or its beginning (default: the latest)"
     )
     parser.add_argument("--rank", type=int, action="append", metavar="N", help="only this rank (may be given again)")
-    parser.add_argument("--follow", action="store_true", help="go on until the job has ended; Ctrl-C leaves it running")
+    parser.add_argument("--host", metavar="NAME", help="only the ranks of this host")
+    parser.add_argument("--attempt", type=int, metavar="N", help="only this attempt, counted from 1 (default: all)")
+    parser.add_argument("--level", choices=NAMES[1:], help="only warnings and errors, or errors; tracebacks stay whole")
+    parser.add_argument("--since", metavar="TIME", help="only lines that came since 14:02, 14:02:11, or 10m (s, m, h, d) before the end")
+    parser.add_argument("--time", action="store_true", help="the local time at which each line was seen, where that is known")
     parser.add_argument("--grep", metavar="TEXT", help="only lines in which this regular expression is found")
+    parser.add_argument("--follow", action="store_true", help="go on until the job has ended; Ctrl-C leaves it running")
     parser.add_argument("--metrics", choices=("csv", "json"), help="instead of the lines, the numbers in them: step, rank, name, value")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print them; 0, 1 where there is no such run, 2 where TEXT is no regular expression, or where the options do not go together."""
-    if args.metrics and (args.follow or args.grep):
-        print("dstui: --metrics is about all lines that are there now: it goes with --rank alone", file=sys.stderr)
-        return 2
+    """Print them; 0, 1 where there is no such run, 2 where an option makes no sense, or where they do not go together."""
     try:
         folder = find(args.run)
-        wanted = _filter(args.rank, args.grep)
+        if args.metrics:
+            return _numbers(folder, args)
+        timeline = Timeline(folder, _ranks(folder, args), _attempt(folder, args.attempt))
+        tell = _teller(timeline, args)
     except LookupError as error:
         print(f"dstui: {error}", file=sys.stderr)
         return 1
-    except re.error as error:
-        print(f"dstui: --grep {args.grep}: {error}", file=sys.stderr)
+    except Refused as refused:
+        print(f"dstui: {refused}", file=sys.stderr)
         return 2
-    if args.metrics:
-        if not export(folder, args.metrics, sys.stdout, args.rank or ()):
-            print(f"dstui: {folder.name}: its logs tell no numbers that are known (loss, lr, step, …)", file=sys.stderr)
-        return 0
-    follower = Follower(folder)
+    tell(timeline.forth())
+    if args.follow:
+        _follow(timeline, tell)
+    return 0
+
+
+def _numbers(folder: JobFolder, args: argparse.Namespace) -> int:
+    if args.follow or any((args.grep, args.host, args.attempt, args.level, args.since, args.time)):
+        raise Refused("--metrics is about all lines that are there now: it goes with --rank alone")
+    if not export(folder, args.metrics, sys.stdout, args.rank or ()):
+        print(f"dstui: {folder.name}: its logs tell no numbers that are known (loss, lr, step, …)", file=sys.stderr)
+    return 0
+
+
+def _ranks(folder: JobFolder, args: argparse.Namespace) -> set[int] | None:
+    """The ranks that were asked for; None for all, and the launcher."""
+    if args.host is None:
+        return set(args.rank) if args.rank else None
+    hosts = {int(rank): str(facts.get("host")) for rank, facts in folder.read_status().get("ranks", {}).items()}
+    if args.host not in hosts.values():
+        raise Refused(f"--host {args.host}: {folder.name} has ranks on {', '.join(sorted(set(hosts.values()))) or 'no host yet'}")
+    return {rank for rank, host in hosts.items() if host == args.host and (not args.rank or rank in args.rank)}
+
+
+def _attempt(folder: JobFolder, attempt: int | None) -> int | None:
+    if attempt is not None and (attempt < 1 or not (folder.attempt(attempt) / "logs").is_dir()):
+        raise Refused(f"--attempt {attempt}: {folder.name} has no such attempt; its last is {folder.read_status().get('attempt', 1)}")
+    return attempt
+
+
+def _teller(timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[Slice]], None]:
+    """What prints the wanted lines of slices."""
+    since = _since(timeline, args.since)
+    levels = Levels(NAMES.index(args.level) if args.level else 0)
+    wanted = _expression(args.grep)
+    alone = bool(args.rank) and len(args.rank) == 1
+
+    def tell(slices: Iterable[Slice]) -> None:
+        for piece in slices:
+            if since is not None and not (piece.known and piece.time >= since):
+                continue
+            stamp = f"{clock(piece.time) if piece.known else '':8} " if args.time else ""
+            for log, rank, lines in timeline.read(piece.parts):
+                if timeline.sources[log].file is timeline.spoken:
+                    continue
+                who = "" if alone else f"[{'-' if rank is None else rank}] "
+                texts = (decode(line) for line in lines if levels.keep(log, line))
+                sys.stdout.write("".join(f"{stamp}{who}{text}\n" for text in texts if wanted is None or wanted.search(text)))
+
+    return tell
+
+
+def _since(timeline: Timeline, text: str | None) -> float | None:
+    """The moment from which on lines are wanted: told from now, or from the end of a job that has ended."""
+    if text is None:
+        return None
+    latest = time.time() if timeline.status.get("state") not in FINAL else timeline.ended
+    found = moment(text, latest)
+    if found is None:
+        raise Refused(f"--since {text}: that is no time; 14:02, 14:02:11, 90s, 10m, 2h and 1d are")
+    return found
+
+
+def _expression(pattern: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(pattern) if pattern else None
+    except re.error as error:
+        raise Refused(f"--grep {pattern}: {error}") from None
+
+
+def _follow(timeline: Timeline, tell: Callable[[Iterable[Slice]], Any]) -> None:
+    """Tell what comes, until the job has ended."""
+    looked = 0.0
     while True:
-        events = follower.poll()
-        for event in events:
-            if isinstance(event, Line) and wanted(event):
-                print(event.text if args.rank and len(args.rank) == 1 else f"[{'-' if event.rank is None else event.rank}] {event.text}")
-        if any(isinstance(event, Exited) for event in events) or not (events or args.follow):
-            return 0
-        if not events:
-            sys.stdout.flush()
-            time.sleep(POLL)
-
-
-def _filter(ranks: list[int] | None, pattern: str | None) -> Callable[[Line], bool]:
-    expression = re.compile(pattern) if pattern else None
-    return lambda line: (not ranks or line.rank in ranks) and (expression is None or expression.search(line.text) is not None)
+        ended = False
+        if time.monotonic() - looked >= LOOK_AFTER:
+            looked = time.monotonic()
+            ended = refresh(timeline.folder).get("state") in FINAL
+            timeline.find()
+        tell(timeline.poll(time.time()))
+        sys.stdout.flush()
+        if ended:
+            tell(timeline.finish(time.time()))
+            return
+        time.sleep(POLL)

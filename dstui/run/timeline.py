@@ -242,6 +242,11 @@ class Timeline:
         self.taken = [part.end for part in parts]
         return _cut(Slice(now, True, [part for part in parts if part.start < part.end]))
 
+    @property
+    def ended(self) -> float:
+        """When the job ended; of one that nobody saw end, when its logs were last written."""
+        return from_iso(self.status.get("ended")) or max(source.file.modified for source in self.sources)
+
     def read(self, parts: Iterable[Part]) -> Iterator[tuple[int, int | None, list[bytes]]]:
         """The lines of some parts: the source's number here, its rank, and the lines."""
         for log, start, end in parts:

@@ -9,20 +9,13 @@ from textual import events
 from textual.message import Message
 
 from dstui.tui.row import Row, Span, fit
+from dstui.tui.widgets.crowd import GLYPH, host_rows, total_row, worst_first
 from dstui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
     from dstui.run.measure import RankView
     from dstui.run.usage import Usage
 
-GLYPH = {
-    "waiting": ("○", "dim"),
-    "running": ("●", "ok"),
-    "silent": ("◐", "warning"),
-    "ended": ("✔", "ok"),
-    "failed": ("✖", "error"),
-    "lost": ("✖", "error"),
-}
 WIDE, TIGHT = 46, 15
 """Cells for one rank: with words (as many more as they need) where there are few, without where there are many."""
 MANY = 64
@@ -74,14 +67,20 @@ class RankStrip(Rows):
         self._lines = 0
 
     def show(self, cells: list[Cell], chosen: int | None) -> None:
-        """Draw the cells, as many on a line as fit."""
+        """Draw the cells, as many on a line as fit; of a crowd what matters."""
         width = self.size.width or 110
         most = 8 if self.app.size.height >= FEW else 4
         longest = max((len(c.words) for c in cells), default=0) if len(cells) <= MANY else width
         wide = max(WIDE, (longest + 19) // 10 * 10)  # tens, so that the cells stay where they are while numbers grow
         self._cell_width = wide if len(cells) <= most * (width // wide) else TIGHT
         per_line = max(width // self._cell_width, 1)
+        hosts = {c.host for c in cells}
         self._cells, rows = [], []
+        if len(cells) > most * per_line:
+            rows.append(total_row(cells))
+            self._cells.append([])
+            rows += host_rows(cells, most - 1, width) if len(hosts) > 1 else []
+            cells = [] if len(hosts) > 1 else worst_first(cells)[: (most - 1) * per_line]
         for start in range(0, len(cells), per_line):
             part = cells[start : start + per_line]
             self._cells.append([c.rank for c in part])
@@ -90,7 +89,6 @@ class RankStrip(Rows):
         if len(rows) != self._lines:
             self._lines = len(rows)
             self.styles.height = min(len(rows), most) + 2
-        hosts = {c.host for c in cells}
         self.label("Ranks", next(iter(hosts)) if len(hosts) == 1 else f"{len(hosts)} hosts" if hosts else "")
 
     def on_click(self, event: events.Click) -> None:
