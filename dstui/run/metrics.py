@@ -111,8 +111,10 @@ COUNTS = (
     re.compile(r"\bsteps: (?P<step>\d+) loss:"),
 )
 OVERFLOW = "overflow!"
-HINTS = ("loss", "step", "iter", "epoch", "lr", "rate", "norm", "sec", "/s", "s/", "perplexity", "ppl", "acc", "f1", "tps", "mem", "max_ma")
-HINTS += ("flop", "mfu", OVERFLOW)
+HINTS = (
+    *("loss", "step", "iter", "epoch", "lr", "rate", "norm", "sec", "/s", "s/", "perplexity", "ppl", "acc", "f1", "tps", "mem", "max_ma"),
+    *("flop", "mfu", OVERFLOW),
+)
 EVALUATION = re.compile(r"\W*(?:eval\w*|val(?:id(?:ation)?)?|test(?:ing)?(?: set)?)\b")
 """How a line begins that tells of data that is not trained on."""
 SETTINGS = re.compile(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EVERY = 2.0
 """Seconds between two samples."""
-GIB = 1 << 30
+MIB, GIB = 1 << 20, 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Usage:
 def usage_text(kind: str, load: float | None, memory: float | None, power: float | None) -> str:
     """`GPU 97 %  71.2 GB  612 W`; what is not known is left out."""
     facts = [f"{kind} {load:.0f} %" if load is not None else kind]
-    facts += [f"{memory / GIB:.1f} GB"] if memory is not None else []
+    facts += [f"{memory / GIB:.1f} GB" if memory >= GIB / 10 else f"{memory / MIB:.0f} MB"] if memory is not None else []
     facts += [f"{power:.0f} W" if power < 10_000 else f"{power / 1000:.1f} kW"] if power is not None else []
     return "  ".join(facts)
 

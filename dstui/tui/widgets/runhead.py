@@ -35,7 +35,7 @@ GAP = 3
 class Fact(NamedTuple):
     """One thing that the head says, and how soon it gives way to others where there is no room: the largest number first."""
 
-    rank: int
+    place: int
     spans: tuple[Span, ...]
 
     @property
@@ -72,15 +72,15 @@ class RunHead(Rows):
             self._spark = spark([point.mean for point in self._losses.points], SPARK)
         lines = (first_facts(follower, self._losses.last, self._spark), more_facts(follower, sampler))
         rows = [fitting(facts, width) for facts in lines if facts]
-        rows.append(Row((Span(f" {fit(note, min(cell_len(note), width - 3))}", "accent"),) if note else _place(folder, width)))
+        rows.append(Row((Span(fit(note, min(cell_len(note), width - 1)), "accent"),) if note else _place(folder, width)))
         if len(rows) != len(self.rows):
             self.styles.height = len(rows)
         self.show_rows(rows)
 
 
 def _place(folder: Path, width: int) -> tuple[Span, ...]:
-    text = fit(str(folder), min(cell_len(str(folder)), width - 14))
-    return (Span(" job folder ", "dim"), Span(text, "dim"))
+    text = fit(str(folder), min(cell_len(str(folder)), width - 12))
+    return (Span("job folder ", "dim"), Span(text, "dim"))
 
 
 def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]:
@@ -90,35 +90,34 @@ def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]
     state = str(follower.state)
     glyph, style = STATES.get(state, ("·", "dim"))
     code = f" (exit status {follower.exit_code})" if follower.exit_code else ""
-    facts = [Fact(0, (Span(f" {glyph} {state}{code}", style), Span(f"  {clock(follower.duration)}", "title")))]
+    facts = [Fact(0, (Span(f"{glyph} {state}{code}", style), Span(f"  {clock(follower.duration)}", "title")))]
     steps = [view.step for view in follower.ranks.values() if view.step is not None]
     total = f" / {follower.progress[1]:,}" if follower.progress else ""
     facts += [Fact(1, (Span("step ", "dim"), Span(f"{max(steps):,}", "title"), Span(total, "dim")))] if steps else []
     if loss is not None:
         style = "title" if isfinite(loss) else "error"
-        facts += [Fact(2, (Span("loss ", "dim"), Span(f"{loss:.4g}", style))), Fact(5, (Span(line, "accent"),))]
+        facts += [Fact(2, (Span("loss ", "dim"), Span(f"{loss:.4g}", style)))]
+        facts += [Fact(5, (Span(line, "accent"),))] if line else []
     facts += [Fact(3, (Span("ETA ", "dim"), Span(duration_text(follower.remaining), "title")))] if follower.remaining is not None else []
     facts += [Fact(4, (Span(si(rate), "title"), Span(f" {name}", "dim"))) for name, rate in sorted(follower.rates.items(), reverse=True)]
     return facts
 
 
 def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
-    """What the ranks use, and what their lines tell beside the loss; without a value where there is none."""
+    """What the ranks use, and what their lines tell beside the loss: the Plan's own numbers first."""
     from dstui.plan.patterns import METRICS
     from dstui.run.summary import value_text
     from dstui.run.usage import together
 
     facts = []
     if sampler is not None and (used := together(sampler.latest.values())):
-        facts.append(Fact(0, (Span(f" {used}", "title"),)))
+        facts.append(Fact(0, (Span(used, "title"),)))
     elif sampler is not None and sampler.note:
-        facts.append(Fact(0, (Span(f" {sampler.note}", "dim"),)))
+        facts.append(Fact(0, (Span(sampler.note, "dim"),)))
     latest = follower.latest
-    names = [name for name in SAID if name in latest] + [name for name in latest if name not in METRICS]
+    names = [name for name in latest if name not in METRICS] + [name for name in SAID if name in latest]
     for place, name in enumerate(names, 1):
-        facts.append(
-            Fact(place, (Span(f"{'' if facts else ' '}{name.replace('_', ' ')} ", "dim"), Span(value_text(name, latest[name]), "title")))
-        )
+        facts.append(Fact(place, (Span(f"{name.replace('_', ' ')} ", "dim"), Span(value_text(name, latest[name]), "title"))))
     overflows = int(max(latest.get("overflows", 0), latest.get("skipped", 0)))
     if overflows:
         facts.append(Fact(1, (Span(f"{overflows:,} overflow{'s' if overflows > 1 else ''}", "warning"),)))
@@ -133,7 +132,7 @@ def fitting(facts: Sequence[Fact], width: int) -> Row:
     """As many of them as fit, in their order."""
     kept = list(facts)
     while len(kept) > 1 and sum(fact.width for fact in kept) + GAP * (len(kept) - 1) > width:
-        kept.remove(max(reversed(kept), key=lambda fact: fact.rank))
+        kept.remove(max(reversed(kept), key=lambda fact: fact.place))
     return Row(tuple(_joined(kept)))
 
 
@@ -142,27 +141,6 @@ def _joined(facts: Iterable[Fact]) -> Iterable[Span]:
         if place:
             yield Span(" " * GAP)
         yield from fact.spans
-
-
-def head_rows(follower: Follower, folder: Path, losses: Sequence[float], note: str, width: int) -> list[Row]:
-    """Two lines: the numbers, and the folder or what is going on."""
-    state = str(follower.state)
-    glyph, style = STATES.get(state, ("·", "dim"))
-    code = f" (exit status {follower.exit_code})" if follower.exit_code else ""
-    facts = [Span(f" {glyph} {state}{code}", style), Span(f"  {clock(follower.duration)}", "title")]
-    steps = [v.step for v in follower.ranks.values() if v.step is not None]
-    facts += [Span("   step ", "dim"), Span(f"{max(steps):,}", "title")] if steps else []
-    facts += [Span("   loss ", "dim"), Span(f"{losses[-1]:.4g} ", "title"), Span(spark(losses, 16), "accent")] if losses else []
-    for name, rate in sorted(follower.rates.items()):
-        facts += [Span(f"   {si(rate)}", "title"), Span(f" {name}", "dim")]
-    return [Row(tuple(facts)), Row(_second(folder, note, width))]
-
-
-def _second(folder: Path, note: str, width: int) -> tuple[Span, ...]:
-    if note:
-        return (Span(f"   {fit(note, min(cell_len(note), width - 5))}", "accent"),)
-    text = fit(str(folder), min(cell_len(str(folder)), width - 16))
-    return (Span("   job folder ", "dim"), Span(text, "dim"))
 
 
 def ladder(seconds: float) -> str:

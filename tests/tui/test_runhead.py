@@ -1,0 +1,99 @@
+"""The head of a job: what it says of a job that runs, what gives way on a narrow screen, and the cells of its ranks."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from dstui.run.folder import JobFolder
+from dstui.run.follow import Follower
+from dstui.run.usage import Usage, together
+from dstui.tui.widgets.ranks import cells_of
+from dstui.tui.widgets.runhead import first_facts, fitting, more_facts, spark
+from tests.tui.conftest import Open, text_of, until
+
+LINE = "step {0}/5000 loss {1} lr 1.9e-05 grad_norm 1.25 41.2k tok/s step time: 310 ms reward 2.5\n"
+OVERFLOW = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> JobFolder:
+    """A job of one rank that runs: somebody holds its lock."""
+    folder = JobFolder(tmp_path / "job")
+    folder.prepare(1)
+    assert folder.lock() is not None
+    folder.launch_file.write_text(json.dumps({"metrics": {"reward": "reward ([0-9.]+)"}}))
+    rank = {"host": "here", "pid": 1, "state": "started", "exit_code": None}
+    folder.status_file.write_text(
+        json.dumps({"state": "running", "started": "2026-01-01T00:00:00+00:00", "attempt": 1, "ranks": {"0": rank}})
+    )
+    return folder
+
+
+@pytest.fixture
+def follower(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> Follower:
+    """It has made 100 steps, two of them a second, and lost two to overflow."""
+    follower, now = Follower(folder), time.monotonic()
+    monkeypatch.setattr("dstui.run.follow.time.monotonic", lambda: now)
+    for step in (10, 50, 100):
+        with folder.log(0).open("a") as log:
+            log.write(LINE.format(step, 5 - step / 50) + (OVERFLOW if step > 10 else ""))
+        follower.poll()
+        now += 20 + step / 100
+    return follower
+
+
+def said(follower: Follower, width: int) -> list[str]:
+    lines = first_facts(follower, 3.0, "█▁"), more_facts(follower, None)
+    return [fitting(facts, width).text for facts in lines]
+
+
+def test_a_job_that_runs_says_where_it_is_and_how_long_it_will_take(follower: Follower) -> None:
+    first, second = said(follower, 118)
+    assert "step 100 / 5,000   loss 3   █▁   ETA 36 min" in first and first.endswith("41.2k tokens/s")
+    assert second == "reward 2.5   step time 310 ms   lr 1.9e-05   grad norm 1.25   loss scale 32,768   2 overflows"
+
+
+def test_on_a_narrow_screen_the_least_gives_way(follower: Follower) -> None:
+    first, second = said(follower, 66)
+    assert "step 100" in first and "ETA" in first and "tokens/s" not in first and "█" not in first
+    assert len(first) <= 66 and len(second) <= 66 and "reward" in second and "overflows" in second
+
+
+def test_a_loss_that_is_no_number_is_said_as_what_it_is(follower: Follower) -> None:
+    assert "loss nan" in fitting(first_facts(follower, float("nan"), ""), 118).text
+
+
+def test_what_ranks_use_is_in_their_cells_and_together_in_the_head(follower: Follower) -> None:
+    usage = {0: Usage("GPU", 97, 71 << 30, 612.0, 0), 1: Usage("GPU", 91, 70 << 30, 588.0, 1)}
+    (cell,) = cells_of(follower.ranks, time.time(), 300.0, usage)
+    assert cell.words.startswith("running  step 100  loss 3") and cell.words.endswith("GPU 97 %  71.0 GB  612 W")
+    assert together(usage.values()) == "2 GPUs 94 %  71.0 GB  1200 W"
+    assert together([Usage("CPU", 190, 1 << 30), Usage("CPU", 180, 1 << 30)]) == "CPU 370 %  2.0 GB"
+    assert (together([Usage("GPU", why="NVML is not there")]), str(Usage("GPU", why="NVML is not there"))) == ("", "GPU unknown")
+
+
+def test_a_spark_is_the_shape_of_all_values() -> None:
+    assert spark([4, 3, 2, 1], 4) == "█▆▃▁"
+    assert spark([1, float("nan"), 1], 4) == "▁▁"
+    assert (spark([1], 4), len(spark(range(1000), 16))) == ("", 16)
+
+
+async def test_the_run_screen_shows_the_head_of_a_job(open_app: Open, folder: JobFolder) -> None:
+    folder.log(0).write_text(LINE.format(1, 5) + LINE.format(2, 4))
+    async with open_app() as pilot:
+        await attach(pilot, folder)
+        await until(pilot, lambda: "step 2 / 5,000   loss 4   █▁" in text_of(pilot, "#run-head"))
+        assert "reward 2.5" in text_of(pilot, "#run-head")
+        folder.append_event(1.0, "notice", text="rank 0 is compiling")
+        await until(pilot, lambda: "rank 0 is compiling" in text_of(pilot, "#run-head"))
+
+
+async def attach(pilot: Pilot[int], folder: JobFolder) -> None:
+    await pilot.press("9")
+    await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
+    pilot.app.look_at(folder)
