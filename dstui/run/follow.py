@@ -203,7 +203,7 @@ class Follower:
             self._turn += 1
             lines = tail.read(piece, self._wanted)
             budget -= tail.taken
-            if not tail.taken:
+            if tail.taken < piece:
                 read_out.add(rank)
             for place, line in enumerate(lines):
                 if self._lines:

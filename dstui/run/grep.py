@@ -10,12 +10,12 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import NamedTuple
 
 DENSE_HITS, DENSE_BYTES = 64, 512
 """After so many matches, each within so many bytes of the last, it is faster to split all lines and look at each."""
 
+Seek = Callable[[bytes, int], int]
 _strstr = ctypes.CDLL(None).strstr
 _strstr.argtypes, _strstr.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_void_p
 
@@ -41,7 +41,10 @@ def finder(text: str, *, regex: bool, ignore_case: bool) -> Wanted | None:
 def matching_lines(data: bytes, wanted: Wanted) -> list[int]:
     """The numbers of the lines of `data` in which it is found, counted from 0."""
     text = data.lower() if wanted.ignore_case and wanted.texts else data
-    found: list[Collection[int]] = [_lines_with(text, each) for each in wanted.texts] or [range(data.count(b"\n") + (data[-1:] != b"\n"))]
+    seek = _seeker(text, wanted.texts)
+    found: list[Collection[int]] = [_lines_with(text, each, seek) for each in wanted.texts]
+    if not found:
+        found = [range(data.count(b"\n") + (data[-1:] != b"\n"))]
     numbers = found[0] if len(found) == 1 else sorted(set().union(*found))
     if wanted.expression is None or not numbers:
         return list(numbers)
@@ -59,7 +62,8 @@ def only(data: bytes, wanted: Wanted) -> bytes:
 def holds(data: bytes, wanted: Wanted) -> bool:
     """Whether some line of `data` may be one of those; the expression is not tried."""
     text = data.lower() if wanted.ignore_case and wanted.texts else data
-    return not wanted.texts or any(_seeker(text, each)(0) >= 0 for each in wanted.texts)
+    seek = _seeker(text, wanted.texts)
+    return not wanted.texts or any(seek(each, 0) >= 0 for each in wanted.texts)
 
 
 def _needed(expression: str) -> list[str]:
@@ -74,11 +78,11 @@ def _needed(expression: str) -> list[str]:
     return [longest] if longest else []
 
 
-def _lines_with(data: bytes, text: bytes) -> list[int]:
+def _lines_with(data: bytes, text: bytes, seek: Seek) -> list[int]:
     """The numbers of the lines that hold a text."""
     found: list[int] = []
-    number, counted, at, find = 0, 0, 0, _seeker(data, text)
-    while at <= len(data) and (at := find(at)) >= 0:
+    number, counted, at = 0, 0, 0
+    while at <= len(data) and (at := seek(text, at)) >= 0:
         number += data.count(b"\n", counted, at)
         found.append(number)
         if len(found) == DENSE_HITS and at < DENSE_HITS * DENSE_BYTES:
@@ -88,13 +92,13 @@ def _lines_with(data: bytes, text: bytes) -> list[int]:
     return found
 
 
-def _seeker(data: bytes, text: bytes) -> Callable[[int], int]:
+def _seeker(data: bytes, texts: tuple[bytes, ...]) -> Seek:
     """Where a text is next, from an offset on; -1 where nowhere. Good for as long as the caller holds `data`."""
-    if b"\0" in data or b"\0" in text:  # where strstr would end
-        return partial(data.find, text)
+    if b"\0" in data or b"\0" in b"".join(texts):  # where strstr would end
+        return data.find
     start = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
 
-    def seek(at: int) -> int:
+    def seek(text: bytes, at: int) -> int:
         found = _strstr(start + at, text)
         return found - start if found else -1
 
