@@ -48,19 +48,22 @@ class LogFile:
         self.ended = newline + 1 if newline >= 0 else self.ended
         return True
 
-    def read(self, start: int, end: int) -> list[bytes]:
-        """The lines that end in these bytes. What follows the last newline is a line too where `end` is beyond the end of the file."""
+    def text(self, start: int, end: int) -> bytes:
+        """The lines that end in these bytes, each with its newline. What follows the last newline of the file is a line too where `end` is
+        beyond its end."""
         data = self.pread(start, end)
         last = data[-1:] or self.pread(start - 1, start) if start or data else b"\n"
-        unfinished = len(data) < end - start and last != b"\n"
-        if not unfinished and b"\n" not in data:
-            return []
-        *lines, rest = data.split(b"\n")
-        if unfinished:
-            lines.append(rest)
-        if start and self.pread(start - 1, start) != b"\n":
-            lines[0] = self._beginning(start) + lines[0]
-        return lines
+        if len(data) < end - start and last != b"\n":
+            data += b"\n"
+        newline = data.rfind(b"\n")
+        if newline < 0:
+            return b""
+        data = data if newline + 1 == len(data) else data[: newline + 1]
+        return self._beginning(start) + data if start and self.pread(start - 1, start) != b"\n" else data
+
+    def read(self, start: int, end: int) -> list[bytes]:
+        """The same as a list, without newlines."""
+        return self.text(start, end).split(b"\n")[:-1]
 
     def pread(self, start: int, end: int) -> bytes:
         """The bytes themselves; fewer where there are no more."""

@@ -21,7 +21,7 @@ from dstui.run.tail import allow_files
 from dstui.run.text import sanitise
 from dstui.run.times import ATTEMPT, LAUNCHER, Arrivals, Record
 
-SHARE = 4096
+SHARE = 16 * 1024
 """Bytes of the longest of several logs without times that are told before it is the next one's turn."""
 LARGEST = 256 * 1024
 """Bytes of one log in one slice."""
@@ -82,8 +82,12 @@ class Spoken:
             if text and isfinite(event["t"]):
                 self.add(event["t"], sanitise(text))
 
+    def text(self, start: int, end: int) -> bytes:
+        """The lines from one number to before another, each with a newline."""
+        return b"".join(line + b"\n" for line in self._lines[start:end])
+
     def read(self, start: int, end: int) -> list[bytes]:
-        """The lines from one number to before another."""
+        """The same as a list, without newlines."""
         return self._lines[start:end]
 
 
@@ -253,6 +257,10 @@ class Timeline:
             _, rank, file = self.sources[log]
             yield log, rank, file.read(start, end)
 
+    def text(self, parts: Iterable[Part]) -> bytes:
+        """The lines of some parts, one after another, each with its newline."""
+        return b"".join([self.sources[log].file.text(start, end) for log, start, end in parts])
+
     def close(self) -> None:
         """Let go of all files."""
         for source in self.sources:
@@ -271,7 +279,8 @@ def reversed_shares(ends: list[int], began: float, ended: float) -> Iterator[Sli
 
 
 def _count(ends: list[int]) -> int:
-    return ceil(max(ends, default=0) / SHARE)
+    alone = sum(map(bool, ends)) == 1
+    return ceil(max(ends, default=0) / (LARGEST if alone else SHARE))
 
 
 def _shares(ends: list[int], began: float, ended: float, numbers: range) -> Iterator[Slice]:

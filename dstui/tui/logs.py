@@ -134,6 +134,7 @@ class Merged:
         self._coming: deque[Slice] = deque()
         self._kept: OrderedDict[int, Shown] = OrderedDict()
         self._live = ""
+        self._last: tuple[Block, bytes] | None = None
 
     @property
     def first(self) -> int:
@@ -172,8 +173,8 @@ class Merged:
             piece = self._coming.popleft()
             self._append(piece, fold=self.fold and waiting <= BEHIND)
             waiting -= sum(part.end - part.start for part in piece.parts)
-        while self._back is not None and self.wanted > 0 and (monotonic() < deadline or not self._blocks):
-            self._prepend()
+        while self.wanted > 0 and (monotonic() < deadline or not self._blocks) and self.reach():
+            self.wanted -= 1
         self._live = self._unfinished()
         return before != (self.first, self.end, self.lines, self._live)
 
@@ -201,8 +202,10 @@ class Merged:
             self._oldest += 1
             self._back, self.left_out = None, True
 
-    def _prepend(self) -> None:
-        """The block before the first."""
+    def reach(self) -> bool:
+        """Count the block before the first. False where there is none."""
+        if self._back is None:
+            return False
         block, pieces, size = Block(fold=self.fold), [], 0
         for piece in self._back or ():
             pieces.append(piece)
@@ -213,17 +216,34 @@ class Merged:
             self._back = None
         for piece in reversed(pieces):
             block.add(piece)
-        shown = self._show(block)
-        block.rows, block.lines = len(shown.picked), shown.rows.lines
+        self._count(block)
         block.first = self.first - block.rows
         self._blocks.appendleft(block)
         self._oldest -= 1
-        self._keep(self._oldest, shown)
         self._memory += block.memory
         self.lines += block.lines
-        self.wanted -= 1
         if self._memory > MEMORY and self._back is not None:
             self._back, self.left_out = None, True
+        return True
+
+    def _count(self, block: Block) -> None:
+        """How many lines a block has, and how many rows: at a gigabyte a second where each line is a row."""
+        if self._plain(block):
+            block.rows = block.lines = self._text(block).count(b"\n")
+        else:
+            shown = self._show(block)
+            block.rows, block.lines = len(shown.picked), shown.rows.lines
+            self._keep(self._oldest - 1, shown)
+
+    def _plain(self, block: Block) -> bool:
+        """Whether each line is a row."""
+        return not block.fold and self.least == ALL
+
+    def _text(self, block: Block) -> bytes:
+        """What a block holds. The last one is kept: a search looks at what has just been counted."""
+        if self._last is None or self._last[0] is not block or block is self._blocks[-1]:
+            self._last = block, self.timeline.text(part for _, parts in block.pieces() for part in parts)
+        return self._last[1]
 
     def _unfinished(self) -> str:
         """What a single rank is in the middle of: its progress bar."""
@@ -237,7 +257,10 @@ class Merged:
         """The row with this number."""
         if number == self._settled and self._live:
             return LogLine(self._source_rank(len(self.timeline.sources) - 1), self._live)
-        shown, at = self._find(number)
+        try:
+            shown, at = self._find(number)
+        except IndexError:
+            return LogLine(None, "")  # its log was cut short just now
         rows = shown.rows
         log = rows.log[at]
         return LogLine(self._source_rank(log), decode(rows.raw[at]), log == 0, rows.time[at], rows.said[at].bit_count())
@@ -246,20 +269,26 @@ class Merged:
         """The ranks that said the line of a row."""
         if number >= self._settled:
             return []
-        shown, at = self._find(number)
+        try:
+            shown, at = self._find(number)
+        except IndexError:
+            return []
         said = shown.rows.said[at]
         ranks = (self._source_rank(log) for log in range(said.bit_length()) if said >> log & 1)
         return sorted(rank for rank in ranks if rank is not None)
 
     def raw(self, block: int) -> bytes:
         """The rows of a block as they were written, one a line, for a search."""
+        made = self._blocks[block - self._oldest]
+        if self._plain(made):
+            return self._text(made)
         shown = self._shown(block)
         return b"\n".join([shown.rows.raw[n] for n in shown.picked])
 
     def texts(self, block: int, numbers: Iterable[int]) -> Iterator[str]:
         """Rows of a block, counted from its first, as they are shown."""
         shown = self._shown(block)
-        return (decode(shown.rows.raw[shown.picked[n]]) for n in numbers)
+        return (decode(shown.rows.raw[shown.picked[n]]) if n < len(shown.picked) else "" for n in numbers)
 
     def start(self, block: int) -> int:
         """The number of the first row of a block."""

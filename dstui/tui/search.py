@@ -65,18 +65,16 @@ class Search:
         for block in range(max(self._high, blocks.start), blocks.stop):
             self._look(block)
             self._high = block + 1
-        while self._low > blocks.start and monotonic() < deadline:
+        while monotonic() < deadline and (self._low > self.lines.blocks.start or self.lines.reach()):
             self._low -= 1
             self._look(self._low)
-        if not self.lines.complete:
-            self.lines.wanted = max(self.lines.wanted, 4)
         return len(self.found) != before
 
     def _look(self, block: int) -> None:
         start = self.lines.start(block)
         self._rows = self.lines.rows_of(block) if block + 1 == self.lines.blocks.stop else self._rows
         numbers = matching_lines(self.lines.raw(block), self._wanted) if self._wanted else range(self.lines.rows_of(block))
-        texts = self.lines.texts(block, numbers)
+        texts = self.lines.texts(block, numbers) if numbers else ()
         found = array("q", [start + n for n, text in zip(numbers, texts, strict=True) if self.expression.search(text)])
         if found or block in self._by_block:
             self._by_block[block], self._found = found, None

@@ -71,7 +71,7 @@ def test_the_end_is_there_first_and_the_beginning_when_somebody_asks(tmp_path: P
 
 
 def test_where_memory_is_short_the_oldest_lines_are_left_out_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "MEMORY", 8000)
+    monkeypatch.setattr(logs, "MEMORY", 2000)
     job = MadeJob(tmp_path, 1)
     job.say(0, *(f"line {n} {'.' * 100}" for n in range(100_000)))
     lines = settle(Merged(Timeline(job.folder)))
