@@ -122,13 +122,13 @@ class Supervisor:
             self.note("the terminal or command that this job belongs to is gone: the job is stopped", stops=True)
             self.asked = FRONT_GONE
         changed = self.ranks.update(time.time())
+        if changed or self.every("arrivals", 1.0):
+            self.arrivals.look(time.time(), self.ranks.attempt)  # first, so that a rank's last lines come before its end
         for number in changed:
             self.rank_event(number, self.ranks.ranks[number])
         self.note_facts(changed)
         if self.status["state"] == "starting" and len(self.ranks.waiting) < len(self.ranks.ranks):
             self.status["state"] = "running"
-        if self.every("arrivals", 1.0):
-            self.arrivals.look(time.time(), self.ranks.attempt)
         if self.every("builds", 1.0):
             for sentence in self.builds.look({n: self.ranks.ranks[n].pid or 0 for n in self.ranks.living}):
                 self.note(sentence)

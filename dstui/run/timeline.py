@@ -237,6 +237,7 @@ class Timeline:
             if end > self.taken[log]:
                 parts.append(Part(log, self.taken[log], end))
                 self.taken[log] = end
+        parts.sort(key=lambda part: part.log == 0)  # that a rank has ended comes after its last lines
         return _cut(Slice(now, True, parts))
 
     def finish(self, now: float) -> Iterator[Slice]:
