@@ -83,6 +83,7 @@ class Store:
     def open(self, plan: Plan, path: Path | None) -> None:
         """Another document altogether: its own history begins."""
         self.path, self._history, self.on_disk = path, History(plan), plan.text
+        self.state = replace(self.state, lines=(), changed=frozenset(), refusal=("", ""))  # compared with nothing, nothing has changed
         self._show(plan)
 
     def settle(self) -> None:

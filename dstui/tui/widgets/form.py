@@ -66,10 +66,18 @@ class Editor(Input):
     class Closed(Message):
         """Typing is over; what was typed stays."""
 
-    def __init__(self, value: str, typed: Callable[[Editor, str], None]) -> None:
+    def __init__(self, typed: Callable[[Editor, str], None]) -> None:
         self._typed = typed  # before the value, which is watched
-        super().__init__(value, compact=True, select_on_focus=False, id="editor")
+        super().__init__(compact=True, select_on_focus=False, id="editor")
         self.cursor_blink = False
+
+    def open(self, value: str, placeholder: str) -> None:
+        """Begin with this value, at its end."""
+        self.value, self.placeholder = value, placeholder
+        self.cursor_position = len(value)
+        self.remove_class("-wrong")
+        self.display = True
+        self.focus()
 
     def watch_value(self, value: str) -> None:
         """Tell the form at once: Input's own message arrives after the frame in which the key is echoed."""
@@ -94,9 +102,11 @@ class Form(Container):
         self.opened = ""
         """The path of the choice that is spread out, or of the field being typed in."""
         self._placed = (0, 0, 0)
+        self._editor = Editor(self._typed)
+        """Mounted when the first row is opened, and hidden in between: one that is removed may still be there when the next one comes."""
 
     def compose(self) -> ComposeResult:
-        """The rows; the Input is mounted when the first row is opened."""
+        """The rows."""
         yield FormRows(id="form-rows")
 
     @property
@@ -107,7 +117,7 @@ class Form(Container):
     @property
     def editor(self) -> Editor | None:
         """The Input while something is being typed."""
-        return next(iter(self.query(Editor)), None)
+        return self._editor if self._editor.display and self._editor.is_attached else None
 
     # Showing
 
@@ -157,6 +167,9 @@ class Form(Container):
     @on(Rows.Chosen)
     def _chosen(self, event: Rows.Chosen) -> None:
         event.stop()
+        if self.editor is not None:  # a click elsewhere while typing
+            self.close()
+            self.rows.cursor = event.key
         field = self.here
         if field is None or self._is_barred(field):
             return
@@ -223,14 +236,13 @@ class Form(Container):
 
     def _type_into(self, field: Field) -> None:
         self.opened = field.path
-        editor = Editor(typed(field.value(self.store.state)), self._typed)
-        default = shown(default_of(field))
-        editor.placeholder = f"{default} by default" if default != "–" else ""
         self.show(self.store.state)
+        if not self._editor.is_attached:
+            self.mount(self._editor)
+        default = shown(default_of(field))
+        self._editor.open(typed(field.value(self.store.state)), f"{default} by default" if default != "–" else "")
         self._placed = (0, 0, 0)
-        self._place(editor)
-        self.mount(editor)
-        editor.focus()
+        self._place(self._editor)
 
     def _place(self, editor: Editor) -> None:
         field, y = self.field_at(self.opened), self.rows.index_of(FieldKey(self.opened))
@@ -284,7 +296,7 @@ class Form(Container):
         if editor is not None:
             self.store.settle()
             self.rows.focus()
-            editor.remove()
+            editor.display = False
         if was:
             self.show(self.store.state)
             self.rows.cursor = FieldKey(was)

@@ -1,0 +1,16 @@
+"""Whatever keys are pressed, nothing crashes, the file is not touched, and undo brings everything back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tui.conftest import Open
+from tests.tui.fuzz import PLANS, hammer
+
+
+@pytest.mark.parametrize("plan", PLANS)
+async def test_random_keys_break_nothing(open_app: Open, tmp_path: Path, plan: str) -> None:
+    async with open_app(PLANS[plan], gpus=4) as pilot:
+        await hammer(pilot, tmp_path / "plan.yaml", 60, seed=1)
