@@ -7,6 +7,7 @@ import sys
 
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.index import find, runs
+from dstui.run.status import refresh
 from dstui.run.stop import stop
 
 
@@ -24,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     except LookupError as error:
         print(f"dstui: {error}", file=sys.stderr)
         return 1
-    ended = folder.read_status().get("state") in FINAL
+    ended = refresh(folder).get("state") in FINAL
     report = stop(folder)
     if report.left:
         print(f"dstui: {folder.name}: these could not be ended:", *report.left, sep="\n  ", file=sys.stderr)

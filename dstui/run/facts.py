@@ -57,7 +57,7 @@ def look(cgroup: Path | None, places: Iterable[Path], proc: Path = PROC, shm: Pa
     available = _count(_text(proc / "meminfo"), "MemAvailable:")
     found["memory_available"] = None if available is None else available * 1024
     found["shm_total"], found["shm_free"] = _space(shm)
-    found["disk_free"] = {str(place): _space(place)[1] for place in places}
+    found["disk_free"] = {str(place): free for place in places if (free := _space(place)[1]) is not None}
     return {what: value for what, value in found.items() if value is not None}
 
 

@@ -100,9 +100,8 @@ class JobFolder:
 
         Also None where the lock cannot be had at all (the folder is gone, or belongs to somebody else).
         """
-        try:
-            fd = os.open(self.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        except OSError:
+        fd = _opened(self.lock_file)
+        if fd is None:
             return None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,6 +118,14 @@ def read_json(path: Path) -> dict[str, Any]:
         if isinstance(found, dict):
             return found
     return {}
+
+
+def _opened(path: Path) -> int | None:
+    """A file for a lock, made where it is missing; on a read-only disk as it is."""
+    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
+        with suppress(OSError):
+            return os.open(path, flags | os.O_CLOEXEC, 0o666)
+    return None
 
 
 def _sound(status: dict[str, Any]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.run.folder import RUNS_FOLDER, JobFolder
-from dstui.run.status import refresh
+from dstui.run.status import rebuilt, refresh
 
 
 def index_file() -> Path:
@@ -44,7 +44,7 @@ def folders() -> list[JobFolder]:
                 found[Path(json.loads(line)["folder"])] = None
     with suppress(OSError):
         found.update(dict.fromkeys(sorted((Path.cwd() / RUNS_FOLDER).iterdir())))
-    runs = [(folder.read_status().get("started"), folder) for folder in map(JobFolder, found)]
+    runs = [((folder.read_status() or rebuilt(folder)).get("started"), folder) for folder in map(JobFolder, found)]
     return [folder for _, folder in sorted(((begun, folder) for begun, folder in runs if begun), key=lambda run: str(run[0]))]
 
 
@@ -53,9 +53,14 @@ def runs() -> list[dict[str, Any]]:
     return [{**refresh(folder), "folder": str(folder.path)} for folder in folders()]
 
 
+def is_job(folder: JobFolder) -> bool:
+    """Whether a folder is a job's; its status may be lost."""
+    return folder.status_file.is_file() or folder.launch_file.is_file()
+
+
 def find(name: str = "") -> JobFolder:
     """A run by its folder, its name or an unambiguous beginning of that; without one, the latest. LookupError says what is wrong."""
-    if name and (given := JobFolder(name)).status_file.is_file():
+    if name and is_job(given := JobFolder(name)):
         return given
     known = folders()
     if not known:

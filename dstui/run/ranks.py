@@ -37,6 +37,7 @@ class Rank:
     """MASTER_ADDR and MASTER_PORT, as the rank has them."""
     written: int = 0
     """Modification time of the record when it was read, in ns."""
+    began: float | None = None
     seen: float = 0.0
     """When the rank was last seen alive: it was lost after that, so that its peers' failures come later."""
 
@@ -48,6 +49,12 @@ class Rank:
     def as_json(self) -> dict[str, Any]:
         """As status.json has it."""
         return {"host": self.host, "pid": self.pid, "state": self.state, "exit_code": self.exit_code}
+
+    def as_record(self, number: int, tag: str) -> dict[str, Any]:
+        """As its shim has written it, where that was deleted."""
+        shim = {"shim": self.shim.pid, "ticks": self.shim.ticks} if self.shim else {}
+        known = {"pid": self.pid, "started": self.began, "ended": self.ended, "exit_code": self.exit_code, "master": self.master}
+        return {"rank": number, "host": self.host, "tag": tag, **known, **shim}
 
 
 @dataclass
@@ -105,7 +112,9 @@ class Ranks:
         size = found.get("world_size")
         for missing in range(min(size, MOST) if isinstance(size, int) else 0):
             self.ranks.setdefault(missing, Rank(rank.host))
-        rank.seen = max(rank.seen, found.get("started") or 0.0)
+        began = found.get("started")
+        rank.began = float(began) if isinstance(began, (int, float)) else None
+        rank.seen = max(rank.seen, rank.began or 0.0)
         rank.state = "started"
         if isinstance(found.get("exit_code"), int):
             rank.state, rank.exit_code, rank.ended = "ended", found["exit_code"], found.get("ended") or rank.seen

@@ -62,8 +62,8 @@ def start(
         raise LaunchError(str(error)) from None
     try:
         files = {artifact.name: artifact.text for artifact in artifacts(plan, machine, pool, str(folder.ds_config))}
-        snapshot = json.dumps(machine.to_json(), indent=1) + "\n"
-        _fill(folder, {**launch_plan(spec, plan.run, folder), "base": plan.base}, {"plan.yaml": plan.text, "machine.json": snapshot, **files})
+        files |= {"plan.yaml": plan.text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
+        _fill(folder, {**launch_plan(spec, plan.run, folder), "base": plan.base}, files)
         _hand_over(folder, spec, name, front_pid)
     except BaseException as error:
         _undo(folder, keep=had_folder)

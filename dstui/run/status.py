@@ -96,26 +96,48 @@ def finish(folder: JobFolder, status: Status, ranks: Ranks, asked: int | None, *
     return status
 
 
+def rebuilt(folder: JobFolder) -> Status:
+    """A status from what else lies in the folder, where status.json is gone, half-written or of another version.
+
+    Empty where no rank has left a record, by which its processes could be found.
+    """
+    attempt = max((int(path.name) for path in folder.attempt(2).parent.glob("*") if path.name.isdecimal()), default=1)
+    ranks = Ranks.expected(folder, {}, attempt)
+    ranks.update(time.time())
+    tags = [tag for number in ranks.ranks if isinstance(tag := read_json(folder.record(number, attempt)).get("tag"), str)]
+    if not tags:
+        return {}
+    known = {str(number): rank.as_json() for number, rank in sorted(ranks.ranks.items())}
+    began = min((rank.began for rank in ranks.ranks.values() if rank.began), default=time.time())
+    return {**initial(tags[0], {}, None), "state": "running", "started": iso(began), "attempt": attempt, "ranks": known}
+
+
 def refresh(folder: JobFolder) -> Status:
     """The status of a job, brought up to date first.
 
     Where nobody looks after the job any more (its supervisor was killed), a new supervisor is started if a process of the job lives, and
     the status is completed if none does. On another host than the job's it is returned as it is.
     """
-    status = folder.read_status()
+    status = folder.read_status() or rebuilt(folder)
     if not status.get("tag") or status.get("state") in FINAL or not here(status):
         return status
     lock = folder.lock()
     if lock is None:
-        return folder.read_status()
+        return folder.read_status() or status
     try:
-        status = folder.read_status()  # it may have ended while we came here
+        if not folder.read_status():
+            with suppress(OSError):  # another version may make sense of it
+                folder.status_file.replace(folder.status_file.with_suffix(".unreadable"))
+        status = folder.read_status() or status  # it may have ended while we came here
         if status.get("state") in FINAL:
             return status
         if tagged(status["tag"]):
             from dstui.run.spawn import spawn_supervisor
 
-            spawn_supervisor(folder, lock)
+            with suppress(OSError):  # on a disk that cannot be written nobody can look after it
+                if not folder.read_status():
+                    folder.write_status(status)
+                spawn_supervisor(folder, lock)
             return status
         return finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
     finally:

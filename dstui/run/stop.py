@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.processes import Process, find, tagged
 from dstui.run.ranks import Ranks
-from dstui.run.status import Status, finish, here, process_of, ranks_of
+from dstui.run.status import Status, finish, here, process_of, ranks_of, refresh
 
 STEP = 5.0
 """Seconds on each rung of the ladder before the next."""
@@ -88,7 +88,10 @@ def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM) -> StopReport
 
     The supervisor does it; where it is dead or stuck, we do.
     """
-    status = folder.read_status()
+    status = folder.read_status() or refresh(folder)
+    if not status:
+        unknown = f"{folder.status_file} is gone, half-written or of another version, and no rank has left a record of its processes"
+        return StopReport("lost", None, [unknown])
     tag = str(status.get("tag", ""))
     if not here(status) and status.get("state") not in FINAL:
         host = status["supervisor"]["host"]

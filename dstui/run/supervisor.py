@@ -8,6 +8,7 @@ one was. It sleeps in sigtimedwait, looks a few times a second, and costs under 
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -57,6 +58,8 @@ class Supervisor:
         self.ranks = ranks_of(folder, self.status)
         self.arrivals = Notes(folder)
         self.facts = Facts((folder.path, Path(self.plan.get("workdir", folder.path))))
+        self.locks: list[int | None] = []
+        """Held until the end, beside the one that we were born with: of folders that were deleted."""
         self.asked: int | None = None
         self._unwritten = self._named_late = False
         self._since: dict[str, float] = {}
@@ -129,12 +132,29 @@ class Supervisor:
         self.note_facts(changed)
         if self.status["state"] == "starting" and len(self.ranks.waiting) < len(self.ranks.ranks):
             self.status["state"] = "running"
+        if self.every("folder", 1.0):
+            self.keep_folder()
         if self.every("builds", 1.0):
             for sentence in self.builds.look({n: self.ranks.ranks[n].pid or 0 for n in self.ranks.living}):
                 self.note(sentence)
         self.name_the_late()
         if changed or self._unwritten:
             self.write()
+
+    def keep_folder(self) -> None:
+        """Bring back a folder that was deleted under the job: without it nobody could find the job, or stop it."""
+        folder = self.folder
+        if folder.lock_file.exists():
+            return
+        with suppress(OSError):
+            folder.prepare(self.ranks.attempt)
+            folder.launch_file.write_text(json.dumps(self.plan, indent=1) + "\n", encoding="utf-8")
+            for number, rank in self.ranks.ranks.items():
+                if rank.pid is not None:
+                    folder.record(number, self.ranks.attempt).write_text(json.dumps(rank.as_record(number, self.tag)), encoding="utf-8")
+            self.locks.append(folder.lock())
+            self.write()
+            self.note("the job folder was deleted while the job runs: what the ranks have written, and will write, is lost")
 
     def note_facts(self, changed: Sequence[int]) -> None:
         """What may explain an end: written down when a rank has ended, its least looked for all the time."""

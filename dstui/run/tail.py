@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from pathlib import Path
+from stat import S_ISREG
 
 from dstui.run.grep import Wanted, only
 from dstui.run.text import LONGEST, decode, decode_lines, overdrawn
@@ -93,6 +94,8 @@ class Tail:
         """Whether there are unread bytes; follows the name to a new file."""
         try:
             found = self.path.stat()
+            if not S_ISREG(found.st_mode):
+                return False
             if found.st_ino != self._inode:
                 self.close()
                 self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)

@@ -156,8 +156,9 @@ def test_the_least_that_was_free_is_kept() -> None:
 
 
 def test_this_machine_can_be_looked_at(tmp_path: Path) -> None:
-    facts = Facts([tmp_path])
+    facts = Facts([tmp_path, tmp_path / "gone"])
     facts.began(0, os.getpid())
+    facts.now()
     found = facts.ended([0])
     assert found["ranks"] == [0] and found["least"]["disk_free"][str(tmp_path)] <= found["disk_free"][str(tmp_path)]
 

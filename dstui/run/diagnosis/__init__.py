@@ -29,12 +29,12 @@ def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis
     `plan`: what was run, where that is known, so that fixes can be edits of it; a job folder has its own.
     """
     from dstui.run.diagnosis.engine import diagnose_logs
-    from dstui.run.diagnosis.job import is_job
     from dstui.run.folder import JobFolder
+    from dstui.run.index import is_job
     from dstui.run.status import refresh
 
     given = list(paths)
-    if len(given) == 1 and is_job(Path(given[0])):
+    if len(given) == 1 and is_job(JobFolder(given[0])):
         folder = JobFolder(given[0])
         refresh(folder)  # a job whose supervisor was killed may have ended since
         return diagnose_job(folder)

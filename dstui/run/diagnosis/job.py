@@ -32,11 +32,6 @@ IGNORED_KEY = "DS011"
 """The check that finds a key which DeepSpeed ignores without a word."""
 
 
-def is_job(path: Path) -> bool:
-    """Whether a path is a job folder."""
-    return (path / "status.json").is_file()
-
-
 def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Why a job of dstui ended, from its folder alone. Raises FileProblem where its logs cannot be read."""
     status = folder.read_status()
@@ -65,6 +60,7 @@ def _logs(folder: JobFolder, ranks: Ranks) -> list[Path]:
 def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: Status) -> None:
     """The ends of the ranks in the place of what the launcher says of them: from their records, else from the job's status."""
     found.world = max(len(ranks.ranks), 1)
+    found.spoke |= {number for number in ranks.ranks if not folder.log(number, ranks.attempt).is_file()}  # who knows what it said
     told = status.get("ranks", {})
     seen = _lost(folder)
     ends: list[Ended] = []
