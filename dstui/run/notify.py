@@ -2,6 +2,8 @@
 
 It comes after the last word on the job, has ten seconds, and nothing that it does or fails to do changes that word. A URL is told to
 nobody but its host: the address of a webhook is its password.
+
+The supervisor does it. Where that was killed, who writes the last word in its place has it done: `python -m dstui.run.notify FOLDER`.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -20,10 +24,11 @@ from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import urlsplit
 
-from dstui.run.folder import JobFolder, from_iso
+from dstui.run.folder import JobFolder, from_iso, read_json
 from dstui.run.logfile import LogFile
 from dstui.run.metrics import scan
 from dstui.run.ranks import Ranks
+from dstui.run.status import ranks_of
 from dstui.run.summary import duration_text
 from dstui.run.text import LONGEST, sanitise
 
@@ -72,6 +77,16 @@ def last_loss(ranks: Ranks) -> float | None:
 def announce(launch: Mapping[str, Any], folder: JobFolder, status: Mapping[str, Any], ranks: Ranks) -> str | None:
     """What the supervisor does last: notify whom launch.json names. A sentence where that failed, for events.jsonl."""
     return notify(launch["on_end"], facts_of(folder, status, ranks), launch["workdir"])
+
+
+def main(argv: list[str]) -> int:
+    """Notify of the end of the job in a folder; what went wrong becomes a line of its events."""
+    folder = JobFolder(argv[0])
+    status = folder.read_status()
+    problem = announce(read_json(folder.launch_file), folder, status, ranks_of(folder, status))
+    if problem:
+        folder.append_event(time.time(), "notice", text=problem)
+    return 1 if problem else 0
 
 
 def notify(target: str, facts: Mapping[str, Any], workdir: str, deadline: float = DEADLINE) -> str | None:
@@ -148,3 +163,7 @@ def _answer(url: str, facts: Mapping[str, Any], deadline: float) -> str | None:
     except Exception as error:
         why = error.reason if isinstance(error, urllib.error.URLError) else error
         return f"{host} could not be notified: {why}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

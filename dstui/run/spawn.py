@@ -1,4 +1,4 @@
-"""Starting a supervisor: in a session of its own, so that it outlives the terminal, with the job's lock already in its hands."""
+"""Starting what outlives the terminal, in a session of its own: a supervisor, with the job's lock already in its hands; a notification."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import os
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import dstui
-from dstui.run.folder import JobFolder
+from dstui.run.folder import FINAL, JobFolder, read_json
 
 
 def spawn_supervisor(folder: JobFolder, lock: int) -> subprocess.Popen[bytes]:
@@ -32,3 +33,18 @@ def spawn_supervisor(folder: JobFolder, lock: int) -> subprocess.Popen[bytes]:
         os.close(output)
     threading.Thread(target=process.wait, daemon=True).start()  # else it stays a zombie of ours when it ends
     return process
+
+
+def spawn_notification(folder: JobFolder) -> None:
+    """Notify of the end of a job that has no supervisor any more; nobody waits for it, and it writes down what went wrong."""
+    if not read_json(folder.launch_file).get("on_end") or folder.read_status().get("state") not in FINAL:
+        return  # an end that could not be written would be told again at every look
+    with suppress(OSError):
+        subprocess.Popen(
+            [sys.executable, "-m", "dstui.run.notify", str(folder.path)],
+            cwd=Path(dstui.__file__).parent.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )

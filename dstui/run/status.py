@@ -131,14 +131,16 @@ def refresh(folder: JobFolder) -> Status:
         status = folder.read_status() or status  # it may have ended while we came here
         if status.get("state") in FINAL:
             return status
-        if tagged(status["tag"]):
-            from dstui.run.spawn import spawn_supervisor
+        from dstui.run.spawn import spawn_notification, spawn_supervisor
 
+        if tagged(status["tag"]):
             with suppress(OSError):  # on a disk that cannot be written nobody can look after it
                 if not folder.read_status():
                     folder.write_status(status)
                 spawn_supervisor(folder, lock)
             return status
-        return finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
+        status = finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
+        spawn_notification(folder)
+        return status
     finally:
         os.close(lock)

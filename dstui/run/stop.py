@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.processes import Process, find, tagged
 from dstui.run.ranks import Ranks
+from dstui.run.spawn import spawn_notification
 from dstui.run.status import Status, finish, here, process_of, ranks_of, refresh
 
 STEP = 5.0
@@ -148,7 +149,10 @@ def _end(folder: JobFolder, exit_code: int) -> Status:
         return status
     tag, ranks = str(status["tag"]), ranks_of(folder, status)
     if ranks.over and not tagged(tag):
-        return finish(folder, status, ranks, None, watched=False)  # it had ended, but nobody could write it
-    climb(lambda: tagged(tag), rank_processes(ranks), lambda: ranks.update(time.time()))
-    ranks.update(time.time())
-    return finish(folder, status, ranks, exit_code)
+        status = finish(folder, status, ranks, None, watched=False)  # it had ended, but nobody could write it
+    else:
+        climb(lambda: tagged(tag), rank_processes(ranks), lambda: ranks.update(time.time()))
+        ranks.update(time.time())
+        status = finish(folder, status, ranks, exit_code)
+    spawn_notification(folder)
+    return status

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import threading
 import time
@@ -12,8 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from lab import HERE, end_of, wait_for
+from lab import HERE, Lab, end_of, of_job, ready, wait_for
 
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
@@ -21,7 +23,8 @@ from dstui.run.folder import JobFolder
 from dstui.run.follow import Follower
 from dstui.run.notify import facts_of, notify
 from dstui.run.start import start
-from dstui.run.status import ranks_of
+from dstui.run.status import ranks_of, refresh
+from dstui.run.stop import stop
 
 FACTS = {"name": "lab", "state": "failed", "exit_code": 3, "duration": 12.5, "folder": "/tmp", "first_failing_rank": 1, "last_loss": None}
 
@@ -183,3 +186,25 @@ def test_a_notification_that_fails_is_a_notice_and_the_jobs_status_stays(_jobs: 
     texts = [event.as_json().get("text") for event in follower.poll()]
     assert "run.on_end: the command failed (exit status 9): nobody there" in texts
     assert (follower.state, follower.exit_code, folder.read_status()["exit_code"]) == ("failed", 3, 3)
+
+
+@pytest.mark.parametrize("how", ["looked at", "stopped"])
+def test_a_job_whose_supervisor_was_killed_is_told_once_by_who_writes_its_end(tmp_path: Path, how: str) -> None:
+    told, go = tmp_path / "told", tmp_path / "go"
+    command = f"echo $DSTUI_STATE $DSTUI_EXIT_CODE >> {told}"
+    folder = Lab(tmp_path).start(f"all:wait {go}", "1:exit 7", run=f'on_end: "{command}"')
+    ready(folder)
+    wait_for(lambda: folder.read_status().get("state") == "running")
+    os.kill(folder.read_status()["supervisor"]["pid"], signal.SIGKILL)
+    if how == "looked at":
+        go.touch()
+        wait_for(lambda: not of_job(folder))
+        assert refresh(folder)["state"] == "failed"
+    else:
+        assert stop(folder).state == "stopped"
+    assert wait_for(lambda: told.exists() and told.read_text()) == ("failed 7\n" if how == "looked at" else "stopped 143\n")
+    for _ in range(2):
+        refresh(folder)
+        stop(folder)
+    wait_for(lambda: not [p for p in psutil.process_iter(["cmdline"]) if str(folder.path) in (p.info["cmdline"] or ())])
+    assert told.read_text().count("\n") == 1
