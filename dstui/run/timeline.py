@@ -24,7 +24,7 @@ from dstui.run.times import ATTEMPT, LAUNCHER, Arrivals, Record
 SHARE = 16 * 1024
 """Bytes of the longest of several logs without times that are told before it is the next one's turn."""
 LARGEST = 256 * 1024
-"""Bytes of one log in one slice."""
+"""Bytes in one slice."""
 NOTES = -1
 """The number of what dstui itself has to say of a job."""
 ASIDE = 256
@@ -44,6 +44,11 @@ class Slice(NamedTuple):
     time: float
     known: bool
     parts: list[Part]
+
+    @property
+    def size(self) -> int:
+        """How many bytes it names."""
+        return sum(part.end - part.start for part in self.parts)
 
 
 class Spoken:
@@ -292,8 +297,8 @@ def _shares(ends: list[int], began: float, ended: float, numbers: range) -> Iter
 
 
 def _cut(piece: Slice, *, back: bool = False) -> Iterator[Slice]:
-    """A slice in pieces that can be held at once."""
-    count = ceil(max((part.end - part.start for part in piece.parts), default=0) / LARGEST)
+    """A slice in pieces of which none takes long to look at."""
+    count = ceil(piece.size / LARGEST)
     if count <= 1:
         return iter([piece] if piece.parts else [])
     order = range(count)[::-1] if back else range(count)

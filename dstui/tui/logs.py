@@ -27,7 +27,7 @@ KEPT = 8
 """Blocks whose rows are kept."""
 MEMORY = 64 << 20
 """Bytes that blocks may take in all: a gigabyte of logs where 64 ranks write a line each second, tens where they write much."""
-BEHIND = 4 << 20
+BEHIND = 2 << 20
 """Bytes that may wait to be folded; a flood that is faster is shown as it comes, line by line."""
 EAGER = 16
 """Blocks that are looked at before anybody asks for them."""
@@ -164,15 +164,17 @@ class Merged:
 
     def poll(self, seconds: float = 0.015, *, ended: bool = False) -> bool:
         """Take over what came, and look further back where that is wanted, for about so long. True where anything changed."""
-        before, deadline = (self.first, self.end, self.lines, self._live), monotonic() + seconds
+        before = self.first, self.end, self.lines, self._live
         self._coming += self.timeline.poll(time())
         if ended:
             self._coming += self.timeline.finish(time())
-        waiting = sum(part.end - part.start for piece in self._coming for part in piece.parts)
-        while self._coming and (waiting > BEHIND or monotonic() < deadline):
+        waiting, deadline = sum(piece.size for piece in self._coming), monotonic() + seconds
+        while self._coming:
             piece = self._coming.popleft()
             self._append(piece, fold=self.fold and waiting <= BEHIND)
-            waiting -= sum(part.end - part.start for part in piece.parts)
+            waiting -= piece.size
+            if waiting <= BEHIND and monotonic() >= deadline:
+                break
         while self.wanted > 0 and (monotonic() < deadline or not self._blocks) and self.reach():
             self.wanted -= 1
         self._live = self._unfinished()
@@ -209,7 +211,7 @@ class Merged:
         block, pieces, size = Block(fold=self.fold), [], 0
         for piece in self._back or ():
             pieces.append(piece)
-            size += sum(part.end - part.start for part in piece.parts)
+            size += piece.size
             if size >= BLOCK:
                 break
         else:
@@ -348,9 +350,11 @@ class Merged:
         return shown
 
     def _said(self, parts: list[Part]) -> list[Said]:
-        return [Said(log, rank, [_short(line) for line in lines]) for log, rank, lines in self.timeline.read(parts)]
+        return [Said(log, rank, _short(lines)) for log, rank, lines in self.timeline.read(parts)]
 
 
-def _short(line: bytes) -> bytes:
-    """A line that can be kept: of a megabyte only what is shown of it."""
-    return line if len(line) <= LONGEST else decode(line).encode()
+def _short(lines: list[bytes]) -> list[bytes]:
+    """Lines that can be kept: of a megabyte only what is shown of it."""
+    if max(map(len, lines), default=0) <= LONGEST:
+        return lines
+    return [line if len(line) <= LONGEST else decode(line).encode() for line in lines]
