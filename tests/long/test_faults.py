@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -30,8 +32,9 @@ from dstui.run.start import start
 from dstui.run.status import ranks_of
 from dstui.run.stop import stop
 from dstui.tui.app import DstuiApp
+from dstui.tui.screens.reading import Reading
 from dstui.tui.widgets.why import Why
-from tests.tui.conftest import screen
+from tests.tui.conftest import screen, text_of
 
 HERE = Path(__file__).parent
 PATIENCE = 240.0
@@ -115,6 +118,12 @@ def stop_from_elsewhere(folder: JobFolder) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", "dstui", "stop", str(folder.path)], stdout=subprocess.DEVNULL)
 
 
+def interrupt(folder: JobFolder) -> bool:
+    """What Ctrl-C is for a job: its supervisor gets a SIGINT."""
+    os.kill(folder.read_status()["supervisor"]["pid"], signal.SIGINT)
+    return True
+
+
 def take_the_script(folder: JobFolder) -> bool:
     (Path(json.loads(folder.launch_file.read_text())["workdir"]) / "crash_script.py").unlink()
     return True
@@ -137,6 +146,7 @@ FAULTS = {
     "script": Fault("NO-SCRIPT", None, "", then=take_the_script),
     "hang": Fault("hang", 1, "--fault, stuck, --talk"),
     "stop": Fault("CTRL-C", None, '--pause, "2"', then=when_running(stop_from_elsewhere), kind="stop"),
+    "ctrl-c": Fault("CTRL-C", None, '--pause, "2"', then=when_running(interrupt), kind="stop"),
     "success": Fault("nothing", None),
 }
 CHOSEN = [name for name in os.environ.get("DSTUI_FAULTS", "").split(",") if name] or list(FAULTS)
@@ -156,12 +166,26 @@ async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[floa
                 await pilot.pause(1.0)  # what the launcher's log adds
                 assert why.diagnosis is not None
                 return first, why.diagnosis.cause or "unknown", why.diagnosis.first_failing_rank, why.diagnosis.kind
-        elif why.hang is not None and "has not reached it" in screen(pilot):
-            return time.time(), "hang", why.hang.missing[0], "failure"
-        elif folder.read_status().get("state") == "succeeded" and pilot.app.store.state.run == "succeeded":
+        elif why.hang is not None and why.hang.step is not None and why.display and fault.cause == "hang":
+            return time.time(), "hang", await missing(pilot), "failure"
+        elif pilot.app.store.state.run == "succeeded":
+            at = time.time()
             await pilot.pause(2.0)
-            return time.time(), "nothing" if why.diagnosis is None else str(why.diagnosis.cause), None, fault.kind
+            return at, "nothing" if why.diagnosis is None else str(why.diagnosis.cause), None, fault.kind
     raise AssertionError(f"nothing was said:\n{screen(pilot)}")
+
+
+async def missing(pilot: Pilot[int]) -> int:
+    """Who has not come to the collective, by the stacks of the ranks: what the key says, and the pane after it."""
+    await pilot.press("p")
+    deadline = time.monotonic() + PATIENCE
+    while not isinstance(pilot.app.screen, Reading):
+        assert time.monotonic() < deadline, "no stacks"
+        await pilot.pause(0.05)
+    await pilot.press("escape")
+    told = re.search(r"rank (\d+) has not reached the all_reduce that rank \d+ waits in", text_of(pilot, "#why"))
+    assert told, text_of(pilot, "#why")
+    return int(told[1])
 
 
 async def one(name: str, path: Path) -> dict[str, Any]:
@@ -180,7 +204,7 @@ async def one(name: str, path: Path) -> dict[str, Any]:
             said, cause, rank, kind = await seen(pilot, folder, fault)
         ends = [rank.ended for rank in ranks_of(folder, folder.read_status()).ranks.values() if rank.ended]
         lines = [view.stat().st_mtime for number in (0, 1) if (view := folder.log(number)).exists()]
-        since = (max(lines) + plan.run.silence if cause == "hang" else max(ends, default=said)) if lines or ends else said
+        since = max(lines) + plan.run.silence if cause == "hang" else max(ends, default=said)
     right = (cause, kind) == (fault.cause, fault.kind) and (fault.rank is None or rank == fault.rank)
     return {"fault": name, "cause": cause, "rank": rank, "seconds": round(said - since, 2), "right": right}
 

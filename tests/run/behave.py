@@ -3,6 +3,7 @@
 Each word is a function below. A lock is what the build of an op holds, a buffer what DeepSpeed leaves in /dev/shm.
 """
 
+import builtins
 import json
 import os
 import signal
@@ -95,6 +96,12 @@ def facts(_: str) -> None:
     print(json.dumps({**found, "stdin": str(Path("/proc/self/fd/0").readlink()), "sigint": str(signal.getsignal(signal.SIGINT))}))
 
 
+def fail(rest: str) -> None:
+    """Raise a built-in exception."""
+    name, _, text = rest.partition(" ")
+    raise getattr(builtins, name)(text)
+
+
 def eat(_: str) -> None:
     """Take memory until somebody objects."""
     eaten = []
@@ -110,7 +117,7 @@ WORDS = {
     "say": lambda text: print(text, flush=True),
     **{
         function.__name__: function
-        for function in (wait, eat, once, checkpoint, polite, helper, lock, release, buffer, listen, noise, facts)
+        for function in (wait, eat, fail, once, checkpoint, polite, helper, lock, release, buffer, listen, noise, facts)
     },
 }
 

@@ -176,3 +176,31 @@ async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_whe
         assert "rank 0: in <lambda> (behave.py:" in text_of(pilot, "#why")
         assert hanging.read_status()["state"] == "running", "nothing was killed"
         assert time.time() - hanging.log(1).stat().st_mtime > 0.5
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "cause", "said"),
+    [
+        (("0:hang", "1:kill"), "KILLED-UNKNOWN", "A rank was killed"),
+        (("0:hang", "1:fail ValueError no answer"), "USER-PY", "ValueError: no answer"),
+    ],
+)
+async def test_live_a_fault_is_named_with_its_rank_by_itself(
+    open_app: Open, tmp_path: Path, behaviour: tuple[str, ...], cause: str, said: str
+) -> None:
+    folder = Lab(tmp_path).start(*behaviour)
+    try:
+        async with open_app() as pilot:
+            await pilot.press("9")
+            await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
+            pilot.app.look_at(folder)
+            why = pilot.app.query_one(Why)
+            await until(pilot, lambda: why.diagnosis is not None and why.diagnosis.cause == cause and why.display, 120)
+            assert why.diagnosis.first_failing_rank == 1
+            await until(
+                pilot, lambda: text_of(pilot, "#why").startswith("✖ rank 1 on ") and said in text_of(pilot, "#why").replace("\n", " ")
+            )
+            await until(pilot, lambda: store(pilot).state.run == "failed", 120)
+            assert why.diagnosis.cause == cause, "the launcher's last words change nothing"
+    finally:
+        stop(folder)
