@@ -1,4 +1,5 @@
-"""Where the living ranks of a job are right now: their Python stacks, read from outside by py-spy, which stops each for milliseconds.
+"""Where the living ranks of a job are right now: their Python stacks, read from outside by py-spy, which stops each for milliseconds, or
+written by their own faulthandler where that was allowed.
 
 Nothing is killed and nothing is injected. Where a stack cannot be had, the reason and the remedy stand in its place.
 """
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dstui.run.dumped import HOW, dump_by_signal
 from dstui.run.folder import JobFolder
 from dstui.run.processes import tagged
 from dstui.run.status import ranks_of
@@ -85,10 +87,9 @@ def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None
             return Stack(number, rank.host, reason=f"it runs on {rank.host}: call `dstui stacks` there")
         if rank.pid is None or rank.pid not in members:
             return Stack(number, rank.host, reason="it has just ended, or it belongs to another user")
-        if using is None:
-            return Stack(number, rank.host, reason=INSTALL)
-        threads, reason = dump(using, rank.pid, deadline)
-        return Stack(number, rank.host, threads, reason)
+        threads, reason = dump(using, rank.pid, deadline) if using else ((), INSTALL)
+        threads = threads or tuple(_threads(dump_by_signal(rank.pid, folder.log(number, ranks.attempt), deadline)))
+        return Stack(number, rank.host, threads, "" if threads else f"{reason}; {HOW}")
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(look, wanted))

@@ -171,3 +171,35 @@ def test_ranks_that_all_compute_are_only_told_where_they_are() -> None:
     joining = stack(0, "wait (x.py:1)", "init_process_group (torch/distributed/distributed_c10d.py:9)")
     assert folded([reducing(1, "rendezvous"), reducing(2, "rendezvous")])[0].startswith("ranks 1-2: waiting for the other ranks to join")
     assert folded([joining])[0].startswith("rank 0: ")
+
+
+SCRIPT = """
+import faulthandler, signal, time
+if {handled}: faulthandler.register(signal.SIGUSR2)
+def waits():
+    time.sleep(1000)
+print("ready", flush=True)
+waits()
+"""
+
+
+@pytest.mark.parametrize(("allowed", "handled"), [(True, True), (True, False)])
+def test_without_py_spy_faulthandler_answers_where_script_and_plan_allow_it_and_nothing_is_killed_where_not(
+    tmp_path: Path, allowed: bool, handled: bool
+) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT.format(handled=handled))
+    env = "env: {DSTUI_STACKS: SIGUSR2}" if allowed else ""
+    folder = Lab(tmp_path).start(job=f"script: {tmp_path / 'script.py'}", cluster=env)
+    try:
+        ready(folder)
+        wait_for(lambda: len(ranks_of(folder, folder.read_status()).living) == 2)
+        found = stacks(folder, program=str(tmp_path / "no-py-spy"), deadline=30)
+        if allowed and handled:
+            assert [(one.rank, one.reason, one.threads[0].name, one.threads[0].own) for one in found] == [
+                (rank, "", "MainThread", "waits (script.py:5)") for rank in (0, 1)
+            ]
+        else:
+            assert all(not one.threads and "or allow faulthandler" in one.reason for one in found)
+        assert len(ranks_of(folder, folder.read_status()).living) == 2
+    finally:
+        stop(folder)
