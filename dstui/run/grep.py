@@ -16,7 +16,7 @@ DENSE_HITS, DENSE_BYTES = 64, 512
 """After so many matches, each within so many bytes of the last, it is faster to split all lines and look at each."""
 
 Seek = Callable[[bytes, int], int]
-_strstr = ctypes.CDLL(None).strstr
+_strstr = ctypes.PyDLL(None).strstr
 _strstr.argtypes, _strstr.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_void_p
 
 

@@ -1,0 +1,125 @@
+"""A flood: a job folder whose ranks write numbered lines, many files by one process, at a pace that is kept.
+
+    python tests/flood.py LOGS RANKS LINES_PER_SECOND SECONDS
+
+The process prints the time at which it had written its last line.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO
+
+from dstui.run.folder import JobFolder
+from dstui.run.status import initial
+from dstui.tui.logs import Merged
+
+TICK = 0.1
+"""Seconds in which every rank writes once."""
+GROUPS = 10
+"""Parts of the ranks that write one after another within a tick."""
+LINE = b"2026-01-01 %s,%03d INFO line %d of rank %d, one of a flood that goes on\n"
+STEP = b"2026-01-01 %s,%03d INFO line %d of rank %d, step=%d loss: 1.25 lr: 1e-4\n"
+
+
+def running_job(path: Path, ranks: int) -> JobFolder:
+    """A job that runs, as far as its folder says; somebody holds its lock."""
+    folder = JobFolder(path)
+    folder.prepare(1)
+    assert folder.lock() is not None
+    status = initial("tag", dict.fromkeys(range(ranks), "here"), None)
+    for facts in status["ranks"].values():
+        facts["state"] = "started"
+    folder.write_status({**status, "state": "running"})
+    return folder
+
+
+def end(folder: JobFolder) -> None:
+    """All its ranks have ended with 0, and so has the job."""
+    status = folder.read_status()
+    for facts in status["ranks"].values():
+        facts |= {"state": "ended", "exit_code": 0}
+    folder.write_status({**status, "state": "succeeded", "exit_code": 0})
+
+
+def start_flood(folder: Path, ranks: int, rate: int, seconds: float) -> subprocess.Popen[str]:
+    """Let another process write it into the logs of a job folder."""
+    words = [sys.executable, __file__, str(folder / "logs"), str(ranks), str(rate), str(seconds)]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+
+
+class Numbers:
+    """How many lines of each rank came, each in its turn."""
+
+    def __init__(self) -> None:
+        self.of: dict[int, int] = {}
+
+    def note(self, rank: int, text: str) -> None:
+        """The rank's next line."""
+        found, expected = re.search(r"line (\d+) of ", text), self.of.get(rank, 0)
+        assert found and int(found[1]) == expected, f"rank {rank}: {text!r} instead of line {expected}"
+        self.of[rank] = expected + 1
+
+
+def shown(view: Merged) -> Numbers:
+    """What the log on the screen has of each rank, from its first row to its last; rows that stand for several ranks are of each."""
+    view.wanted = 1 << 30
+    while view.poll(ended=True) or not view.complete:
+        pass
+    numbers = Numbers()
+    for row in range(view.first, view.end):
+        for rank in view.who(row):
+            numbers.note(rank, view.line(row).text)
+    view.timeline.close()
+    return numbers
+
+
+def lines_of_each(ranks: int, rate: int, seconds: float) -> int:
+    """How many lines every rank writes in all."""
+    return round(seconds / TICK) * max(round(rate * TICK / ranks), 1)
+
+
+def pour(logs: Path, ranks: int, rate: int, seconds: float) -> None:
+    """Write it."""
+    batch, ticks = max(round(rate * TICK / ranks), 1), round(seconds / TICK)
+    with ExitStack() as stack:
+        files = [stack.enter_context((logs / f"rank_{rank}.log").open("ab", buffering=0)) for rank in range(ranks)]
+        began = time.monotonic()
+        for tick in range(ticks):
+            for group in range(GROUPS):
+                write(files, range(group, ranks, GROUPS), range(tick * batch, (tick + 1) * batch))
+                time.sleep(max(0.0, began + (tick + (group + 1) / GROUPS) * TICK - time.monotonic()))
+
+
+def write(files: list[IO[bytes]], ranks: range, numbers: range) -> None:
+    """The next lines of some ranks, each in two pieces: a line need not come whole."""
+    now = time.time()
+    stamp, thousandth = time.strftime("%H:%M:%S", time.gmtime(now)).encode(), int(now * 1000) % 1000
+    for rank in ranks:
+        lines = [
+            STEP % (stamp, thousandth, number, rank, number // 50) if number % 50 == 49 else LINE % (stamp, thousandth, number, rank)
+            for number in numbers
+        ]
+        text = b"".join(lines)
+        files[rank].write(text[: len(text) // 2])
+        files[rank].write(text[len(text) // 2 :])
+
+
+def main() -> None:
+    """As a process of its own."""
+    import resource
+
+    logs, ranks, rate, seconds = sys.argv[1:]
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    pour(Path(logs), int(ranks), int(rate), float(seconds))
+    print(time.time())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""A small flood: what was written is what is shown, rank by rank. The large ones are in tests/long and tests/bench."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from dstui.tui.filters import Filter
+from tests.flood import end, lines_of_each, running_job, shown, start_flood
+from tests.tui.conftest import Open, screen, until
+
+RANKS, RATE, SECONDS = 8, 12_000, 1.0
+LINES = lines_of_each(RANKS, RATE, SECONDS)
+
+
+async def test_the_screen_shows_every_line_of_a_flood_that_it_watched(open_app: Open, tmp_path: Path) -> None:
+    folder = running_job(tmp_path / "job", RANKS)
+    async with open_app() as pilot:
+        await pilot.press("9")
+        await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
+        pilot.app.look_at(folder)
+        flood = start_flood(folder.path, RANKS, RATE, SECONDS)
+        await until(pilot, lambda: flood.poll() is not None, 60)
+        flood.communicate()
+        await until(pilot, lambda: f"{RANKS * LINES:,} lines" in screen(pilot), 30)
+        for rank in range(RANKS):
+            await pilot.press(str(rank))
+            await until(
+                pilot, lambda rank=rank: f"line {LINES - 1} of rank {rank}," in screen(pilot) and f"{LINES:,} lines" in screen(pilot)
+            )
+
+
+def test_the_log_has_each_line_of_every_rank_in_its_order_folded_or_not(tmp_path: Path) -> None:
+    for fold in (True, False):
+        folder = running_job(tmp_path / f"job {fold}", RANKS)
+        view = Filter(fold=fold).open(folder, {})
+        flood = start_flood(folder.path, RANKS, RATE, SECONDS)
+        deadline = time.monotonic() + 60
+        while flood.poll() is None:
+            assert time.monotonic() < deadline
+            view.timeline.find()
+            view.poll()
+        flood.communicate()
+        end(folder)
+        assert shown(view).of == dict.fromkeys(range(RANKS), LINES)
+        assert shown(Filter(fold=fold).open(folder, {})).of == dict.fromkeys(range(RANKS), LINES)
