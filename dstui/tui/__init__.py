@@ -34,10 +34,14 @@ def attach_tui(folder: JobFolder) -> int:
 
 def _run(plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None) -> int:
     import gc
+    import os
 
     gc.disable()  # until the first frame is painted: collecting what is only being built costs a tenth of it
+    from dstui.tui import plainly
     from dstui.tui.app import DstuiApp
 
+    if plainly.wanted(os.environ):
+        plainly.draw_plainly()
     app = DstuiApp(plan, path, machine, job)
     app.run()
     for line in app.receipt():

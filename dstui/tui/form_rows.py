@@ -131,7 +131,7 @@ def _toggle(field: Field, value: object, written: bool, remark: str, key: FieldK
 def _remarks(field: Field, state: State, width: int) -> list[Row]:
     """Under a field: what the Plan refused, or what is wrong with it."""
     if state.refusal[0] == field.path:
-        return paragraph(state.refusal[1], width - 1, "error", first=(Span("  ✖ ", "error"),))
+        return paragraph(state.refusal[1], width - 1, "error", first=(Span(f"  {GLYPHS['error']} ", "error"),))
     finding = state.finding_at(field.path)
     if finding is None:
         return []

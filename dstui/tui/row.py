@@ -40,7 +40,7 @@ class Row:
 BLANK = Row()
 
 GLYPHS = {"ok": "✔", "warning": "▲", "error": "✖", "unknown": "·"}
-"""State is never said by colour alone: each has a glyph here and a word in WORDS."""
+"""State is never said by colour alone: each has a glyph here (others where the terminal has only ASCII: plainly.py) and a word in WORDS."""
 
 WORDS = {"ok": "ok", "warning": "warning", "error": "error", "unknown": "not looked at yet"}
 

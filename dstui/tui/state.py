@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dstui.tui.row import GLYPHS
+
 if TYPE_CHECKING:
     from dstui.machine.snapshot import Gpu, Machine
     from dstui.plan import Plan
@@ -66,7 +68,7 @@ class State:
         """DeepSpeed's verdict in a few cells: its release, and a glyph that is · while it has not spoken on this text yet."""
         if self.verdict is None:
             return ""
-        glyph = "·" if self.judged != self.plan.text else "✔" if self.verdict.ok else "✖"
+        glyph = GLYPHS["unknown" if self.judged != self.plan.text else "ok" if self.verdict.ok else "error"]
         return f"DeepSpeed {self.verdict.version} {glyph}"
 
     def finding_at(self, path: str) -> Finding | None:

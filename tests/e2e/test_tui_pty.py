@@ -154,6 +154,23 @@ def test_without_colour_everything_is_there_in_glyphs_and_words(start: Start) ->
     assert terminal.exit_code() == 0
 
 
+@pytest.mark.parametrize("locale", ["C", "en_US.ISO-8859-1"])
+def test_without_utf8_everything_is_there_in_ascii(start: Start, locale: str) -> None:
+    terminal = start("quickstart", LC_ALL=locale, TERM="xterm")
+    terminal.wait("ok 1 Machine", "> Ranks on the CPU", "ok ok", ".  9 Run")
+    terminal.settle(1.0)
+    terminal.press("\x1bOP")
+    terminal.wait("+- Help")
+    assert terminal.text.isascii()
+    assert bytes(terminal.raw).isascii()
+    frames = [line for line in terminal.text.splitlines() if line.startswith("|")]
+    assert all(line.endswith("|") for line in frames)
+    terminal.press("\x1b")
+    terminal.wait_gone("+- Help")
+    terminal.press("q")
+    assert terminal.exit_code() == 0
+
+
 def test_without_a_file_it_asks_what_to_start_from(start: Start, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("version: 1\nname: mine\njob: {script: t.py}\ndeepspeed: {train_micro_batch_size_per_gpu: 3}\n")
     terminal = start()

@@ -129,4 +129,4 @@ def _meaning(state: State, machine: Machine, width: int) -> list[Row]:
         if finding.fix:
             first = (Span("  x ", "accent"),) if finding.fix.patch else (Span("  → ", "dim"),)
             rows += paragraph(finding.fix.text, width - 1, "value" if finding.fix.patch else "dim", first=first)
-    return rows if len(rows) > 1 else [*rows, row(("✔", "ok"), " nothing stands in the way")]
+    return rows if len(rows) > 1 else [*rows, row((GLYPHS["ok"], "ok"), " nothing stands in the way")]

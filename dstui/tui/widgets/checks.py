@@ -45,9 +45,9 @@ def _counts(state: State) -> str:
 def check_rows(state: State, width: int) -> list[Row]:
     """The findings as rows."""
     if not state.checked:
-        return [row(("· not looked at yet", "dim"))]
+        return [row((f"{GLYPHS['unknown']} not looked at yet", "dim"))]
     if not state.findings:
-        return [row(("✔", "ok"), " nothing to complain about")]
+        return [row((GLYPHS["ok"], "ok"), " nothing to complain about")]
     rows: list[Row] = []
     for number, finding in enumerate(state.findings):
         rows += _finding_rows(number, finding, width)

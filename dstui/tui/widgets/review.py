@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dstui.render.artifacts import Artifact
 
 PLAN, HEADLESS = "the Plan", "headless"
-MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": ("·", "dim")}
+MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": (".", "dim")}
 """How a file compares with what is on disk; "" where that was not looked at yet."""
 
 
@@ -117,7 +117,7 @@ def _name_row(name: str, on_disk: str, key: str) -> Row:
 
 def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
     if problem:
-        return paragraph(problem, width, "error", first=(Span("✖ ", "error"),))
+        return paragraph(problem, width, "error", first=(Span(f"{GLYPHS['error']} ", "error"),))
     rows: list[Row] = []
     for finding in (f for f in state.findings if f.severity in ("error", "warning")):
         style = STYLE_OF[finding.severity]
@@ -127,7 +127,7 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
         last = paragraph(f"Cannot be launched: {errors} error{'s' if errors > 1 else ''}. x applies the first fix.", width, "error")
     else:
         last = paragraph("launches it. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
-    return [*rows, *([BLANK] if rows else [row(("✔", "ok"), " no errors, no warnings"), BLANK]), *last]
+    return [*rows, *([BLANK] if rows else [row((GLYPHS["ok"], "ok"), " no errors, no warnings"), BLANK]), *last]
 
 
 def _changed_rows(plan: Plan, last: tuple[str, Plan] | None, width: int) -> list[Row]:

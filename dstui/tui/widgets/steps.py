@@ -29,7 +29,7 @@ class StepList(Rows):
 
 def _step_row(number: int, step: Step, state: State, width: int, here: bool) -> Row:
     mark = badge(step, state)
-    room = width - Rows.MARGIN - 4 - cell_len(step.title) - 2
+    room = width - Rows.MARGIN - cell_len(f"{GLYPHS[mark]} 1 {step.title}") - 2
     value = step.value(state)
     return row(
         (GLYPHS[mark], STYLE_OF[mark]),
