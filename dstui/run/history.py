@@ -109,9 +109,10 @@ class History:
         return sum(log.taken for log in logs), sum(log.size for log in logs)
 
     def names(self) -> dict[str, float | None]:
-        """The metrics that were found, dstui's own first, and the newest value of each."""
+        """The metrics that were found, dstui's own first, and the newest value of each, of the first rank that tells it."""
         with self._lock:
-            latest = {name: series.last for (_, rank, name), series in sorted(self._series.items(), key=_by_attempt) if rank is None}
+            keys = sorted((attempt, -rank, name) for attempt, rank, name in self._series if rank is not None)
+            latest = {name: self._series[attempt, -rank, name].last for attempt, rank, name in keys}
         order = list(METRICS)
         return dict(sorted(latest.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
@@ -126,10 +127,6 @@ class History:
             keys = sorted((a, -1 if r is None else r) for a, r, n in self._series if n == name and (r is None) != each)
             found = [(a, None if r < 0 else r) for a, r in keys]
             return [Curve(a, r, self._series[a, r, name].points, self._series[a, r, name].faults) for a, r in found]
-
-
-def _by_attempt(item: tuple[tuple[int, int | None, str], Buckets]) -> int:
-    return item[0][0]
 
 
 class _Log:

@@ -76,6 +76,10 @@ class Picture:
     left_out: int = 0
     """Values that a logarithm has no place for."""
 
+    def side(self, x: float) -> str:
+        """Which end of a text stands at `x`, so that all of it is seen."""
+        return "right" if x > (self.x.low + self.x.high) / 2 else "left"
+
 
 def picture(
     history: History, view: View, cells: tuple[int, int], say: Callable[[str, float], str], other: History | None = None

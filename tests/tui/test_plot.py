@@ -133,7 +133,7 @@ async def test_m_opens_the_plot_of_the_loss_and_closes_it(open_app: Open, tmp_pa
     async with open_app() as pilot:
         await open_plot(pilot, folder)
         await until(pilot, lambda: "mean of 2 ranks" in box(pilot) and "✖ NaN at step 51" in box(pilot))
-        assert metrics(pilot) == ["loss 50", "lr 1e-05"]
+        assert metrics(pilot) == ["loss nan", "lr 1e-05"]
         assert any("⠀" < char <= "⣿" for char in screen(pilot)), "there is a line"
         assert "✖" in screen(pilot).partition("NaN at step")[0], "and a mark"
         await pilot.press("m")
@@ -153,6 +153,19 @@ async def test_the_keys_change_the_plot(open_app: Open, tmp_path: Path) -> None:
         await until(pilot, lambda: "moving average" in screen(pilot))
         await pilot.press("escape", "escape")
         await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+
+
+@pytest.mark.parametrize("theme", ["ansi-dark", "dstui-light", "dstui"])
+async def test_it_is_drawn_in_every_kind_of_theme_and_without_colours(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theme: str
+) -> None:
+    if theme == "dstui":
+        monkeypatch.setenv("NO_COLOR", "1")
+    async with open_app() as pilot:
+        pilot.app.theme = theme
+        await open_plot(pilot, job(tmp_path / "job", {0: steps(20) + "eval_loss: 9\n", 1: steps(20, "{0}5")}, attempt_2=steps(30)))
+        await until(pilot, lambda: "attempt 2" in screen(pilot) and "●" in screen(pilot) and "eval" in screen(pilot))
+        assert pilot.app.no_color is (theme == "dstui")
 
 
 async def test_it_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> None:

@@ -143,7 +143,8 @@ class Plot(Screen[None]):
             whose = f"{len(tellers)} ranks" if len(tellers) <= KEPT_RANKS else f"the first {KEPT_RANKS} of {len(tellers)} ranks"
         about = [view.name, whose if tellers else ""]
         about += [f"smoothed {view.weight:g}" if view.weight else "", "log" if view.log else ""]
-        about += [f"beside {self.other.folder.name}" if self.other is not None else ""]
+        if self.other is not None:
+            about.append(f"beside {self.other.folder.name}" + ("" if self.other.tellers(view.name) else ", which tells none"))
         return [*about, METRICS.get(view.name, "a pattern of the Plan")]
 
     def _progress(self) -> str:
