@@ -55,23 +55,27 @@ class History:
         self._lock = Lock()
 
     def advance(self, seconds: float) -> bool:
-        """Read on for about so long. False where nothing new was there."""
+        """Read on for about so long. False where all was read and nothing new was there."""
         deadline, found = time.monotonic() + seconds, False
         if time.monotonic() - self._looked >= LOOK_AGAIN:
             self._find_logs()
         for (attempt, _), log in sorted(self._logs.items()):
-            while time.monotonic() < deadline:
-                metrics = log.read(self._measure)
-                if not log.tail.taken:
-                    break
+            while (metrics := log.read(self._measure)) is not None:
                 found = True
                 self._take(attempt, metrics)
-        if not found and not self._flushed and time.monotonic() < deadline and self.folder.read_status().get("state") in FINAL:
-            self._flushed = found = True
-            for (attempt, _), log in self._logs.items():
-                self._take(attempt, log.last(self._measure))
+                if time.monotonic() >= deadline:
+                    return True
         self.notices += self._measure.notices()
-        return found
+        return found or self._flush()
+
+    def _flush(self) -> bool:
+        """The last lines without an end, once, when the job has ended. False where it lives."""
+        if self._flushed or self.folder.read_status().get("state") not in FINAL:
+            return False
+        self._flushed = True
+        for (attempt, _), log in self._logs.items():
+            self._take(attempt, log.last(self._measure))
+        return True
 
     def _find_logs(self) -> None:
         self._looked = time.monotonic()
@@ -144,11 +148,11 @@ class _Log:
         except OSError:
             return self.taken
 
-    def read(self, measure: Measure) -> list[Metric]:
-        """The metrics of the next piece."""
+    def read(self, measure: Measure) -> list[Metric] | None:
+        """The metrics of the next piece; None where there is none."""
         lines = self.tail.read(PIECE)
         self.taken += self.tail.taken
-        return [*measured(lines, self.view, self.rank, measure)]
+        return [*measured(lines, self.view, self.rank, measure)] if self.tail.taken else None
 
     def last(self, measure: Measure) -> list[Metric]:
         """The metrics of a last line without an end, of a job that has ended."""

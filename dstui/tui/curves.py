@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dstui.run.buckets import Fault, Point, smoothed, thinned
 
@@ -76,7 +76,7 @@ class Picture:
     left_out: int = 0
     """Values that a logarithm has no place for."""
 
-    def side(self, x: float) -> str:
+    def side(self, x: float) -> Literal["left", "right"]:
         """Which end of a text stands at `x`, so that all of it is seen."""
         return "right" if x > (self.x.low + self.x.high) / 2 else "left"
 
