@@ -70,7 +70,8 @@ class JobLog(LogView):
         if rarely:
             self._searched = now
             lines.timeline.find()
-        lines.poll(SPELL, ended=ended)
+        if lines.poll(SPELL, ended=ended):
+            self.refresh()
         if lines.timeline.replaced:
             self._open()
         elif searching and self.search is not None and self.search.advance(SPELL):

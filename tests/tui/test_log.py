@@ -1,0 +1,155 @@
+"""The log of a job on the screen: one row for what all ranks said, filters, times, a line whole, many ranks."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+
+from dstui.run.folder import JobFolder
+from tests.tui.conftest import Open, screen, text_of, until
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
+from made_logs import BEGAN, MadeJob
+
+TRACE = ["Traceback (most recent call last):", '  File "train.py", line 7, in main', "ValueError: an error in [bold]markup[/] here \x1b[2J" + " and so on" * 40]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> MadeJob:
+    """Eight ranks on two hosts that say the same each second, for two minutes; rank 5 has something of its own to say."""
+    made = MadeJob(tmp_path / "job", 8, hosts=2, state="failed")
+    for second in range(120):
+        for rank in range(8):
+            made.say(rank, f"step {second} loss 1.5")
+        if second == 60:
+            made.say(5, "[W] NCCL watchdog: waiting", *TRACE)
+        made.look(second)
+    return made
+
+
+async def look_at(pilot: Pilot[int], folder: JobFolder) -> None:
+    """Attach to the job, and wait until its log is there."""
+    await pilot.press("9")
+    await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
+    pilot.app.look_at(folder)
+    await until(pilot, lambda: "lines  following" in screen(pilot))
+
+
+def clock(second: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(BEGAN + second))
+
+
+async def test_what_all_ranks_said_is_one_row_with_its_time_until_u_unfolds_it(open_app: Open, job: MadeJob) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job.folder)
+        assert f"{clock(119)}    ×8 step 119 loss 1.5" in screen(pilot)
+        assert "124 of 964 lines" in screen(pilot)
+        await pilot.press("u")
+        await until(pilot, lambda: "964 lines" in screen(pilot) and " of 964" not in screen(pilot))
+        assert f"{clock(119)}    r7 step 119 loss 1.5" in screen(pilot)
+
+
+async def test_v_shows_warnings_and_errors_then_errors_and_a_all_lines_again(open_app: Open, job: MadeJob) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job.folder)
+        await pilot.press("v")
+        await until(pilot, lambda: "Log: all ranks, warnings and errors, folded" in screen(pilot) and "4 of 964 lines" in screen(pilot))
+        assert "r5 [W] NCCL watchdog: waiting" in screen(pilot)
+        await pilot.press("v")
+        await until(pilot, lambda: "3 of 964 lines" in screen(pilot))
+        assert "r5   File" in screen(pilot)
+        await pilot.press("a")
+        await until(pilot, lambda: "124 of 964 lines" in screen(pilot))
+
+
+async def test_h_goes_round_the_hosts(open_app: Open, job: MadeJob) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job.folder)
+        await pilot.press("h")
+        await until(pilot, lambda: "Log: worker-0, folded" in screen(pilot) and "×4 step 119" in screen(pilot))
+        await pilot.press("h", "e")
+        await until(pilot, lambda: "Log: worker-1, folded" in screen(pilot) and "r5 Traceback" in screen(pilot))
+        await pilot.press("h")
+        await until(pilot, lambda: "Log: all ranks, folded" in screen(pilot))
+
+
+async def test_t_goes_to_a_time_and_another_filter_stays_there(open_app: Open, job: MadeJob) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job.folder)
+        await pilot.press("t", *"25:00", "enter")
+        await until(pilot, lambda: "25:00 is no time" in screen(pilot))
+        await pilot.press("escape", "t", *clock(30), "enter")
+        view = pilot.app.run_pane.log_view
+        await until(pilot, lambda: view.at is not None and view.lines.line(view.at).text == "step 30 loss 1.5")
+        await pilot.press("3")
+        await until(pilot, lambda: "Log: rank 3" in screen(pilot) and view.at is not None)
+        assert view.lines.line(view.at).text == "step 30 loss 1.5"
+
+
+async def test_errors_of_all_ranks_are_counted_and_enter_shows_one_whole_with_what_its_rank_said_around_it(
+    open_app: Open, job: MadeJob
+) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job.folder)
+        await pilot.press("e")
+        await until(pilot, lambda: "errors 1 of 2" in screen(pilot))
+        await pilot.press("n")
+        await until(pilot, lambda: "errors 2 of 2" in screen(pilot))
+        await pilot.press("enter")
+        await until(pilot, lambda: f"rank 5  on worker-1  {clock(60)}" in screen(pilot))
+        whole = text_of(pilot, "#whole-line")
+        assert "ValueError: an error in [bold]markup[/] here" in whole
+        assert whole.count("and so on") >= 30
+        assert "step 59 loss 1.5" in whole
+        assert "step 61 loss 1.5" in whole
+        assert "\x1b" not in screen(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: "errors 2 of 2" in screen(pilot))
+
+
+async def test_what_comes_is_shown_and_a_progress_bar_while_its_rank_is_looked_at(open_app: Open, tmp_path: Path) -> None:
+    made = MadeJob(tmp_path / "job", 2)
+    assert made.folder.lock() is not None
+    made.say(0, "ready")
+    async with open_app() as pilot:
+        await look_at(pilot, made.folder)
+        made.say(0, "loaded")
+        made.say(1, "loaded")
+        await until(pilot, lambda: "×2 loaded" in screen(pilot))
+        made.say(1, " 10%|#  \r 20%|## ", end="")
+        await pilot.press("1")
+        await until(pilot, lambda: "20%|##" in screen(pilot) and "10%" not in screen(pilot))
+        made.say(1, "\r 30%|###", end="")
+        await until(pilot, lambda: "30%|###" in screen(pilot) and "20%" not in screen(pilot))
+
+
+async def test_the_beginning_is_found_by_going_home(open_app: Open, tmp_path: Path) -> None:
+    made = MadeJob(tmp_path / "job", 1, state="succeeded")
+    made.say(0, *(f"line {n} {'.' * 100}" for n in range(60_000)))
+    async with open_app() as pilot:
+        await look_at(pilot, made.folder)
+        assert "line 59999 " in screen(pilot)
+        await pilot.press("home")
+        await until(pilot, lambda: " line 0 ." in screen(pilot))
+
+
+@pytest.mark.parametrize(("ranks", "hosts"), [(64, 8), (256, 32), (1024, 128)])
+async def test_many_ranks_are_summed_up_by_host_with_the_worst_first(open_app: Open, tmp_path: Path, ranks: int, hosts: int) -> None:
+    made = MadeJob(tmp_path / "job", ranks, hosts=hosts, state="failed")
+    status = made.folder.read_status()
+    status["ranks"][str(ranks - 3)]["exit_code"] = 1
+    made.folder.write_status(status)
+    made.say(0, "step 1")
+    made.look(1)
+    async with open_app(size=(100, 30)) as pilot:
+        await look_at(pilot, made.folder)
+        await until(pilot, lambda: f"{ranks - 1:,} ended" in text_of(pilot, "#ranks"))
+        shown = text_of(pilot, "#ranks").splitlines()
+        assert shown[0].split() == f"{ranks:,} ranks on {hosts} hosts ✖ 1 failed ✔ {ranks - 1:,} ended step 1".split()
+        assert f"worker-{hosts - 1}" in shown[1]
+        assert f"rank {ranks - 3}" in shown[1]
+        assert "more hosts" in shown[-1]
