@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dstui.adopt.accelerate import is_accelerate
-from dstui.adopt.dsconfig import ConfigError
-from dstui.adopt.plan import plan_of_dsconfig
+from dstui.adopt.signs import is_accelerate
 from dstui.files import FileProblem, find_plan, overridden, read_plan, read_text
 from dstui.plan import Plan, load
 
@@ -39,6 +37,9 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
 
 
 def _adopted(path: Path, script: Sequence[str]) -> Plan:
+    from dstui.adopt.dsconfig import ConfigError  # most sessions open a Plan, and the first frame need not wait for these
+    from dstui.adopt.plan import plan_of_dsconfig
+
     text = read_text(path)
     try:
         return load(plan_of_dsconfig(text, str(path), script), str(path), str(Path.cwd()))

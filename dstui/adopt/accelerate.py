@@ -9,9 +9,6 @@ import yaml
 
 from dstui.adopt.dsconfig import ConfigError
 
-SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "num_processes")
-"""Keys of which no Plan has one at its top."""
-
 
 @dataclass(frozen=True)
 class AccelerateConfig:
@@ -29,11 +26,6 @@ class AccelerateConfig:
                 return self.lines[path]
             path = path.rpartition(".")[0]
         return None
-
-
-def is_accelerate(text: str) -> bool:
-    """Whether a YAML text is an accelerate configuration rather than a Plan."""
-    return any(text.startswith(f"{sign}:") or f"\n{sign}:" in text for sign in SIGNS)
 
 
 def read_accelerate(text: str) -> AccelerateConfig:

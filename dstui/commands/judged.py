@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dstui.adopt.accelerate import is_accelerate, read_accelerate
+from dstui.adopt.accelerate import read_accelerate
+from dstui.adopt.signs import is_accelerate
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.check import check, check_config
 from dstui.check.accelerate import check_accelerate

@@ -137,7 +137,7 @@ class DstuiApp(Beginning):
 
     def redraw_all(self) -> None:
         """Everything visible, from the state."""
-        if self.leaving:
+        if self.leaving or not self.is_running:
             return
         state = self.store.state
         self.query_one(TitleBar).show(state, self.store.path)
@@ -173,8 +173,8 @@ class DstuiApp(Beginning):
         return field, field.options[key.number] if field and isinstance(key, OptionKey) else None
 
     def _show_keys(self) -> None:
-        if len(self.screen_stack) > 1:
-            return  # a dialog has the keys
+        if len(self.screen_stack) != 1:
+            return  # a dialog has the keys, or the app is closing
         possible = {k.action.partition("(")[0] for k in KEYS if self.check_action(k.action.partition("(")[0], ())}
         self.query_one(Footer).show(valid("typing" if self.typing else self.step.pane, frozenset(possible)))
 

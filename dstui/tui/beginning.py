@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +15,6 @@ from textual.message import Message
 from dstui.files import FileProblem, find_plan, read_plan
 from dstui.plan import Plan, PlanError, load
 from dstui.tui.drafts import Draft, document_of, left_behind, take_over
-from dstui.tui.found import Found, look_here
 from dstui.tui.row import BLANK, Row, fit, row
 from dstui.tui.screens.dialog import WIDTH, Answer, Ask
 from dstui.tui.unsaved import Unsaved
@@ -25,6 +23,7 @@ from dstui.tui.verdicts import Probed
 if TYPE_CHECKING:
     from dstui.adopt.recipes import Recipe
     from dstui.documents import Opened
+    from dstui.tui.found import Found
 
 LINES = 12
 """Changed lines that are shown of a draft."""
@@ -64,7 +63,12 @@ class Beginning(Unsaved):
 
     def ask_what_to_open(self) -> None:
         """No file was given: look what there is to start from, and ask."""
-        self.run_worker(lambda: self.post_message(FolderSeen(look_here())), thread=True, exit_on_error=False, group="begin")
+        self.run_worker(self._look_here, thread=True, exit_on_error=False, group="begin")
+
+    def _look_here(self) -> None:
+        from dstui.tui.found import look_here  # brings the machine's module, which the first frame does without
+
+        self.post_message(FolderSeen(look_here()))
 
     @on(FolderSeen)
     def _folder_seen(self, event: FolderSeen) -> None:
@@ -148,6 +152,8 @@ class Beginning(Unsaved):
 
 def changed_lines(before: str, now: str) -> list[str]:
     """The lines that differ, each with + or - before it."""
+    import difflib
+
     lines = difflib.unified_diff(before.splitlines(), now.splitlines(), lineterm="", n=0)
     return [line for line in list(lines)[2:] if not line.startswith("@@")]
 

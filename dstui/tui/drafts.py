@@ -5,7 +5,6 @@ Every session has one file in the user's state folder, which is gone as soon as 
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import time
@@ -50,6 +49,8 @@ class Draft:
 
     def keep(self) -> None:
         """Write it; where nothing is unsaved, there is no draft. Raises FileProblem or OSError."""
+        import json
+
         if self.text == self.began:
             self.forget()
         else:
@@ -81,6 +82,8 @@ def unnamed_here(document: str) -> bool:
 
 def left_behind() -> list[Draft]:
     """The drafts of sessions that are over, the newest first. What cannot be read is passed over."""
+    import json
+
     found = []
     with suppress(OSError):
         for file in drafts_folder().glob("*.json"):

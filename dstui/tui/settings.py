@@ -5,7 +5,6 @@ Nothing about it is ever an error: what cannot be read is as if it were not ther
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,8 @@ def remembered() -> dict[str, Any]:
 
 def remember(name: str, value: Any) -> None:
     """Keep one setting for later sessions. The others stay as they are, and so does a file that is no settings of ours."""
+    import json
+
     settings = _read()
     if settings is not None and settings.get(name) != value:
         with suppress(FileProblem, OSError):
@@ -37,8 +38,12 @@ def remember(name: str, value: Any) -> None:
 def _read() -> dict[str, Any] | None:
     """What is in the file, {} where there is none; None where it cannot be read, so must not be replaced."""
     file = settings_file()
+    if not file.exists():
+        return {}
+    import json
+
     try:
-        found = json.loads(read_text(file)) if file.exists() else {}
+        found = json.loads(read_text(file))
     except (FileProblem, OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

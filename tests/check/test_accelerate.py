@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from test_fixes import errors, patched
 
-from dstui.adopt.accelerate import is_accelerate, read_accelerate
+from dstui.adopt.accelerate import read_accelerate
+from dstui.adopt.signs import is_accelerate
 from dstui.adopt.dsconfig import ConfigError
 from dstui.check.accelerate import RULES, check_accelerate
 

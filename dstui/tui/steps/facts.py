@@ -53,11 +53,8 @@ def gpu_help(gpu: Gpu) -> str:
     return "; ".join(filter(None, facts)) + "."
 
 
-def machine_rows(state: State, width: int) -> list[Row]:
+def machine_rows(state: State, machine: Machine, width: int) -> list[Row]:
     """Links and host, and what they mean, under the GPUs."""
-    machine = state.machine
-    if machine is None:
-        return [BLANK, row(("This machine is being looked at…", "dim"))]
     links, host = _links(machine), _host(machine)
     if links and width >= BESIDE:
         left = max(_width(r) for r in links) + 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dstui.tui.fields import UNSET, Edit, Field
-from dstui.tui.row import Row
+from dstui.tui.row import BLANK, Row, row
 from dstui.tui.state import State
 from dstui.tui.steps.step import Step
 
@@ -83,9 +83,11 @@ def _fields(state: State) -> tuple[Field, ...]:
 
 
 def _below(state: State, width: int) -> list[Row]:
+    if state.machine is None:
+        return [BLANK, row(("This machine is being looked at…", "dim"))]
     from dstui.tui.steps.facts import machine_rows
 
-    return machine_rows(state, width)
+    return machine_rows(state, state.machine, width)
 
 
 def _value(state: State) -> str:
