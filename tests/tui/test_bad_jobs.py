@@ -1,0 +1,63 @@
+"""A job folder of any kind on the screen: half-written, full of rubbish, gone while it is looked at. Nothing of it ends the session."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dstui.run.folder import JobFolder
+from tests.tui.conftest import Open, screen, until
+from tests.tui.test_reason import job
+
+KEYS = ("1", "a", "e", "d", "escape", "p", "escape", "m", "escape", "x", "9", "r", "9")
+
+
+def rubbish(folder: JobFolder) -> None:
+    for file in (folder.log(1), folder.launcher_log, folder.events_file, folder.launch_file, folder.path / "plan.yaml", folder.record(1)):
+        file.write_bytes(os.urandom(50_000))
+
+
+def no_logs(folder: JobFolder) -> None:
+    shutil.rmtree(folder.log(0).parent)
+
+
+def folder_for_log(folder: JobFolder) -> None:
+    folder.log(1).unlink()
+    folder.log(1).mkdir()
+
+
+def half_a_status(folder: JobFolder) -> None:
+    folder.status_file.write_text('{"state": "fai')
+
+
+def another_version(folder: JobFolder) -> None:
+    folder.status_file.write_text('{"version": 9, "state": ["x"], "ranks": [1], "attempt": "first", "started": 7}')
+
+
+def gone(folder: JobFolder) -> None:
+    shutil.rmtree(folder.path)
+
+
+@pytest.mark.parametrize("spoil", [rubbish, no_logs, folder_for_log, half_a_status, another_version, gone])
+@pytest.mark.parametrize("meanwhile", [False, True], ids=["before", "while it is looked at"])
+async def test_a_spoilt_job_folder_ends_nothing(
+    open_app: Open, tmp_path: Path, spoil: Callable[[JobFolder], None], meanwhile: bool
+) -> None:
+    folder = job(tmp_path / "job", state="running" if meanwhile else "failed")
+    if not meanwhile:
+        spoil(folder)
+    async with open_app() as pilot:
+        await pilot.press("9")
+        await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
+        pilot.app.look_at(folder)
+        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
+        if meanwhile:
+            spoil(folder)
+        for key in KEYS:
+            await pilot.press(key)
+            await pilot.pause(0.1)  # a tick of the pane
+        assert pilot.app.is_running and "9 Run" in screen(pilot)
