@@ -36,7 +36,11 @@ def lines(job: MadeJob, *options: object) -> list[str]:
 
 
 def test_lines_of_every_attempt_are_told_in_the_order_in_which_they_came(job: MadeJob) -> None:
-    assert lines(job) == [f"[1] {line}" for line in ("step 1", "[W] careful", *TRACE)] + ["[0] step 1 red", "[0] again", "[0] never finished"]
+    assert lines(job) == [f"[1] {line}" for line in ("step 1", "[W] careful", *TRACE)] + [
+        "[0] step 1 red",
+        "[0] again",
+        "[0] never finished",
+    ]
 
 
 @pytest.mark.parametrize(

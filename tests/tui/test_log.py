@@ -15,7 +15,11 @@ from tests.tui.conftest import Open, screen, text_of, until
 sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
 from made_logs import BEGAN, MadeJob
 
-TRACE = ["Traceback (most recent call last):", '  File "train.py", line 7, in main', "ValueError: an error in [bold]markup[/] here \x1b[2J" + " and so on" * 40]
+TRACE = [
+    "Traceback (most recent call last):",
+    '  File "train.py", line 7, in main',
+    "ValueError: an error in [bold]markup[/] here \x1b[2J" + " and so on" * 40,
+]
 
 
 @pytest.fixture
