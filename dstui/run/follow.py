@@ -30,6 +30,8 @@ FILES_ASIDE, FILES_OF_A_RANK = 256, 2
 """Open files that a follower's process needs: its own, and for each rank one here and one in a view of its log."""
 PACE = 60
 """How many moments, a second apart or more, tell the pace of the steps."""
+BAR_GLANCE = 1.0
+"""Seconds between two looks at the step that a progress bar tells."""
 BAR_EVERY = 10.0
 """Seconds after which a progress bar is told as a line: a sign of life where only lines are shown."""
 
@@ -221,7 +223,12 @@ class Follower:
         view = self.ranks[rank]
         view.last_line_at, view.live = tail.modified, tail.live
         now = time.monotonic()
-        if not tail.is_bar or not view.live or now - view.bar_told < BAR_EVERY:
+        if not tail.is_bar or not view.live:
+            return []
+        if now - view.bar_seen >= BAR_GLANCE:
+            view.bar_seen = now
+            self.measure.glance(view, view.live)
+        if now - view.bar_told < BAR_EVERY:
             return []
         view.bar_told = now
         return [*self._tell(rank, view.live), *self.measure(view, rank, view.live)]

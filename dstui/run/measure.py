@@ -37,6 +37,7 @@ class RankView:
     told: dict[str, tuple[int, float]] = field(default_factory=dict)
     """Step and value of each metric as it was last told, where every state of a progress bar is read."""
     bar_told: float = 0.0
+    bar_seen: float = 0.0
     clock: float = 0.0
     """Seconds on the training's own progress bar."""
 
@@ -64,10 +65,14 @@ class Measure:
         said, self._own.said = self._own.said, []
         return said
 
+    def glance(self, view: RankView, bar: str) -> None:
+        """Note the step that an unfinished progress bar tells."""
+        _take_step(view, scan(bar), clock_of(bar))
+
     def __call__(self, view: RankView, rank: int, line: str, bar: str = "") -> list[Metric]:
         """The measurements of a rank's next line, noted in its view. `bar`: the progress bar that the line was written over."""
         if bar:
-            _take_step(view, scan(bar), clock_of(bar))
+            self.glance(view, bar)
         found = {**scan(line), **self._own.scan(line)}
         if not found:
             return []

@@ -130,6 +130,17 @@ def test_a_progress_bar_is_alive_between_lines_and_told_now_and_then(folder: Job
     assert follower.poll() == [Line(0, " 20%|## | 2/10 loss=0.5"), Metric(0, 1, "loss", 0.5)]
 
 
+def test_the_step_of_a_progress_bar_is_known_before_it_is_told(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    follower = Follower(folder)
+    rank(folder, 0, "started")
+    write(folder, 0, b"\r 10%|# | 10/100 [00:10<01:30,  1.00it/s]")
+    follower.poll()
+    write(folder, 0, b"\r 12%|# | 12/100 [00:12<01:28,  1.00it/s]")
+    later = time.monotonic() + BAR_EVERY / 2
+    monkeypatch.setattr("dstui.run.follow.time.monotonic", lambda: later)
+    assert follower.poll() == [] and follower.progress == (12, 100)
+
+
 def test_a_job_of_more_ranks_than_a_process_may_have_files_is_followed_whole(folder: JobFolder) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
