@@ -68,8 +68,12 @@ def evidence_row(line: Evidence, width: int) -> Row:
 
 def label_of(diagnosis: Diagnosis) -> str:
     """The frame's second label: the cause's name, how sure, and the key for the rest."""
-    sure = f"{diagnosis.cause}, {diagnosis.confidence} confidence" if diagnosis.found else "unknown"
-    return f"{sure}   d all of it"
+    if not diagnosis.found:
+        return "unknown   d all of it"
+    from dstui.run.ranks import ranks_in_words
+
+    shared = f" on {ranks_in_words(diagnosis.ranks)}" if len(diagnosis.ranks) > 1 else ""
+    return f"{diagnosis.cause}{shared}, {diagnosis.confidence} confidence   d all of it"
 
 
 def _headline(diagnosis: Diagnosis, width: int) -> list[Row]:
