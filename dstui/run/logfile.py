@@ -7,17 +7,24 @@ The file may grow, be truncated, be replaced or not exist yet.
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
+from typing import ClassVar
 
 from dstui.run.text import LONGEST, decode
 
 PIECE = 64 * 1024
+ASIDE = 64
+"""Descriptors, of half of what the process may have, that are not for logs."""
 FARTHEST = 16 << 20
 """Bytes before a range in which the beginning of its first line is looked for."""
 
 
 class LogFile:
     """One log. `size` is its size at the last look; `ended` how many of its bytes are lines, the rest being one that is not finished."""
+
+    _held: ClassVar[int] = 0
+    """Files that are held open."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = str(path)
@@ -36,10 +43,6 @@ class LogFile:
         if found.st_size == self.size and found.st_ino == self._inode:
             return True
         if self._inode < 0:
-            try:
-                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            except OSError:
-                return True
             self._inode = found.st_ino
         elif found.st_ino != self._inode or found.st_size < self.size:
             return False
@@ -67,10 +70,27 @@ class LogFile:
 
     def pread(self, start: int, end: int) -> bytes:
         """The bytes themselves; fewer where there are no more."""
+        if self._inode < 0:
+            return b""
         try:
-            return os.pread(self._fd, end - start, start) if self._fd >= 0 else b""
+            fd = self._fd if self._fd >= 0 else self._open()
         except OSError:
             return b""
+        try:
+            return os.pread(fd, end - start, start)
+        except OSError:
+            return b""
+        finally:
+            if fd != self._fd:
+                os.close(fd)
+
+    def _open(self) -> int:
+        """The file; it stays open where there are enough descriptors for that. OSError where it cannot be read."""
+        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        if LogFile._held < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - ASIDE:
+            self._fd = fd
+            LogFile._held += 1
+        return fd
 
     def unfinished(self) -> str:
         """The line that is being written: a progress bar, a prompt; "" where there is none."""
@@ -96,6 +116,7 @@ class LogFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+            LogFile._held -= 1
 
     def _beginning(self, offset: int) -> bytes:
         """What a line that goes over `offset` has before it; of a line without end its last FARTHEST bytes."""
