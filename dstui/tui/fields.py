@@ -6,6 +6,7 @@ Nothing here knows the screen. Help texts and defaults are not written here eith
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass
 from dataclasses import fields as dataclass_fields
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 if TYPE_CHECKING:
     from dstui.tui.state import State
 
-Kind = Literal["choice", "toggle", "number", "numbers", "text", "words", "pairs"]
+Kind = Literal["choice", "toggle", "number", "numbers", "text", "words", "pairs", "patterns"]
 
 
 class _Unset(Enum):
@@ -197,4 +198,16 @@ def _pairs(text: str) -> dict[str, Any]:
     return result
 
 
-_READERS: dict[str, Callable[[str], Any]] = {"number": _number, "numbers": _numbers, "text": str, "words": _words, "pairs": _pairs}
+def _patterns(text: str) -> dict[str, str]:
+    """`reward: reward=([0-9.]+), kl: kl (.+)`: the expressions may hold colons and commas themselves."""
+    names = list(re.finditer(r"(?:^|,\s+)([A-Za-z_][\w./-]*):\s+", text))
+    if not names or names[0].start():
+        raise NotThat("write name: pattern, separated by commas; as in reward: reward=([-+0-9.e]+)")
+    ends = [*(name.start() for name in names[1:]), len(text)]
+    return {name[1]: text[name.end() : end].strip() for name, end in zip(names, ends, strict=True)}
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    **{"number": _number, "numbers": _numbers, "text": str},
+    **{"words": _words, "pairs": _pairs, "patterns": _patterns},
+}

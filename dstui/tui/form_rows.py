@@ -10,11 +10,11 @@ from rich.cells import cell_len
 from dstui.tui.fields import UNSET, Field, Option, default_of, shown
 from dstui.tui.row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.state import State
-from dstui.tui.steps import Step
+from dstui.tui.steps import Step, step_of
 
 LABEL = 25
 """Cells for the label of a field."""
-LONG_KINDS = ("text", "words", "pairs")
+LONG_KINDS = ("text", "words", "pairs", "patterns")
 """What may be longer than the place behind its label."""
 
 
@@ -39,7 +39,7 @@ def form_rows(step: Step, state: State, width: int, opened: str = "") -> list[Ro
             rows += [*([BLANK] if number and rows[-1] is not BLANK else []), row((field.title, "accent"))]
         rows += _field_rows(field, state, width, opened)
         rows += _remarks(field, state, width)
-    return rows + (step.below(state, width) if step.below else [])
+    return rows + (step.below(state, [f for f in state.findings if step_of(f.path) is step], width) if step.below else [])
 
 
 def _field_rows(field: Field, state: State, width: int, opened: str) -> Iterable[Row]:

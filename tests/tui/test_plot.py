@@ -14,7 +14,7 @@ from dstui.run.folder import JobFolder
 from dstui.run.history import History
 from dstui.run.summary import value_text
 from dstui.tui.curves import Line, Picture, View, decades, picture, ticks
-from tests.tui.conftest import Open, screen, text_of, until
+from tests.tui.conftest import Open, screen, text_of, until, value
 
 CELLS = (60, 20)
 
@@ -198,3 +198,13 @@ def test_nothing_that_starts_imports_the_plot() -> None:
     code = "import sys, dstui.cli, dstui.headless, dstui.tui.app, dstui.tui.widgets.run, dstui.tui.commands\n"
     code += "print([name for name in sys.modules if 'plotext' in name or name.startswith('dstui.tui.widgets.plot')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+async def test_numbers_of_ones_own_are_typed_in_the_form_and_a_bad_pattern_is_refused_there(open_app: Open) -> None:
+    async with open_app() as pilot:
+        pilot.app.jump("run.metrics")
+        await pilot.press("enter", *"reward: r[=: ]+([0-9]+), kl: kl (\\S+)", "enter")
+        await until(pilot, lambda: value(pilot, "run.metrics") == {"reward": "r[=: ]+([0-9]+)", "kl": "kl (\\S+)"})
+        await pilot.press("enter", "end", "backspace")  # the last group has no end now
+        await until(pilot, lambda: "no regular expression" in screen(pilot))
+        assert value(pilot, "run.metrics.kl") != "kl (\\S+"
