@@ -1,4 +1,4 @@
-"""Following one growing file line by line, with bounded memory: for events and metrics. (To show a log, `LogFile` reads by number.)"""
+"""Following one growing file line by line, with bounded memory: for events and metrics. (To show a log, `LogFile` reads any part of it.)"""
 
 from __future__ import annotations
 
