@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dstui.run.diagnosis import Diagnosis, Evidence
     from dstui.run.stacks import Stack
 
-EVIDENCE, FIXES = 3, 2
+EVIDENCE, FIXES = 2, 2
 """How many lines and ways out the pane shows; the dialog has all."""
 WHOLE = "whole"
 """The key of the row that opens the dialog."""
@@ -22,10 +22,10 @@ def why_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
     """What matters most: the cause and whose it was, the lines that show it, what else happened, the next steps."""
     rows = [Row(line.left, line.right, WHOLE if number == 0 else None) for number, line in enumerate(_headline(diagnosis, width))]
     rows += [evidence_row(line, width) for line in diagnosis.evidence[:EVIDENCE]]
-    rows += _others(diagnosis, width)
+    rows += [*_others(diagnosis, width), *_fixes(diagnosis, width, FIXES)]
     for note in diagnosis.notes[:1]:
         rows += paragraph(note, width, "dim", indent="  ")
-    return rows + _fixes(diagnosis, width, FIXES)
+    return rows
 
 
 def whole_rows(diagnosis: Diagnosis, width: int) -> list[Row]:

@@ -204,3 +204,12 @@ async def test_live_a_fault_is_named_with_its_rank_by_itself(
             assert why.diagnosis.cause == cause, "the launcher's last words change nothing"
     finally:
         stop(folder)
+
+
+async def test_the_reason_is_wrapped_for_the_screen_that_it_is_on(open_app: Open, tmp_path: Path) -> None:
+    async with open_app(size=(80, 24)) as pilot:
+        why = await look_at(pilot, job(tmp_path / "job"))
+        for width in (80, 120, 70):
+            await pilot.resize_terminal(width, 24)
+            await until(pilot, lambda width=width: why.size.width == width - 2)
+            await until(pilot, lambda width=width: all(len(row.text) <= width - 4 for row in why.rows))

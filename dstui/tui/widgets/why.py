@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from textual import on
+from textual import events, on
 from textual.message import Message
 
 from dstui.tui.reasons import label_of, waiting_rows, why_rows
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 WARM_UP = 3.0
 """Seconds after which what a diagnosis needs is loaded: a third of a second that nobody should wait for at the end."""
+BESIDE = 6
+"""Cells of the screen's width that are frame, margin and scroll bar: a pane that is not seen yet has no width of its own."""
 Moment = tuple[int, bool]
 """An attempt whose ranks have all ended, and whether the job has."""
 
@@ -101,11 +103,15 @@ class Why(Rows):
             self.diagnosis = event.diagnosis if event.diagnosis.kind not in ("success", "benign") else None
             self._draw()
 
+    def on_resize(self, _event: events.Resize) -> None:
+        """Wrap anew."""
+        self._draw()
+
     def _forget(self) -> None:
         self.diagnosis, self.hang, self.folded = None, None, ()
 
     def _draw(self) -> None:
-        rows = self._rows((self.size.width or 110) - 3)
+        rows = self._rows(self.app.size.width - BESIDE)
         self.display = bool(rows)
         if rows:
             self.styles.height = len(rows) + 2
