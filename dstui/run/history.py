@@ -24,6 +24,8 @@ PIECE = 1 << 16
 KEPT_RANKS = 16
 """Ranks whose own values are kept: more lines than that cannot be told apart."""
 KEPT_ATTEMPTS = 8
+WHOLE = 256 << 20
+"""Bytes of logs that are read whole, in a minute or two. Of more, pieces at equal distances are read, a thousand or more of each log."""
 LOOK_AGAIN = 1.0
 """Seconds between two looks for new logs."""
 
@@ -44,6 +46,8 @@ class History:
         self.folder = folder
         self.left_out = 0
         """Attempts before the ones that are read."""
+        self.stride = 1
+        """Of so many pieces of what was there at the beginning, one is read."""
         self.notices: list[str] = []
         self._measure = Measure.of(folder)
         self._logs: dict[tuple[int, int], _Log] = {}
@@ -82,9 +86,12 @@ class History:
         paths = logs_of(self.folder)
         latest = max((attempt for attempt, _ in paths), default=1)
         self.left_out = max(latest - KEPT_ATTEMPTS, 0)
-        for (attempt, rank), path in paths.items():
-            if attempt > self.left_out and (attempt, rank) not in self._logs:
-                self._logs[attempt, rank] = _Log(rank, path)
+        new = {key: _Log(key[1], path) for key, path in paths.items() if key[0] > self.left_out and key not in self._logs}
+        if not self._logs:
+            self.stride = -(-sum(log.size for log in new.values()) // WHOLE) or 1
+            for log in new.values():
+                log.leave_out(self.stride)
+        self._logs |= new
         allow_files(256 + 3 * len(self._logs))
 
     def _take(self, attempt: int, metrics: list[Metric]) -> None:
@@ -140,6 +147,11 @@ class _Log:
         self.rank, self.path = rank, path
         self.tail, self.view = Tail(path, every_state=True), RankView("")
         self.taken = 0
+        self._gap, self._until = 0, 0
+
+    def leave_out(self, stride: int) -> None:
+        """Of what is there now, read one piece of so many; what comes later is read whole."""
+        self._gap, self._until = PIECE * (stride - 1), self.size
 
     @property
     def size(self) -> int:
@@ -152,7 +164,12 @@ class _Log:
         """The metrics of the next piece; None where there is none."""
         lines = self.tail.read(PIECE)
         self.taken += self.tail.taken
-        return [*measured(lines, self.view, self.rank, measure)] if self.tail.taken else None
+        if not self.tail.taken:
+            return None
+        if self._gap and self.taken + self._gap + PIECE < self._until:
+            self.tail.skip(self._gap)
+            self.taken += self._gap
+        return [*measured(lines, self.view, self.rank, measure)]
 
     def last(self, measure: Measure) -> list[Metric]:
         """The metrics of a last line without an end, of a job that has ended."""

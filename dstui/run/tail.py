@@ -79,6 +79,10 @@ class Tail:
             self.bars = {place: bar for place, raw in enumerate(whole.split(b"\n")) if b"\r" in raw and (bar := overdrawn(raw))}
         return shown
 
+    def skip(self, count: int) -> None:
+        """Leave out about so many bytes, up to the beginning of a line."""
+        self._at, self._pending, self._dropped = self._line_start(self._at + count), b"", 0
+
     def flush(self) -> list[str]:
         """The unfinished line, where one is left at the end."""
         text, self._pending = self.live, b""

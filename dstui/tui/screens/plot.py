@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from threading import Event
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -25,9 +25,6 @@ from dstui.tui.screens.dialog import Dialog
 from dstui.tui.widgets.footer import Footer
 from dstui.tui.widgets.plot import Canvas
 from dstui.tui.widgets.rows import Rows
-
-if TYPE_CHECKING:
-    from dstui.tui.app import DstuiApp
 
 SLICE = 0.03
 """Seconds that are read at once; then the screen has its turn."""
@@ -149,7 +146,8 @@ class Plot(Screen[None]):
 
     def _progress(self) -> str:
         read, there = self.history.read
-        return f"reading {100 * read // there} %" if there and read < 0.99 * there else ""
+        share = f"1/{self.history.stride} of the log" if self.history.stride > 1 else ""
+        return f"reading {100 * read // there} %" if there and read < 0.99 * there else share
 
     def _notes(self) -> list[tuple[str, str]]:
         notes = self.history.notices[-1:]
@@ -214,7 +212,7 @@ class Plot(Screen[None]):
 
     async def action_leave(self) -> None:
         """Leave dstui."""
-        app: DstuiApp = self.app  # type: ignore[assignment]
+        app = self.app
         await self.dismiss(None)
         await app.run_action("leave")
 
