@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import isfinite, nan
 from time import monotonic, time
 from typing import NamedTuple
@@ -130,7 +130,8 @@ class Merged:
         self._blocks: deque[Block] = deque()
         self._oldest = 0  # the number of the first block
         self._memory = 0
-        self._open: tuple[Block, Shown] | None = None
+        self._growing = False  # the last block is one that new lines go to
+        self._open: Shown | None = None  # its rows, where they are not just its lines
         self._coming: deque[Slice] = deque()
         self._kept: OrderedDict[int, Shown] = OrderedDict()
         self._live = ""
@@ -181,19 +182,26 @@ class Merged:
         return before != (self.first, self.end, self.lines, self._live)
 
     def _append(self, piece: Slice, *, fold: bool) -> None:
-        if self._open is None or self._open[0].bytes >= BLOCK or self._open[0].fold != fold:
+        block = self._blocks[-1] if self._growing else None
+        if block is None or block.bytes >= BLOCK or block.fold != fold:
             block = Block(fold=fold)
             block.first = self._settled
             self._blocks.append(block)
-            self._open = block, Shown(fold=fold, least=self.least)
+            self._growing = True
+            self._open = None if self._plain(block) else Shown(fold=fold, least=self.least)
             self._shrink()
-        block, shown = self._open
-        lines, self._memory = shown.rows.lines, self._memory - block.memory
+        self._memory -= block.memory
         block.add(piece)
-        shown.add(piece.time if piece.known else nan, self._said(piece.parts))
         self._memory += block.memory
-        block.rows, block.lines = len(shown.picked), shown.rows.lines
-        self.lines += shown.rows.lines - lines
+        lines = block.lines
+        if self._open is None:
+            block.lines += self.timeline.text(piece.parts).count(b"\n")
+            block.rows = block.lines
+            self._kept.pop(self.blocks[-1], None)  # it has grown
+        else:
+            self._open.add(piece.time if piece.known else nan, self._said(piece.parts))
+            block.rows, block.lines = len(self._open.picked), self._open.rows.lines
+        self.lines += block.lines - lines
 
     def _shrink(self) -> None:
         """The oldest blocks go where memory is short; a rank's own log takes far less."""
@@ -275,8 +283,7 @@ class Merged:
             shown, at = self._find(number)
         except IndexError:
             return []
-        said = shown.rows.said[at]
-        ranks = (self._source_rank(log) for log in range(said.bit_length()) if said >> log & 1)
+        ranks = (self._source_rank(log) for log in _bits(shown.rows.said[at]))
         return sorted(rank for rank in ranks if rank is not None)
 
     def raw(self, block: int) -> bytes:
@@ -286,11 +293,6 @@ class Merged:
             return self._text(made)
         shown = self._shown(block)
         return b"\n".join([shown.rows.raw[n] for n in shown.picked])
-
-    def texts(self, block: int, numbers: Iterable[int]) -> Iterator[str]:
-        """Rows of a block, counted from its first, as they are shown."""
-        shown = self._shown(block)
-        return (decode(shown.rows.raw[shown.picked[n]]) if n < len(shown.picked) else "" for n in numbers)
 
     def start(self, block: int) -> int:
         """The number of the first row of a block."""
@@ -328,8 +330,8 @@ class Merged:
     def _shown(self, number: int) -> Shown:
         """The rows of a block."""
         block = self._blocks[number - self._oldest]
-        if self._open is not None and block is self._open[0]:
-            return self._open[1]
+        if self._open is not None and block is self._blocks[-1]:
+            return self._open
         shown = self._kept.get(number)
         if shown is None:
             shown = self._show(block)
@@ -358,3 +360,11 @@ def _short(lines: list[bytes]) -> list[bytes]:
     if max(map(len, lines), default=0) <= LONGEST:
         return lines
     return [line if len(line) <= LONGEST else decode(line).encode() for line in lines]
+
+
+def _bits(number: int) -> Iterator[int]:
+    """Which bits are set, from the highest."""
+    while number:
+        highest = number.bit_length() - 1
+        yield highest
+        number ^= 1 << highest

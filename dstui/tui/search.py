@@ -8,6 +8,7 @@ from bisect import bisect_left, bisect_right
 from time import monotonic
 
 from dstui.run.grep import finder, matching_lines
+from dstui.run.text import decode_lines, is_plain
 from dstui.tui.logs import Merged
 
 PROBLEM = r"\b(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan)\b"
@@ -73,11 +74,21 @@ class Search:
     def _look(self, block: int) -> None:
         start = self.lines.start(block)
         self._rows = self.lines.rows_of(block) if block + 1 == self.lines.blocks.stop else self._rows
-        numbers = matching_lines(self.lines.raw(block), self._wanted) if self._wanted else range(self.lines.rows_of(block))
-        texts = self.lines.texts(block, numbers) if numbers else ()
-        found = array("q", [start + n for n, text in zip(numbers, texts, strict=True) if self.expression.search(text)])
+        raw = self.lines.raw(block)
+        numbers = matching_lines(raw, self._wanted) if self._wanted else list(range(self.lines.rows_of(block)))
+        found = array("q", [start + n for n in self._seen(raw, numbers)])
         if found or block in self._by_block:
             self._by_block[block], self._found = found, None
+
+    def _seen(self, raw: bytes, numbers: list[int]) -> list[int]:
+        """The lines in which it is found as they are shown."""
+        if not numbers:
+            return []
+        lines = raw.split(b"\n")
+        matching = b"\n".join([lines[n] for n in numbers])
+        if self._wanted and is_plain(matching):
+            return numbers
+        return [n for n, text in zip(numbers, decode_lines(matching), strict=True) if self.expression.search(text)]
 
     def neighbour(self, number: int, by: int) -> int | None:
         """The next match after a row (or before it), going round at the ends; None where nothing matches."""
