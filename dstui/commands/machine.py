@@ -14,6 +14,7 @@ from dstui.machine.discreet import without_names
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.machine.report import report
+from dstui.machine.words import summary
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _lines(view: HostView, slots: int, width: int) -> Iterator[str]:
     if view.machine:
         software = view.machine.software
         versions = f"torch {software.torch or 'not installed'}, deepspeed {software.deepspeed or 'not installed'}"
-        yield f"{name}  {count}  {view.machine.summary()}; {versions}"
+        yield f"{name}  {count}  {summary(view.machine)}; {versions}"
     if view.failure:
         yield f"{name}  {count}  not ready: {view.failure.problem}"
         yield f"{' ' * width}  {view.failure.fix}"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dstui.machine.advice import advise, gpus_in_words
 from dstui.machine.codec import Maybe, Unknown
 from dstui.machine.snapshot import Gpu, Host, Machine, Software
+from dstui.machine.words import summary
 
 GIB = 1 << 30
 MARKS = {"error": "✗", "warning": "▲", "info": "·"}
@@ -33,7 +34,7 @@ def size(count: Maybe[int | None], none: str = "no limit") -> str:
 
 def _head(machine: Machine) -> Iterator[str]:
     driver = machine.driver
-    yield machine.summary()
+    yield summary(machine)
     if machine.source != "this machine":
         yield f"from {machine.source}"
     if isinstance(driver.state, Unknown) and not machine.gpus:

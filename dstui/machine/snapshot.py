@@ -360,12 +360,6 @@ class Machine:
         """The island that holds this GPU."""
         return next((island for island in self.islands if gpu in island.gpus), Island(gpus=(gpu,), cliques=((gpu,),)))
 
-    def summary(self) -> str:
-        """The machine in one line: `8 x H100 80GB, one NVSwitch island`."""
-        from dstui.machine.words import summary
-
-        return summary(self)
-
     def to_json(self) -> dict[str, Any]:
         """Plain data; `islands` as lists of indices, what else is known of them in `island_details`."""
         data: dict[str, Any] = {"version": 1, **encode(self)}

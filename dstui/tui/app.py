@@ -378,7 +378,7 @@ class DstuiApp(Beginning):
         from dstui.tui.commands import commands
 
         yield from super().get_system_commands(screen)
-        yield from commands(self)
+        yield from commands(lambda action: self.check_action(action, ()), self.show_step, self.run_action)
 
     def receipt(self) -> list[str]:
         """What was done, for the terminal that is left behind."""

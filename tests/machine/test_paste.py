@@ -11,6 +11,7 @@ from fakenvml import rows_of
 from dstui.files import FileProblem
 from dstui.machine.recorded import read_machine
 from dstui.machine.snapshot import Machine, Unknown
+from dstui.machine.words import summary
 
 LEGEND = """
 Legend:
@@ -116,7 +117,7 @@ def test_names_and_speeds_of_nvlink_s_are_taken_along(paste) -> None:
         f"GPU {gpu}: NVIDIA GeForce RTX 3090 (UUID: GPU-{gpu})\n{links}" for gpu in (0, 1)
     )
     machine = paste(text)
-    assert machine.summary() == "2 x RTX 3090, one NVLink pair"
+    assert summary(machine) == "2 x RTX 3090, one NVLink pair"
     assert machine.islands[0].bandwidth == 4 * 14062
 
 

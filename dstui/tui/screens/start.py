@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from dstui.adopt.recipes import Recipe, recipes
+from dstui.machine.words import summary
 from dstui.tui.found import Found
 from dstui.tui.row import BLANK, Row, fit, paragraph, row
 from dstui.tui.screens.dialog import Answer, Ask
@@ -44,7 +45,7 @@ def found_rows(found: Found, machine: Machine | None, width: int) -> list[Row]:
     """The machine in one line, and what is in the folder, `width` cells wide."""
     scripts = ", ".join(f"{s.name} ({s.facts.integration})" if s.facts.integration else s.name for s in found.scripts)
     here = " and ".join(filter(None, (scripts, ", ".join(found.documents)))) or "no training script, no Plan, no ds_config.json"
-    rows = [row((machine.summary() if machine else "This machine is being looked at…", "set" if machine else "dim"))]
+    rows = [row((summary(machine), "set")) if machine else row(("This machine is being looked at…", "dim"))]
     return [*rows, *paragraph(f"In this folder: {here}", width, "dim")]
 
 

@@ -5,6 +5,7 @@ Apart from the step itself, since the snapshot's module is needed only once ther
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
 
@@ -14,8 +15,8 @@ from dstui.machine.codec import Maybe, Unknown, known
 from dstui.machine.report import size
 from dstui.machine.snapshot import GIB, Gpu, Machine
 from dstui.machine.words import islands_in_words
+from dstui.plan.finding import Finding
 from dstui.tui.row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
-from dstui.tui.state import State
 
 LINK_STYLES: Final = {"X": "faint", "PIX": "value", "PXB": "value", "PHB": "", "NODE": "", "SYS": "warning"}
 """NVLink (NV#) is the fast one; SYS crosses the sockets."""
@@ -53,7 +54,7 @@ def gpu_help(gpu: Gpu) -> str:
     return "; ".join(filter(None, facts)) + "."
 
 
-def machine_rows(state: State, machine: Machine, width: int) -> list[Row]:
+def machine_rows(machine: Machine, findings: Sequence[Finding], width: int) -> list[Row]:
     """Links and host, and what they mean, under the GPUs."""
     links, host = _links(machine), _host(machine)
     if links and width >= BESIDE:
@@ -62,7 +63,7 @@ def machine_rows(state: State, machine: Machine, width: int) -> list[Row]:
         facts = [Row((*a.left, Span(" " * (left - _width(a))), *b.left)) for a, b in pairs]
     else:
         facts = [*links, *([BLANK] if links else []), *host]
-    return [BLANK, *facts, BLANK, *_meaning(state, machine, width)]
+    return [BLANK, *facts, BLANK, *_meaning(machine, findings, width)]
 
 
 def _width(shown: Row) -> int:
@@ -112,15 +113,12 @@ def _torch(machine: Machine) -> str:
     return f"{version}, {f'CUDA {cuda}' if cuda else 'no CUDA'}"
 
 
-def _meaning(state: State, machine: Machine, width: int) -> list[Row]:
+def _meaning(machine: Machine, findings: Sequence[Finding], width: int) -> list[Row]:
     """Every finding about the machine with its fix; the islands in words where no finding names them."""
-    from dstui.tui.steps import MACHINE, step_of
-
     rows = [row(("What it means", "accent"))]
-    found = [f for f in state.findings if step_of(f.path) is MACHINE]
     words = islands_in_words(machine.islands)
-    rows += [row(f"{words[0].upper()}{words[1:]}.")] if words and not any(words in f.message for f in found) else []
-    for finding in found:
+    rows += [row(f"{words[0].upper()}{words[1:]}.")] if words and not any(words in f.message for f in findings) else []
+    for finding in findings:
         style = STYLE_OF[finding.severity]
         rows += paragraph(finding.message, width - 1, first=(Span(f"{GLYPHS.get(finding.severity, 'i')} ", style),))
         if finding.fix:

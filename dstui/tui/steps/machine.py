@@ -10,7 +10,10 @@ from dstui.tui.state import State
 from dstui.tui.steps.step import Step
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dstui.machine.snapshot import Gpu
+    from dstui.plan.finding import Finding
 
 INCLUDE, CPU_RANKS = "cluster.include", "cluster.cpu_ranks"
 
@@ -82,12 +85,12 @@ def _fields(state: State) -> tuple[Field, ...]:
     return tuple(_gpu_field(g) for g in state.gpus) or (_cpu_field(state),)
 
 
-def _below(state: State, width: int) -> list[Row]:
+def _below(state: State, findings: Sequence[Finding], width: int) -> list[Row]:
     if state.machine is None:
         return [BLANK, row(("This machine is being looked at…", "dim"))]
     from dstui.tui.steps.facts import machine_rows
 
-    return machine_rows(state, state.machine, width)
+    return machine_rows(state.machine, findings, width)
 
 
 def _value(state: State) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dstui.plan.finding import Finding
 from dstui.tui.fields import Field
 from dstui.tui.row import Row
 from dstui.tui.state import State
@@ -24,8 +25,8 @@ class Step:
     value: Callable[[State], str]
     badge: Callable[[State], str] | None = None
     """Where the badge is not simply the gravest finding: a function to ok, warning, error or unknown."""
-    below: Callable[[State, int], list[Row]] | None = None
-    """Rows under the fields, so many cells wide, that only inform."""
+    below: Callable[[State, Sequence[Finding], int], list[Row]] | None = None
+    """Rows under the fields that only inform: from the findings of this step, so many cells wide."""
     wide: bool = False
     """Wants the place of preview and checks too."""
     pane: Literal["form", "review", "run"] = "form"

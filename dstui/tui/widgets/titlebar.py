@@ -35,6 +35,14 @@ def title_row(state: State, path: Path | None, width: int) -> Row:
     left = (Span(" dstui ", "accent"), Span(f" {name}", "title"), Span("" if state.saved else " *", "warning"))
     right = (Span(f"{plan}   ", ""), *verdict)
     used = sum(len(s.text) for s in left + right) + 6
-    machine = state.machine.summary() if state.machine is not None else "looking at this machine…"
+    machine = _machine(state)
     middle = Span("   " + fit(machine, min(len(machine), max(width - used, 0))), "dim")
     return Row((*left, middle), right)
+
+
+def _machine(state: State) -> str:
+    if state.machine is None:
+        return "looking at this machine…"
+    from dstui.machine.words import summary  # brings the machine's module, which the first frame does without
+
+    return summary(state.machine)
