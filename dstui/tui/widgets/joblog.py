@@ -17,7 +17,7 @@ from dstui.tui.widgets.logview import LogView
 
 NEW_LOGS = 1.0
 """Seconds between two looks for logs of further ranks and attempts; of a job that has ended, between two looks at all."""
-SPELL = 0.02
+SPELL = 0.016
 """Seconds that a look may take, and a search as much again, however much there is to do."""
 
 
