@@ -34,7 +34,7 @@ class Advice:
     level: Level | None = None
     """Where it differs from the piece's own."""
     code: str = ""
-    """Filled in by `advise`, as is the source."""
+    """Filled in by `advise.advise`, as is the source."""
     source: str = ""
 
 
@@ -113,21 +113,6 @@ def piece(code: str, level: Level, *, source: str) -> Callable[[Judge], Judge]:
         return judge
 
     return register
-
-
-def advise(machine: Machine, wish: Wish | None = None) -> list[Advice]:
-    """All advice for a job on a machine (for any job where `wish` is not given), the gravest first."""
-    from dataclasses import replace
-
-    from dstui.machine import health, placement, variables  # noqa: F401 - importing them registers their pieces
-
-    wish = wish or Wish()
-    found = [
-        replace(advice, level=advice.level or known.level, code=known.code, source=known.source)
-        for known in PIECES.values()
-        for advice in known.judge(machine, wish)
-    ]
-    return sorted(found, key=lambda advice: ("error", "warning", "info").index(advice.level or "info"))
 
 
 def gpus_in_words(gpus: tuple[int, ...] | list[int]) -> str:

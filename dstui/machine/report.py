@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dstui.machine.advice import advise, gpus_in_words
+from dstui.machine.advice import gpus_in_words
+from dstui.machine.advise import advise
 from dstui.machine.codec import Maybe, Unknown
 from dstui.machine.snapshot import Gpu, Host, Machine, Software
 from dstui.machine.words import summary
