@@ -122,8 +122,8 @@ class History:
     def names(self) -> dict[str, float | None]:
         """The metrics that were found, dstui's own first, and the newest value of each, of the first rank that tells it."""
         with self._lock:
-            keys = sorted((attempt, -rank, name) for attempt, rank, name in self._series if rank is not None)
-            latest = {name: self._series[attempt, -rank, name].last for attempt, rank, name in keys}
+            keys = sorted(self._series, key=lambda key: (key[0], key[1] is not None, -(key[1] or 0)))  # what comes later counts
+            latest = {key[2]: self._series[key].last for key in keys}
         order = list(METRICS)
         return dict(sorted(latest.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 

@@ -188,10 +188,12 @@ class Jobs(Documents):
     def action_metrics(self) -> None:
         """The metrics of the job as a plot."""
         from dstui.tui.screens.plot import Plot
+        from dstui.tui.widgets.runhead import RunHead
 
         pane = self.run_pane
         if pane is not None and pane.folder is not None:
-            self.push_screen(Plot(pane.folder, lambda: pane.state))
+            head = pane.query_one(RunHead)
+            self.push_screen(Plot(pane.folder, lambda: head.rows[0]))
 
     # The log
 

@@ -20,7 +20,7 @@ from dstui.run.history import KEPT_RANKS, History
 from dstui.run.summary import value_text
 from dstui.tui.curves import WEIGHTS, View, picture
 from dstui.tui.keys import KEYS, PLOT, valid
-from dstui.tui.row import Row, fit, row
+from dstui.tui.row import Row, Span, fit, row
 from dstui.tui.screens.dialog import Dialog
 from dstui.tui.widgets.footer import Footer
 from dstui.tui.widgets.plot import Canvas
@@ -55,13 +55,13 @@ class Plot(Screen[None]):
             """One picture is enough."""
             return isinstance(message, Plot.Grown)
 
-    def __init__(self, folder: JobFolder, state: Callable[[], str]) -> None:
-        """`state`: the word that says how the job is."""
+    def __init__(self, folder: JobFolder, headline: Callable[[], Row]) -> None:
+        """`headline`: the job's state in a line."""
         super().__init__()
         self.view = View()
         self.history = History(folder)
         self.other: History | None = None
-        self._state = state
+        self._headline = headline
         self._chosen = False
         self._over = Event()
 
@@ -80,6 +80,7 @@ class Plot(Screen[None]):
         """Begin to read."""
         self.query_one("#metrics").focus()
         self.run_worker(self._read, thread=True, exit_on_error=False)
+        self.set_interval(1.0, self._draw_head)
         self.draw()
 
     def on_unmount(self) -> None:
@@ -94,9 +95,13 @@ class Plot(Screen[None]):
     # In the worker's thread
 
     def _read(self) -> None:
-        told = 0.0
+        told, read = 0.0, list[History]()
         while not self._over.is_set():
-            new = [history.advance(SLICE) for history in (self.history, self.other) if history is not None]
+            before, read = read, [history for history in (self.history, self.other) if history is not None]
+            for history in before:
+                if history not in read:
+                    history.close()
+            new = [history.advance(SLICE) for history in read]
             if any(new) and time.monotonic() - told >= FRAME:
                 told = time.monotonic()
                 self.post_message(self.Grown())
@@ -104,16 +109,20 @@ class Plot(Screen[None]):
                 told = 0.0
                 self.post_message(self.Grown())
             self._over.wait(BREATH if any(new) else PAUSE)
-        for history in (self.history, self.other):
-            if history is not None:
-                history.close()
+        for history in read:
+            history.close()
 
     # What is shown
 
     @on(Grown)
     def draw(self) -> None:
-        """List and plot, from what was read so far."""
+        """Everything, from what was read so far."""
         self.query_one(Footer).show(valid(PLOT, frozenset(key.action.partition("(")[0] for key in KEYS)))
+        self._draw_list()
+        self._draw_plot()
+        self._draw_head()
+
+    def _draw_list(self) -> None:
         names = self.history.names()
         if not self._chosen and names and self.view.name not in names:
             self._look(name=next(iter(names)))
@@ -122,16 +131,19 @@ class Plot(Screen[None]):
         metrics.show_rows(rows or [row(("Nothing yet: no line has", "dim")), row(("told a number.", "dim"))])
         metrics.cursor = self.view.name if self.view.name in names else None
         metrics.label("Metrics", self._progress())
-        canvas = self.query_one(Canvas)
-        size = canvas.size
-        shown = picture(self.history, self.view, (size.width, size.height), value_text, self.other)
+
+    def _draw_plot(self) -> None:
+        canvas, box = self.query_one(Canvas), self.query_one("#plot-box")
+        shown = picture(self.history, self.view, (canvas.size.width, canvas.size.height), value_text, self.other)
         canvas.show(shown)
+        faults = f"✖ {shown.faults}" if shown.faults else ""
         left = f"{shown.left_out:,} values of 0 or less left out" if shown.left_out else ""
-        box = self.query_one("#plot-box")
         box.border_title = " · ".join(filter(None, self._title()))
-        box.border_subtitle = "  ".join(filter(None, [f"✖ {shown.faults}" if shown.faults else "", left, "over steps"]))
-        state = self._state()
-        self.query_one("#plot-head", Rows).show_rows([row((self.history.folder.name, "title"), ("  " + state, "dim"), right=self._notes())])
+        box.border_subtitle = "  ".join(filter(None, [faults, left, f"{self.history.folder.name} over steps"]))
+
+    def _draw_head(self) -> None:
+        line = self._headline()
+        self.query_one("#plot-head", Rows).show_rows([Row(line.left, (*line.right, *self._notes()))])
 
     def _title(self) -> list[str]:
         view, tellers = self.view, self.history.tellers(self.view.name)
@@ -149,10 +161,10 @@ class Plot(Screen[None]):
         share = f"1/{self.history.stride} of the log" if self.history.stride > 1 else ""
         return f"reading {100 * read // there} %" if there and read < 0.99 * there else share
 
-    def _notes(self) -> list[tuple[str, str]]:
+    def _notes(self) -> list[Span]:
         notes = self.history.notices[-1:]
         notes += [f"the first {self.history.left_out} attempts are left out"] if self.history.left_out else []
-        return [("; ".join(notes), "warning")]
+        return [Span("; ".join(notes), "warning")] if notes else []
 
     # What the keys do
 
@@ -185,7 +197,6 @@ class Plot(Screen[None]):
     def action_overlay(self) -> None:
         """Another run over this one, or none any more."""
         if self.other is not None:
-            self.other.close()
             self.other = None
             self.draw()
         else:
