@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 WINDOW = 5.0
 """Seconds after a row in which further ranks may say the same. What is not known to be later may."""
 STAMP = re.compile(rb":\d\d:\d\d(?:[.,]\d+)?")
 """Minutes and seconds; a pattern that begins with a letter of its own is looked for ten times as fast."""
+NAMED = re.compile(rb"ank[ \t]*[:=#]?[ \t]*(\d+)\b")
+"""A rank by its number."""
 DEVICE = re.compile(rb"cuda:\d+")
 DRAWN_OVER = re.compile(rb"^.*\r(?=[^\r\n]*[^\s\r])|\r+$", re.MULTILINE)
 """What a progress bar shows no longer."""
@@ -164,14 +165,9 @@ def key_of(text: bytes, rank: int | None) -> bytes:
     if rank is None:
         return text
     if b"ank" in text:
-        text = _own(rank).sub(b"", text)
+        own = b"%d" % rank
+        text = NAMED.sub(lambda found: b"" if found[1] == own else found[0], text)
     for name in (b"\n%d:" % rank, b"\n[%d]" % rank):  # as mpirun and srun label lines
         if name[1:] in text:
             text = (b"\n" + text).replace(name, b"\n")[1:]
     return text
-
-
-@lru_cache(maxsize=4096)
-def _own(rank: int) -> re.Pattern[bytes]:
-    """The words by which a line names its own rank."""
-    return re.compile(rb"ank[ \t]*[:=#]?[ \t]*%d\b" % rank)
