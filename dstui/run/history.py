@@ -48,6 +48,8 @@ class History:
         """Attempts before the ones that are read."""
         self.stride = 1
         """Of so many pieces of what was there at the beginning, one is read."""
+        self.complete = False
+        """Whether the end of every log was reached once."""
         self.notices: list[str] = []
         self._measure = Measure.of(folder)
         self._logs: dict[tuple[int, int], _Log] = {}
@@ -70,6 +72,7 @@ class History:
                 if time.monotonic() >= deadline:
                     return True
         self.notices += self._measure.notices()
+        self.complete = True
         return found or self._flush()
 
     def _flush(self) -> bool:

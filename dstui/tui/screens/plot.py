@@ -20,7 +20,7 @@ from dstui.run.history import KEPT_RANKS, History
 from dstui.run.summary import value_text
 from dstui.tui.curves import WEIGHTS, View, picture
 from dstui.tui.keys import KEYS, PLOT, valid
-from dstui.tui.row import Row, Span, fit, row
+from dstui.tui.row import Row, Span, fit, paragraph, row
 from dstui.tui.screens.dialog import Dialog
 from dstui.tui.widgets.footer import Footer
 from dstui.tui.widgets.plot import Canvas
@@ -32,7 +32,8 @@ BREATH, PAUSE = 0.01, 0.5
 """Seconds between two slices while there is more to read, and when there is not."""
 FRAME = 0.3
 """Seconds between two pictures while more is being read."""
-NAME_CELLS = 15
+NAME_CELLS, LIST_CELLS = 15, 22
+READING, NOTHING = "Reading the logs…", "No line has told a number yet."
 
 
 class Plot(Screen[None]):
@@ -128,7 +129,7 @@ class Plot(Screen[None]):
             self._look(name=next(iter(names)))
         metrics = self.query_one("#metrics", Rows)
         rows = [_metric_row(name, value) for name, value in names.items()]
-        metrics.show_rows(rows or [row(("Nothing yet: no line has", "dim")), row(("told a number.", "dim"))])
+        metrics.show_rows(rows or paragraph(NOTHING if self.history.complete else READING, LIST_CELLS, "dim"))
         metrics.cursor = self.view.name if self.view.name in names else None
         metrics.label("Metrics", self._progress())
 
@@ -159,7 +160,7 @@ class Plot(Screen[None]):
     def _progress(self) -> str:
         read, there = self.history.read
         share = f"1/{self.history.stride} of the log" if self.history.stride > 1 else ""
-        return f"reading {100 * read // there} %" if there and read < 0.99 * there else share
+        return share if self.history.complete or not there else f"reading {100 * read // there} %"
 
     def _notes(self) -> list[Span]:
         notes = self.history.notices[-1:]
