@@ -18,7 +18,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from dstui.tui.arrange import MINIMUM, PARTS, WIDE, shown
+from dstui.tui.arrange import MINIMUM, PARTS, SIDE, STEPS_AND_FORM, WIDE, shown
 from dstui.tui.beginning import Beginning
 from dstui.tui.fields import Field, Option
 from dstui.tui.form_rows import OptionKey
@@ -208,7 +208,7 @@ class DstuiApp(Beginning):
         for part in self.screen.query(", ".join(f"#{name}" for name in PARTS)):
             part.display = part.id in seen
         side = self.query_one("#side")
-        side.styles.width = 42 if self.size.width >= WIDE else "1fr"
+        side.styles.width = "1fr" if self.narrow else max(SIDE, self.size.width - STEPS_AND_FORM)
 
     @property
     def narrow(self) -> bool:

@@ -106,6 +106,19 @@ async def test_one_key_applies_the_fix_of_the_first_finding(open_app: Open) -> N
         assert store(pilot).state.plan.text.endswith("train_batch_size: 13\n")
 
 
+async def test_the_review_says_how_to_mend_each_problem_and_fixes_nothing_that_it_does_not_show(open_app: Open) -> None:
+    async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
+        await pilot.press("8")
+        await until(pilot, lambda: "x applies the first fix" in " ".join(text_of(pilot, "#review-verdict").split()))
+        while any(f.severity != "info" and f.fix and f.fix.patch for f in store(pilot).state.findings):
+            before = store(pilot).state.findings
+            await pilot.press("x")
+            assert store(pilot).state.findings != before
+        settled = store(pilot).state.plan.text
+        await pilot.press("x")
+        assert store(pilot).state.plan.text == settled
+
+
 async def test_enter_on_a_finding_goes_to_its_field(open_app: Open) -> None:
     async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
         await pilot.press("3", "tab", "tab", "enter")

@@ -19,6 +19,13 @@ async def test_at_120_columns_steps_form_preview_and_checks_are_seen_together(op
         await until(pilot, lambda: all(part in screen(pilot) for part in parts))
 
 
+async def test_on_a_very_wide_screen_the_preview_gets_the_room_and_the_form_stays_readable(open_app: Open) -> None:
+    async with open_app(size=(200, 50)) as pilot:
+        await pilot.press("3")
+        await until(pilot, lambda: pilot.app.query_one("#preview").region.width > 70)
+        assert pilot.app.query_one("#middle").region.width == 92
+
+
 async def test_the_machine_step_shows_gpus_links_islands_host_and_what_they_mean(open_app: Open) -> None:
     async with open_app(gpus=4) as pilot:
         shown = text_of(pilot, "#form-rows")

@@ -34,7 +34,8 @@ class Checks(Rows):
         """The finding under the cursor while this list has the focus; else the first that has a fix, on this step if there is one."""
         if self.has_focus and isinstance(self.cursor, FindingKey) and self.cursor.number < len(self.findings):
             return self.findings[self.cursor.number]
-        fixable = [f for f in self.findings if f.fix is not None and f.fix.patch is not None]
+        shown = [f for f in self.findings if step.pane == "form" or f.severity != "info"]  # the review tells no mere notes
+        fixable = [f for f in shown if f.fix is not None and f.fix.patch is not None]
         return next((f for f in fixable if step_of(f.path) is step), None) or next(iter(fixable), None)
 
 

@@ -119,12 +119,16 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
     if problem:
         return paragraph(problem, width, "error", first=(Span(f"{GLYPHS['error']} ", "error"),))
     rows: list[Row] = []
-    for finding in (f for f in state.findings if f.severity in ("error", "warning")):
-        style = STYLE_OF[finding.severity]
-        rows += paragraph(finding.message, width, first=(Span(f"{GLYPHS[finding.severity]} ", style),))
+    grave = [f for f in state.findings if f.severity != "info"]
+    for finding in grave:
+        rows += paragraph(finding.message, width, first=(Span(f"{GLYPHS[finding.severity]} ", STYLE_OF[finding.severity]),))
+        if finding.fix:
+            rows += paragraph(finding.fix.text, width, "value", first=(Span("  x  " if finding.fix.patch else "  →  ", "accent"),))
     errors = state.counted("error")
     if errors:
-        last = paragraph(f"Cannot be launched: {errors} error{'s' if errors > 1 else ''}. x applies the first fix.", width, "error")
+        fixable = any(f.fix is not None and f.fix.patch is not None for f in grave)
+        hint = " x applies the first fix." if fixable else ""
+        last = paragraph(f"Cannot be launched: {errors} error{'s' if errors > 1 else ''}.{hint}", width, "error")
     else:
         last = paragraph("launches it. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
     return [*rows, *([BLANK] if rows else [row((GLYPHS["ok"], "ok"), " no errors, no warnings"), BLANK]), *last]
