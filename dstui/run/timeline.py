@@ -25,7 +25,7 @@ SHARE = 16 * 1024
 """Bytes of the longest of several logs without times that are told before it is the next one's turn."""
 LARGEST = 256 * 1024
 """Bytes in one slice."""
-NOTES = -1
+SPOKEN = -1
 """The number of what dstui itself has to say of a job."""
 ASIDE = 256
 
@@ -118,7 +118,8 @@ class Timeline:
     """The logs of a job, or of some ranks or one attempt of it."""
 
     def __init__(self, folder: JobFolder, ranks: Collection[int] | None = None, attempt: int | None = None) -> None:
-        self.folder, self.ranks, self.attempt = folder, ranks, attempt
+        self.folder, self.attempt = folder, attempt
+        self.ranks = None if ranks is None else frozenset(ranks)
         self.status = folder.read_status()
         self.sources: list[Source] = []
         self.replaced = False
@@ -126,7 +127,7 @@ class Timeline:
         self._index: dict[int, int] = {}
         self._arrivals = Arrivals(folder.arrivals_file)
         self.spoken = Spoken(folder if ranks is None else None)
-        self._add(NOTES, None, self.spoken)
+        self._add(SPOKEN, None, self.spoken)
         if ranks is None:
             self._add(LAUNCHER, None, LogFile(folder.launcher_log))
         self.find()

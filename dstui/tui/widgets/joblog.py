@@ -11,7 +11,7 @@ from typing import Any
 from dstui.run.folder import JobFolder
 from dstui.run.levels import ALL
 from dstui.tui.filters import Filter
-from dstui.tui.logs import Merged
+from dstui.tui.logs import Merged, Nothing
 from dstui.tui.search import PROBLEM, Search
 from dstui.tui.widgets.logview import LogView
 
@@ -49,6 +49,7 @@ class JobLog(LogView):
         if isinstance(self.lines, Merged):
             self.lines.timeline.close()
         if self.folder is None:
+            self.lines = Nothing()
             return
         lines = self.filter.open(self.folder, self.hosts)
         lines.poll()
