@@ -1,0 +1,139 @@
+"""What the keys do in the log of a job: which lines are shown, where to go in them, what to look for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import on
+
+from dstui.tui.documents import Documents
+from dstui.tui.screens.dialog import Prompt
+from dstui.tui.widgets.rows import Rows
+
+if TYPE_CHECKING:
+    from dstui.tui.widgets.run import Run
+
+FEW_HOSTS = 5
+"""Up to so many choices a key goes round; of more hosts one is asked for by its name."""
+
+
+class LogKeys(Documents):
+    """The part of the app that concerns the log. Without a job its keys do nothing."""
+
+    run_pane: Run | None = None
+
+    def show_rank(self, rank: int) -> bool:
+        """The log of a rank. False where no job has it."""
+        pane = self.run_pane
+        if pane is None or pane.follower is None or rank not in pane.follower.ranks:
+            return False
+        pane.show_rank(rank)
+        return True
+
+    def action_all_ranks(self) -> None:
+        """The log of all ranks, every line of it."""
+        if self.run_pane is not None:
+            self.run_pane.show_all()
+
+    def action_level(self) -> None:
+        """How bad a line must be to be shown."""
+        if self.run_pane is not None:
+            self.run_pane.choose(least=self.run_pane.log_view.filter.next_level)
+
+    def action_fold(self) -> None:
+        """Lines that several ranks said as one row, or each by itself."""
+        if self.run_pane is not None:
+            self.run_pane.choose(fold=not self.run_pane.log_view.filter.fold)
+
+    def action_host(self) -> None:
+        """The log of the next host's ranks; where there are many hosts, ask which."""
+        pane = self.run_pane
+        if pane is None:
+            return
+        hosts: list[str | None] = [None, *pane.hosts]
+        if len(hosts) > FEW_HOSTS:
+            self.push_screen(Prompt("Host", "Its name, or a part of it:", "", self._no_host), self._host_typed)
+        elif len(hosts) == 2:
+            self.say(f"All ranks are on {hosts[1]}.")
+        else:
+            here = pane.log_view.filter.host
+            pane.choose(rank=None, host=hosts[(hosts.index(here) + 1) % len(hosts)] if here in hosts else None)
+
+    def _host_typed(self, text: str | None) -> None:
+        if text and self.run_pane is not None:
+            self.run_pane.choose(rank=None, host=self._host(text))
+
+    def _no_host(self, text: str) -> str:
+        return "" if self._host(text) else f"{text or '–'} is not the name of one host of this job."
+
+    def _host(self, text: str) -> str | None:
+        """The host of this name, or the only one with it in its name."""
+        hosts = self.run_pane.hosts if self.run_pane is not None else []
+        found = [host for host in hosts if host == text] or [host for host in hosts if text.strip() and text.strip() in host]
+        return found[0] if len(found) == 1 else None
+
+    def action_time(self) -> None:
+        """Ask for a time, and go there."""
+        ask = "14:02 or 14:02:11, or 5m for five minutes before the end:"
+        self.push_screen(Prompt("Go to a time", ask, "", self._no_time), self._time_typed)
+
+    def _time_typed(self, text: str | None) -> None:
+        if text and (goal := self._moment(text)) is not None and self.run_pane is not None:
+            self.run_pane.log_view.go_to_time(goal)
+
+    def _no_time(self, text: str) -> str:
+        return "" if self._moment(text) is not None else f"{text or '–'} is no time."
+
+    def _moment(self, text: str) -> float | None:
+        from dstui.run.moments import moment
+
+        return moment(text, self.run_pane.latest) if self.run_pane is not None else None
+
+    @on(Rows.Chosen, "#log")
+    def _line_chosen_in_log(self, event: Rows.Chosen) -> None:
+        from dstui.tui.logs import Merged
+        from dstui.tui.screens.line import WholeLine
+
+        pane = self.run_pane
+        if pane is not None and isinstance(pane.log_view.lines, Merged) and isinstance(event.key, int):
+            self.push_screen(WholeLine(pane.log_view.lines, event.key, dict(pane.log_view.hosts)))
+
+    def action_rank(self) -> None:
+        """Ask for the number of a rank."""
+        self.push_screen(Prompt("Rank", "Its number:", "", self._no_rank), self._rank_typed)
+
+    def _rank_typed(self, text: str | None) -> None:
+        if text:
+            self.show_rank(int(text))
+
+    def _no_rank(self, text: str) -> str:
+        ranks = self.run_pane.follower.ranks if self.run_pane is not None and self.run_pane.follower is not None else {}
+        if text.strip().isdecimal() and int(text) in ranks:
+            return ""
+        return f"There is no rank {text or '–'}; this job has {f'0 to {max(ranks)}' if ranks else 'none yet'}."
+
+    def search_log(self) -> None:
+        """Ask what to look for."""
+        self.push_screen(Prompt("Search the log", "A text; capital letters matter only if you type one:"), self._search)
+
+    def _search(self, text: str | None) -> None:
+        pane = self.run_pane
+        if pane is not None and text:
+            pane.log_view.find(text)
+            if pane.log_view.search is not None and not pane.log_view.search.found:
+                self.say(f"{text}: not found so far.")
+
+    def action_match(self, by: int) -> None:
+        """The next line that matches."""
+        if self.run_pane is not None and not self.run_pane.log_view.match(by):
+            self.say("Nothing matches; / searches.")
+
+    def action_problem(self, by: int) -> None:
+        """The next line that speaks of an error."""
+        if self.run_pane is not None and not self.run_pane.log_view.problem(by):
+            self.say("No line speaks of an error.")
+
+    def action_follow(self) -> None:
+        """The end of the log."""
+        if self.run_pane is not None:
+            self.run_pane.log_view.follow_end()
