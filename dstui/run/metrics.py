@@ -68,7 +68,7 @@ PATTERNS = (
     Pattern("mfu", ("mfu",), percent=True),
     # DeepSpeed's timer and see_memory_usage, torchtitan's; the tables of PEFT's examples, which count MiB without saying so
     Pattern("memory", ("memallocated", "mem_allocated", "ma")),
-    Pattern("memory", ("memory", "mem"), needs_unit=True),
+    Pattern("memory", (r"mem(?:ory)?(?=\s*[:=])",), needs_unit=True),
     Pattern("memory_peak", ("maxmemallocated", "max_mem_allocated", "max_ma", "(?:max|peak)[_ ]mem(?:ory)?")),
     Pattern("memory_peak", (rf"gpu total peak memory consumed during {PHASE} \(max\)",), scale=MIB),
     Pattern("memory_begin", (rf"gpu memory before entering {PHASE}",), scale=MIB),
@@ -104,6 +104,8 @@ NUMBER_FIRST = re.compile(
 )
 BAR = re.compile(r"^\s*(?:(?:train(?:ing)?|steps?)\b[^|%]{0,20}:\s*)?\d+%\|[^|]*\|\s*(?P<step>\d+)/(?P<steps>\d+) \[(?P<clock>[\d:]+)?")
 """A progress bar without a name, or with the training's, and the time that it has run."""
+OTHER_BAR = re.compile(r"\s*(?!train|step|epoch)[^\s\d%|][^%|]*\d+%\|")
+"""One with a name of its own: data that is tokenized, shards that are loaded. Its speed is not the training's."""
 COUNTS = (
     BAR,
     # `step 10/40`, `iteration 10/ 100`, `Step 3 of 10`; DeepSpeed's pipeline engine
@@ -118,7 +120,7 @@ HINTS = (
 EVALUATION = re.compile(r"\W*(?:eval\w*|val(?:id(?:ation)?)?|test(?:ing)?(?: set)?)\b")
 """How a line begins that tells of data that is not trained on."""
 SETTINGS = re.compile(
-    r"betas|weight_decay|_batch_size|namespace\(|arguments\(|\.{4}|config\.py:\d|warmup_(?:min|max|num|steps|ratio)|num_(?:train_)?epochs|max_(?:steps|epochs)"
+    r"(?:^|\s)--[a-z]|betas|weight_decay|_batch_size|namespace\(|arguments\(|\.{4}|config\.py:\d|warmup_(?:min|max|num|steps|ratio)|num_(?:train_)?epochs|max_(?:steps|epochs)"
 )
 """What stands in a dump of the configuration, and not beside a measurement."""
 ALONE = re.compile(r"(?:\s+|(?=.*,\s*$)|(?=['\"]))['\"]?[\w ]+['\"]?\s*[:=]\s*[^\s,]+,?\s*$")
@@ -147,7 +149,7 @@ def scan(line: str) -> dict[str, float]:
     for match in WORD_FIRST.finditer(lower):
         if number := NUMBER.match(lower, match.end()):
             _take(match, number, found, lower)
-    if "/s" in lower or "s/" in lower:
+    if ("/s" in lower or "s/" in lower) and not OTHER_BAR.match(lower):
         for match in NUMBER_FIRST.finditer(lower):
             _take(match, match, found, lower)
     if OVERFLOW in lower:
@@ -181,7 +183,7 @@ def _take(match: re.Match[str], number: re.Match[str], found: dict[str, float], 
 @cache
 def _pattern(word: str) -> Pattern:
     """The metric that a line calls so."""
-    spellings = ((pattern, LOOK_BACK.sub("", known)) for pattern in PATTERNS for known in (*pattern.words, *pattern.units))
+    spellings = ((pattern, AROUND.sub("", known)) for pattern in PATTERNS for known in (*pattern.words, *pattern.units))
     return next(pattern for pattern, known in spellings if re.fullmatch(known, word))
 
 
@@ -203,7 +205,8 @@ def _judged(found: dict[str, float], lower: str) -> dict[str, float]:
     return found
 
 
-LOOK_BACK = re.compile(r"\(\?<[^)]*\)")
+AROUND = re.compile(r"\(\?<?=[^)]*\)")
+"""What a spelling asks of its surroundings."""
 COUNTED = ("step", "epoch")
 SETTING = {pattern.name for pattern in PATTERNS if pattern.setting}
 

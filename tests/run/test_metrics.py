@@ -39,7 +39,6 @@ GIB = 1 << 30
         ("Step: 3,204 | training loss: .5 | 12.1 samples/sec", {"step": 3204, "loss": 0.5, "samples/s": 12.1}),
         ("val loss 2.9 perplexity 18.2", {"eval_loss": 2.9, "perplexity": 18.2}),
         (" 5%|5    | 5/100 [00:03<00:30, 3.02it/s]", {"step": 5, "steps": 100, "steps/s": 3.02}),
-        ("Tokenizing: 5%|5    | 5/100 [00:03<00:30, 3.02it/s]", {"steps/s": 3.02}),
         ("Step 1,200 of 5,000 | loss 2.0", {"step": 1200, "steps": 5000, "loss": 2.0}),
         ("time (ms) | fwd: 24.24 | bwd: 24.02 | bwd_inner: 15.38 | bwd_allreduce: 8.58 | step: 31.27", {}),
         ("elapsed time per iteration (ms): 123.4 | iteration 3 |", {"step_time": 0.1234, "step": 3}),
@@ -156,7 +155,11 @@ def test_what_well_known_trainings_print_is_understood(line: str, found: dict[st
         "{'train_micro_batch_size_per_gpu': 4, 'optimizer': {'params': {'lr': 0.001}}, 'fp16': {'loss_scale': 0}}",
         "DeepSpeed using configured LR scheduler = WarmupLR",
         "Detected CUDA files, patching ldflags; Time to load cpu_adam op: 2.31 seconds",
-        # prose, names of files, times
+        "--lr 0.00015     --lr-decay-style cosine     --min-lr 1.0e-5     --train-iters 1000",
+        # prose, names of files, times, the bars of other work
+        "Tokenizing: 5%|5    | 5/100 [00:03<00:30, 3.02it/s]",
+        "Loading checkpoint shards:  50%|#####     | 2/4 [00:03<00:03,  1.83s/it]",
+        "CUDA out of memory. Tried to allocate 2.93 GiB. Of the allocated memory 130.5 GiB is allocated by PyTorch",
         "this gives a training loss 3 times lower than before",
         "the accuracy 2 ranks reach is the same",
         "saved checkpoint to out/global_step100/loss-2.31.pt",
