@@ -382,4 +382,5 @@ class DstuiApp(Beginning):
 
     def receipt(self) -> list[str]:
         """What was done, for the terminal that is left behind."""
-        return self.done
+        kept = self.return_code and self.to_keep is not None and not self.store.state.saved
+        return [*self.done, *(["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else [])]

@@ -93,6 +93,7 @@ def test_edits_survive_a_connection_that_is_lost(opened: list[Terminal], tmp_pat
     else:
         first.kill(signal.SIGHUP)
         assert first.exit_code() == 129
+        assert b"The edits are kept" in first.raw
     assert ": 37" in draft(tmp_path)
     assert (tmp_path / "plan.yaml").read_text() == PLAN
 
