@@ -12,7 +12,9 @@ from made import dstui, made
 
 from dstui.run.export import export, metrics
 from dstui.run.folder import JobFolder
+from dstui.run.follow import Follower
 from dstui.run.measure import Measure, RankView
+from dstui.run.summary import summary
 
 LOGS = {
     0: "starting\nstep 1 loss 2.5 lr 1e-3\n  0%| | 0/2\r 50%|# | 1/2\nstep=2, loss=nan\n{'loss': 1.5, 'step': 3}",
@@ -117,3 +119,15 @@ def test_a_pattern_that_takes_too_long_is_given_up_and_everything_else_goes_on(t
     assert found == ["loss", "mine"] * 3
     assert [note.split(" took")[0] for note in measure.notices()] == ["run.metrics.slow"], "it is said once"
     assert measure.notices() == []
+
+
+def test_the_summary_has_the_last_value_of_everything(tmp_path: Path) -> None:
+    text = "step 3 loss 0.5 lr 1e-05 eval_loss 0.75 Reward = 7 120 tok/s\nstep 4 step time: 310 ms MemAllocated=0.5GB\n"
+    folder = made(tmp_path / "job", logs={0: text, 1: "lr 9\n"})
+    folder.launch_file.write_text(json.dumps({"metrics": {"reward": "Reward = (\\S+)"}}))
+    follower = Follower(folder)
+    while follower.poll():
+        pass
+    lines = summary(follower).splitlines()
+    assert "last loss 0.5 at step 4  120.0 tokens/s" in lines[0]
+    assert lines[1] == "last values: lr 1e-05, step_time 310 ms, eval_loss 0.75, memory 0.5 GB, reward 7"

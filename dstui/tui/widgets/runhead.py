@@ -110,10 +110,10 @@ def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
     from dstui.run.usage import together
 
     facts = []
-    if sampler is not None and (used := together(sampler.latest.values())):
-        facts.append(Fact(0, (Span(used, "title"),)))
-    elif sampler is not None and sampler.note:
-        facts.append(Fact(0, (Span(sampler.note, "dim"),)))
+    if sampler is not None:
+        used = together(sampler.latest.values())
+        facts += [Fact(0, (Span(used, "title"),))] if used else []
+        facts += [Fact(9 if used else 0, (Span(sampler.note, "dim"),))] if sampler.note else []
     latest = follower.latest
     names = [name for name in latest if name not in METRICS] + [name for name in SAID if name in latest]
     for place, name in enumerate(names, 1):
