@@ -111,7 +111,7 @@ class Sampler:
         near = {rank: record for rank, record in records.items() if record.get("host") == here}
         far = {str(record["host"]) for record in records.values() if record.get("host") not in (here, None)}
         usages = {rank: self._of_cpu(record) if self._on_cpu else self._of_gpu(record) for rank, record in near.items()}
-        why = next((usage.why for usage in usages.values() if usage.why), "")
+        why = next((f"{usage.kind} unknown: {usage.why}" for usage in usages.values() if usage.why), "")
         self.note = "; ".join(filter(None, [why, f"not sampled: {', '.join(sorted(far)[:3])}" if far else ""]))
         return usages
 
