@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import resource
+import stat
 from pathlib import Path
 from typing import ClassVar
 
@@ -40,7 +41,7 @@ class LogFile:
             found = os.stat(self.path)  # noqa: PTH116 - a thousand logs are looked at twelve times a second, and Path.stat costs twice as much
         except OSError:
             return True  # not there yet, or gone: what was read stays readable
-        if found.st_size == self.size and found.st_ino == self._inode:
+        if (found.st_size == self.size and found.st_ino == self._inode) or not stat.S_ISREG(found.st_mode):
             return True
         if self._inode < 0:
             self._inode = found.st_ino

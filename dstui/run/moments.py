@@ -24,5 +24,8 @@ def moment(text: str, latest: float) -> float | None:
 
 
 def clock(time_seen: float) -> str:
-    """HH:MM:SS of this machine's zone; "" where it is not known."""
-    return time.strftime("%H:%M:%S", time.localtime(time_seen)) if isfinite(time_seen) else ""
+    """HH:MM:SS of this machine's zone; "" where it is not known, or makes no sense."""
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(time_seen)) if isfinite(time_seen) else ""
+    except (OverflowError, OSError, ValueError):
+        return ""

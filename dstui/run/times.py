@@ -10,6 +10,7 @@ write a second, in the order of arrival; 1,024 ranks that write every second cos
 from __future__ import annotations
 
 import os
+import stat
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -131,9 +132,12 @@ class _Pieces:
         self.path = path
         self.size = 0
         with suppress(OSError):
-            self.size = path.stat().st_size
+            found = path.stat()
+            self.size = found.st_size if stat.S_ISREG(found.st_mode) else 0
 
     def read(self, start: int, end: int) -> bytes:
+        if not self.size:
+            return b""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:

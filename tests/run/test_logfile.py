@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from itertools import pairwise
 from pathlib import Path
@@ -104,3 +105,12 @@ def test_more_logs_than_a_process_may_have_files_are_all_read(tmp_path: Path) ->
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for log in logs:
             log.close()
+
+
+def test_what_is_no_file_is_never_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for name in ("pipe", "folder"):
+        log = LogFile(tmp_path / name)
+        assert log.poll()
+        assert (log.size, log.tail(3)) == (0, [])

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_logs import BEGAN, MadeJob
 
+from dstui.run.moments import clock
 from dstui.run.timeline import Slice, Timeline
 
 
@@ -121,3 +122,19 @@ def test_a_log_that_was_replaced_is_noticed(tmp_path: Path) -> None:
     job.folder.log(0).write_text("new\n")
     list(timeline.poll(BEGAN))
     assert timeline.replaced
+
+
+@given(rubbish=st.binary(max_size=300))
+def test_rubbish_in_the_index_loses_no_line(tmp_path_factory: pytest.TempPathFactory, rubbish: bytes) -> None:
+    job = MadeJob(tmp_path_factory.mktemp("job"), 2)
+    for rank in (0, 1):
+        job.say(rank, "first", "second")
+        job.look(rank)
+    index = job.folder.arrivals_file
+    index.write_bytes(index.read_bytes()[:40] + rubbish)
+    timeline = Timeline(job.folder)
+    for slices in (timeline.forth(), list(timeline.back())[::-1]):
+        lines = [(rank, line, clock(time or 0.0)) for time, rank, line in told(timeline, slices)]
+        assert [line for rank, line, _ in lines if rank == 0] == ["first", "second"]
+        assert [line for rank, line, _ in lines if rank == 1] == ["first", "second"]
+    timeline.close()
