@@ -69,7 +69,7 @@ KEYS: Final = (
     Key("v", "level", "level", "Warnings and errors only; then errors only; then every line again.", RUN, 6),
     Key("h", "host", "host", "The log of one host's ranks; then of the next host's.", RUN, 10),
     Key("u", "fold", "fold", "Lines that several ranks said as one row (×64), or each by itself.", RUN, 12),
-    Key("t", "time", "time", "Go to a time in the log.", RUN, 7),
+    Key("t", "time", "time", "Go to a time or a step in the log.", RUN, 7),
     Key("", "", "whole line", "Look at a line whole, with who said it and what that rank said around it.", RUN, display="Enter"),
     Key("g", "rank", "rank", "The log of one rank, by its number.", RUN, 2, "0-9 g"),
     Key("m", "metrics", "metrics", "The metrics over the steps, as a plot; and back to the log.", RUN | {PLOT}, 6),

@@ -13,6 +13,8 @@ from dstui.tui.widgets.rows import Rows
 if TYPE_CHECKING:
     from dstui.tui.widgets.run import Run
 
+STEP = r"\bstep\D{{0,3}}{}\b"
+"""How lines name a step."""
 FEW_HOSTS = 5
 """Up to so many choices a key goes round; of more hosts one is asked for by its name."""
 
@@ -73,16 +75,20 @@ class LogKeys(Documents):
         return found[0] if len(found) == 1 else None
 
     def action_time(self) -> None:
-        """Ask for a time, and go there."""
-        ask = "14:02 or 14:02:11, or 5m for five minutes before the end:"
-        self.push_screen(Prompt("Go to a time", ask, "", self._no_time), self._time_typed)
+        """Ask for a time or a step, and go there."""
+        ask = "14:02 or 14:02:11, 5m for five minutes before the end, or the number of a step:"
+        self.push_screen(Prompt("Go to a time or a step", ask, "", self._no_time), self._time_typed)
 
     def _time_typed(self, text: str | None) -> None:
-        if text and (goal := self._moment(text)) is not None and self.run_pane is not None:
+        if not text or self.run_pane is None:
+            return
+        if text.strip().isdecimal():
+            self.run_pane.log_view.find(STEP.format(text.strip()), regex=True, name=f"step {text.strip()}")
+        elif (goal := self._moment(text)) is not None:
             self.run_pane.log_view.go_to_time(goal)
 
     def _no_time(self, text: str) -> str:
-        return "" if self._moment(text) is not None else f"{text or '–'} is no time."
+        return "" if text.strip().isdecimal() or self._moment(text) is not None else f"{text or '–'} is neither a time nor a step."
 
     def _moment(self, text: str) -> float | None:
         from dstui.run.moments import moment
@@ -121,7 +127,7 @@ class LogKeys(Documents):
         if pane is not None and text:
             pane.log_view.find(text)
             if pane.log_view.search is not None and not pane.log_view.search.found:
-                self.say(f"{text}: not found so far.")
+                self.say(f"{text}: not found so far; its last match is shown as soon as there is one.")
 
     def action_match(self, by: int) -> None:
         """The next line that matches."""

@@ -18,10 +18,10 @@ PROBLEM = r"\b(error|exception|traceback|fatal|failed|failure|abort|aborted|kill
 class Search:
     """The numbers of the rows that match, of all ranks that are shown."""
 
-    def __init__(self, pattern: str, lines: Merged, *, regex: bool = False) -> None:
-        """`pattern` is plain text unless `regex`; case does not matter unless it has a capital letter."""
+    def __init__(self, pattern: str, lines: Merged, *, regex: bool = False, name: str = "") -> None:
+        """`pattern` is plain text unless `regex`; case does not matter unless it has a capital letter. `name`: what a person calls it."""
         flags = 0 if not regex and pattern != pattern.lower() else re.IGNORECASE
-        self.pattern = pattern
+        self.pattern, self.regex, self.name = pattern, regex, name or f"/{pattern}"
         self.expression = re.compile(pattern if regex else re.escape(pattern), flags)
         self.lines = lines
         self._wanted = finder(pattern, regex=regex, ignore_case=bool(flags))

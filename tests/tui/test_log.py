@@ -85,13 +85,15 @@ async def test_t_goes_to_a_time_and_another_filter_stays_there(open_app: Open, j
     async with open_app() as pilot:
         await look_at(pilot, job.folder)
         await pilot.press("t", *"25:00", "enter")
-        await until(pilot, lambda: "25:00 is no time" in screen(pilot))
+        await until(pilot, lambda: "25:00 is neither a time nor a step" in screen(pilot))
         await pilot.press("escape", "t", *clock(30), "enter")
         view = pilot.app.run_pane.log_view
         await until(pilot, lambda: view.at is not None and view.lines.line(view.at).text == "step 30 loss 1.5")
         await pilot.press("3")
         await until(pilot, lambda: "Log: rank 3" in screen(pilot) and view.at is not None)
         assert view.lines.line(view.at).text == "step 30 loss 1.5"
+        await pilot.press("t", "7", "enter")
+        await until(pilot, lambda: view.at is not None and view.lines.line(view.at).text == "step 7 loss 1.5")
 
 
 async def test_errors_of_all_ranks_are_counted_and_enter_shows_one_whole_with_what_its_rank_said_around_it(

@@ -30,6 +30,7 @@ class JobLog(LogView):
         self.filter = Filter()
         self.hosts: Mapping[int, str] = {}
         self._goal: float | None = None  # the time to go to, as soon as it has been found
+        self._seeking = False  # the search has found nothing yet
         self._searched = 0.0
 
     def attach(self, folder: JobFolder | None) -> None:
@@ -55,7 +56,7 @@ class JobLog(LogView):
         lines.poll()
         self.show_lines(lines)
         if self.search is not None:
-            self.find(self.search.pattern, regex=self.search.pattern == PROBLEM, jump=False)
+            self.find(self.search.pattern, regex=self.search.regex, name=self.search.name, jump=False)
 
     # What happens
 
@@ -76,6 +77,7 @@ class JobLog(LogView):
         if lines.timeline.replaced:
             self._open()
         elif searching and self.search is not None and self.search.advance(SPELL):
+            self._seek()
             self.refresh()
         self._approach()
         self.sync()
@@ -87,14 +89,21 @@ class JobLog(LogView):
 
     # What is looked for
 
-    def find(self, pattern: str, *, regex: bool = False, jump: bool = True) -> None:
+    def find(self, pattern: str, *, regex: bool = False, name: str = "", jump: bool = True) -> None:
         """Find a text in the lines that are shown; "" ends the search."""
-        self.search = Search(pattern, self.lines, regex=regex) if pattern and isinstance(self.lines, Merged) else None
+        self.search = Search(pattern, self.lines, regex=regex, name=name) if pattern and isinstance(self.lines, Merged) else None
         if self.search is not None:
             self.search.advance(0.1)
-            if jump and self.search.found:
-                self.go_to(self.search.neighbour(self.reading, -1) or 0)
+        self._seeking = jump
+        self._seek()
         self.refresh()
+
+    def _seek(self) -> None:
+        """To the first match of a new search, as soon as there is one: the last before what is being read."""
+        found = self.search.neighbour(self.reading + 1, -1) if self.search is not None and self._seeking else None
+        if found is not None:
+            self._seeking = False
+            self.go_to(found)
 
     def match(self, by: int) -> bool:
         """To the next match of the search. False where nothing matches."""
@@ -106,7 +115,7 @@ class JobLog(LogView):
     def problem(self, by: int) -> bool:
         """To the next line that speaks of an error. False where none does."""
         if self.search is None or self.search.pattern != PROBLEM:
-            self.find(PROBLEM, regex=True, jump=False)
+            self.find(PROBLEM, regex=True, name="errors", jump=False)
         return self.match(by)
 
     def go_to_time(self, moment: float) -> None:
@@ -153,7 +162,6 @@ class JobLog(LogView):
         search = self.search
         if search is None:
             return ""
-        what = "errors" if search.pattern == PROBLEM else f"/{search.pattern}"
         more = "" if search.complete else "…"
         found = f"{len(search.found):,}{more}"
-        return f"{what} {search.place(self.at):,} of {found}" if self.at is not None else f"{what}: {found}"
+        return f"{search.name} {search.place(self.at):,} of {found}" if self.at is not None else f"{search.name}: {found}"
