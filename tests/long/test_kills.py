@@ -1,4 +1,4 @@
-"""Random kills of everything that a job consists of, at random moments: `dstui runs` tells the truth, and a stop leaves nothing.
+"""Random kills of all that a job consists of, and of the screen that shows it: `dstui runs` tells the truth, and a stop leaves nothing.
 
 DSTUI_KILLS=N sets how many (200 take about a quarter of an hour on two cores); DSTUI_SEED=N repeats a series.
 """
@@ -26,11 +26,12 @@ from scenarios import LAUNCHER, NODE, buffers
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.status import refresh
 from dstui.run.stop import stop
+from tests.terminal import Terminal
 
 KILLS = int(os.environ.get("DSTUI_KILLS", "200"))
 SEED = int(os.environ.get("DSTUI_SEED", str(random.randrange(10**6))))
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)
-VICTIMS = ("front", "supervisor", "runner", "launcher", "shim", "rank")
+VICTIMS = ("front", "tui", "supervisor", "runner", "launcher", "shim", "rank")
 LONGEST = 5.0
 """Seconds after the start, or after the ranks are ready, in which the kill comes."""
 TRUTH = 5.0
@@ -61,7 +62,7 @@ def expected(kind: str, name: signal.Signals) -> str:
         return "stopped"
     if kind == "supervisor":
         return "stopped" if name in (signal.SIGINT, signal.SIGTERM) else "running"
-    return "running" if kind == "runner" else "failed"
+    return "running" if kind in ("runner", "tui") else "failed"
 
 
 def settled(folder: JobFolder, wanted: str | None) -> bool:
@@ -70,18 +71,29 @@ def settled(folder: JobFolder, wanted: str | None) -> bool:
     return (state in FINAL) == (not of_job(folder)) and wanted in (None, state)
 
 
+def pause(seconds: float, screen: Terminal | None) -> None:
+    """Let time go by; a screen that nobody reads would stand still."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        if screen is None or not screen.pump(left):
+            time.sleep(min(left, 0.05))
+
+
 def one_kill(number: int, path: Path) -> dict[str, Any]:
     """Start a job, kill something, look, stop, look again."""
     dice = random.Random(f"{SEED} {number}")
     kind, name, moment, early = dice.choice(VICTIMS), dice.choice(SIGNALS), dice.uniform(0.0, LONGEST), dice.random() < 0.3
     front = subprocess.Popen(["sleep", "1000"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # noqa: PLW1509
+    screen = None
     try:
         folder = Lab(path).start("all:buffer", "all:listen", "all:hang", front_pid=front.pid)
         if not early:
             ready(folder)
-            moment /= 4
-        time.sleep(moment)  # the moment itself is what is drawn
-        pid = victim(folder, kind, front.pid)
+            moment /= 1 if kind == "tui" else 4
+        if kind == "tui":
+            screen = Terminal([sys.executable, "-m", "dstui", "attach", str(folder.path)])
+        pause(moment, screen)  # the moment itself is what is drawn
+        pid = screen.pid if screen else victim(folder, kind, front.pid)
         if pid is not None:
             psutil.Process(pid).send_signal(name)
         if kind == "front":
@@ -110,6 +122,8 @@ def one_kill(number: int, path: Path) -> dict[str, Any]:
         wait_until_gone(supervisor)
         return {**told, "state": status["state"], "code": status["exit_code"], "left": left + report.left, "buffers": list(buffers(folder))}
     finally:
+        if screen:
+            screen.close()
         front.kill()
         front.wait()
 

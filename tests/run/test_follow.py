@@ -143,7 +143,7 @@ def test_the_step_of_a_progress_bar_is_known_before_it_is_told(folder: JobFolder
 
 def test_a_job_of_more_ranks_than_a_process_may_have_files_is_followed_whole(folder: JobFolder) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (sum(1 for _ in Path("/proc/self/fd").iterdir()) + 40, hard))
     try:
         status = initial("tag", dict.fromkeys(range(100), "here"), None)
         for number in range(100):

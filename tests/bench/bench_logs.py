@@ -1,0 +1,148 @@
+"""Logs of gigabytes, as the Run screen opens and searches them, in turns with grep and tail in one run.
+
+    python -m pytest tests/bench/bench_logs.py -s
+
+The claims: a search through the 1 GB of a log that is open takes at most twice grep's time (its lines are counted once, at the first
+search or by going to its beginning); a log of 10 GB is open at its end within half a second.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dstui.run.folder import JobFolder
+from dstui.tui.filters import Filter
+from dstui.tui.logs import Merged
+from dstui.tui.search import PROBLEM, Search
+from tests.flood import end, running_job
+
+SIZE = int(os.environ.get("DSTUI_LOG_BYTES", str(10**9)))
+ROUNDS = 5
+WORDS = ("gradient", "step", "forward", "backward", "optimizer", "allreduce", "bucket", "micro", "batch", "epoch", "samples", "memory")
+CASES = {
+    "nothing": "ZQX",
+    "a name": "Needle",
+    "several words": "CUDA out of memory",
+    "a number": "STEP=19999",
+    "any case": "needle",
+    "words in any case": "cuda out of memory",
+    "errors": PROBLEM,
+    "every second line": "LOSS: 0.1",
+}
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFolder]:
+    """A job of one rank with a log of a gigabyte; some lines hold what is looked for."""
+    folder = running_job(tmp_path_factory.mktemp("big") / "job", 1)
+    dice = random.Random(1)
+    lines = [
+        f"2026-01-01 12:{n // 60 % 60:02}:{n % 60:02},{n % 1000:03} [INFO] STEP={n} LOSS: {dice.random():.4f} {' '.join(dice.choices(WORDS, k=n % 9))}"
+        for n in range(20_000)
+    ]
+    text = ("\n".join(lines) + "\n").encode()
+    with folder.log(0).open("wb") as log:
+        for number in range(SIZE // len(text) + 1):
+            log.write(text)
+            if number % 50 == 49:
+                log.write(b"RuntimeError: CUDA out of memory. A Needle in a haystack\n")
+    end(folder)
+    yield folder
+    folder.log(0).unlink()
+
+
+def opened(folder: JobFolder) -> Merged:
+    view = Filter(rank=0).open(folder, {})
+    view.poll()
+    return view
+
+
+def seconds(work: Callable[[], object]) -> tuple[float, object]:
+    began = time.perf_counter()
+    found = work()
+    return time.perf_counter() - began, found
+
+
+def search(view: Merged, text: str) -> int:
+    found = Search(text, view, regex=text == PROBLEM)
+    while not found.complete:
+        found.advance()
+    return len(found.found)
+
+
+def test_the_lines_of_a_log_are_counted_once(big: JobFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    def count() -> int:
+        view = counted(big)
+        view.timeline.close()
+        return view.lines
+
+    ours, theirs, ratio = in_turns(count, ["-c", ""], big)
+    with capsys.disabled():
+        print(f"\ncounting: {ours:.2f} s, {ratio:.2f}x of grep -c's {theirs:.2f} s")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_search_takes_at_most_twice_greps_time(name: str, big: JobFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    text = CASES[name]
+    how = "-Ei" if text == PROBLEM else "-Fi" if text == text.lower() else "-F"
+    view = counted(big)
+    ours, theirs, ratio = in_turns(lambda: search(view, text), ["-c", how, text], big)
+    view.timeline.close()
+    with capsys.disabled():
+        print(f"\n{name}: {ours:.2f} s, {ratio:.2f}x of grep {how}'s {theirs:.2f} s")
+    assert ratio <= 2.0
+
+
+def counted(folder: JobFolder) -> Merged:
+    view = opened(folder)
+    while view.reach():
+        pass
+    return view
+
+
+def in_turns(ours: Callable[[], int], options: list[str], folder: JobFolder) -> tuple[float, float, float]:
+    """Seconds of ours and of grep, the best of each; and the ratio in the middle of all rounds."""
+    times: list[tuple[float, float]] = []
+    for _ in range(ROUNDS):
+        theirs, count = seconds(
+            lambda: subprocess.run(["grep", *options, folder.log(0)], capture_output=True, text=True, check=False).stdout
+        )
+        mine, found = seconds(ours)
+        assert found == int(str(count))
+        times.append((mine, theirs))
+    return min(t[0] for t in times), min(t[1] for t in times), statistics.median(a / b for a, b in times)
+
+
+def test_ten_gigabytes_are_open_at_their_end_within_half_a_second(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = running_job(tmp_path / "job", 1)
+    with folder.log(0).open("wb") as log:
+        for place in range(0, 10**10, 10**6):
+            log.seek(place)
+            log.write(b"\na line in the middle of nothing\n")
+        log.write(b"".join(b"line %d of the end\n" % number for number in range(100_000)))
+    end(folder)
+
+    def last() -> list[str]:
+        view = opened(folder)
+        lines = [view.line(number).text for number in range(view.end - 50, view.end)]
+        view.timeline.close()
+        return lines
+
+    ours, theirs = [], []
+    for _ in range(ROUNDS):
+        took, tail = seconds(lambda: subprocess.run(["tail", "-n50", folder.log(0)], capture_output=True, text=True, check=True).stdout)
+        theirs.append(took)
+        took, lines = seconds(last)
+        ours.append(took)
+        assert lines == str(tail).splitlines()
+    with capsys.disabled():
+        print(f"\n10 GB at the end: {1000 * min(ours):.0f} ms, {statistics.median(ours) / statistics.median(theirs):.1f}x of tail -n50's")
+    assert statistics.median(ours) < 0.5
