@@ -11,6 +11,7 @@ from typing import Any
 
 from dstui.run.export import export
 from dstui.run.folder import FINAL, JobFolder
+from dstui.run.grep import finder
 from dstui.run.index import find
 from dstui.run.levels import NAMES, Levels
 from dstui.run.moments import clock, moment
@@ -92,6 +93,7 @@ def _teller(timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[
     since = _since(timeline, args.since)
     levels = Levels(NAMES.index(args.level) if args.level else 0)
     wanted = _expression(args.grep)
+    quick = finder(args.grep, regex=True, ignore_case=False) if wanted and not args.level else None
     alone = bool(args.rank) and len(args.rank) == 1
 
     def tell(slices: Iterable[Slice]) -> None:
@@ -99,7 +101,7 @@ def _teller(timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[
             if since is not None and not (piece.known and piece.time >= since):
                 continue
             stamp = f"{clock(piece.time) if piece.known else '':8} " if args.time else ""
-            for log, rank, lines in timeline.read(piece.parts):
+            for log, rank, lines in timeline.read(piece.parts, quick):
                 if timeline.sources[log].file is timeline.spoken:
                     continue
                 who = "" if alone else f"[{'-' if rank is None else rank}] "

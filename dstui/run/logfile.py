@@ -62,8 +62,8 @@ class LogFile:
         newline = data.rfind(b"\n")
         if newline < 0:
             return b""
-        data = data if newline + 1 == len(data) else data[: newline + 1]
-        return self._beginning(start) + data if start and self.pread(start - 1, start) != b"\n" else data
+        before = self._beginning(start) if start and self.pread(start - 1, start) != b"\n" else b""
+        return data if not before and newline + 1 == len(data) else b"".join((before, memoryview(data)[: newline + 1]))  # copied once
 
     def read(self, start: int, end: int) -> list[bytes]:
         """The same as a list, without newlines."""

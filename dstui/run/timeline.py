@@ -16,9 +16,10 @@ from math import ceil, isfinite
 from typing import NamedTuple
 
 from dstui.run.folder import FINAL, JobFolder, from_iso
+from dstui.run.grep import Wanted, only
 from dstui.run.logfile import LogFile
 from dstui.run.tail import allow_files
-from dstui.run.text import sanitise
+from dstui.run.text import is_unadorned, sanitise
 from dstui.run.times import ATTEMPT, LAUNCHER, Arrivals, Record
 
 SHARE = 16 * 1024
@@ -258,11 +259,17 @@ class Timeline:
         """When the job ended; of one that nobody saw end, when its logs were last written."""
         return from_iso(self.status.get("ended")) or max(source.file.modified for source in self.sources)
 
-    def read(self, parts: Iterable[Part]) -> Iterator[tuple[int, int | None, list[bytes]]]:
-        """The lines of some parts: the source's number here, its rank, and the lines."""
+    def read(self, parts: Iterable[Part], wanted: Wanted | None = None) -> Iterator[tuple[int, int | None, list[bytes]]]:
+        """The lines of some parts: the source's number here, its rank, and the lines; only what is `wanted`, where that is sure."""
         for log, start, end in parts:
             _, rank, file = self.sources[log]
-            yield log, rank, file.read(start, end)
+            if wanted is None:
+                yield log, rank, file.read(start, end)
+                continue
+            data = file.text(start, end)
+            data = only(data, wanted) if is_unadorned(data) else data.removesuffix(b"\n")
+            if data:
+                yield log, rank, data.split(b"\n")
 
     def text(self, parts: Iterable[Part]) -> bytes:
         """The lines of some parts, one after another, each with its newline."""
