@@ -16,7 +16,7 @@ from dstui.run.index import find
 from dstui.run.levels import NAMES, Levels
 from dstui.run.moments import clock, moment
 from dstui.run.status import refresh
-from dstui.run.text import decode
+from dstui.run.text import decode, sanitise
 from dstui.run.timeline import Slice, Timeline
 
 POLL = 0.2
@@ -76,7 +76,7 @@ def _ranks(folder: JobFolder, args: argparse.Namespace) -> set[int] | None:
     """The ranks that were asked for; None for all, and the launcher."""
     if args.host is None:
         return set(args.rank) if args.rank else None
-    hosts = {int(rank): str(facts.get("host")) for rank, facts in folder.read_status().get("ranks", {}).items()}
+    hosts = {int(rank): sanitise(str(facts.get("host"))) for rank, facts in folder.read_status().get("ranks", {}).items()}
     if args.host not in hosts.values():
         raise Refused(f"--host {args.host}: {folder.name} has ranks on {', '.join(sorted(set(hosts.values()))) or 'no host yet'}")
     return {rank for rank, host in hosts.items() if host == args.host and (not args.rank or rank in args.rank)}

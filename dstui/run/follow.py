@@ -22,7 +22,7 @@ BUDGET = 1 << 20
 """Bytes of logs that one poll reads, in all."""
 PIECE = 1 << 16
 """Bytes of one log that are read before it is another's turn."""
-SPELL = 0.03
+SPELL = 0.015
 """Seconds that one poll works, a piece more or less, so that a screen that polls stays alive under any flood."""
 REFRESH = 1.0
 """Seconds between two looks whether the supervisor is still there."""
@@ -175,8 +175,9 @@ class Follower:
 
     def _take(self, number: int, facts: dict[str, Any]) -> bool:
         """Note what the status says of a rank; True where it has started since. Its end is told after its lines."""
-        view = self.ranks.setdefault(number, RankView(str(facts.get("host"))))
-        view.host = str(facts.get("host"))
+        host = sanitise(str(facts.get("host")))
+        view = self.ranks.setdefault(number, RankView(host))
+        view.host = host
         if view.state != "waiting" or facts.get("state") == "waiting":
             return False
         view.state = "started"

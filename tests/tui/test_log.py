@@ -159,3 +159,16 @@ async def test_many_ranks_are_summed_up_by_host_with_the_worst_first(open_app: O
         assert f"worker-{hosts - 1}" in shown[1]
         assert f"rank {ranks - 3}" in shown[1]
         assert "more hosts" in shown[-1]
+
+
+async def test_the_name_of_a_host_is_text_and_nothing_else(open_app: Open, tmp_path: Path) -> None:
+    made = MadeJob(tmp_path / "job", 2, hosts=2, state="succeeded")
+    made.hosts[1] = "[b]x\x1b[2J\x9b31m"
+    made.status("succeeded")
+    made.say(1, "here")
+    async with open_app() as pilot:
+        await look_at(pilot, made.folder)
+        await pilot.press("h", "h")
+        await until(pilot, lambda: "Log: [b]x, folded" in screen(pilot))
+        assert "\x1b" not in screen(pilot)
+        assert "\x9b" not in screen(pilot)
