@@ -55,15 +55,15 @@ class LogFile:
     def text(self, start: int, end: int) -> bytes:
         """The lines that end in these bytes, each with its newline. What follows the last newline of the file is a line too where `end` is
         beyond its end."""
-        data = self.pread(start, end)
-        last = data[-1:] or self.pread(start - 1, start) if start or data else b"\n"
-        if len(data) < end - start and last != b"\n":
+        lead = min(start, 1)  # the byte before tells whether a line begins here
+        data = self.pread(start - lead, end)
+        if len(data) < end - start + lead and data[-1:] not in (b"", b"\n"):
             data += b"\n"
         newline = data.rfind(b"\n")
-        if newline < 0:
+        if newline < lead:
             return b""
-        before = self._beginning(start) if start and self.pread(start - 1, start) != b"\n" else b""
-        return data if not before and newline + 1 == len(data) else b"".join((before, memoryview(data)[: newline + 1]))  # copied once
+        before = self._beginning(start) if lead and data[:1] != b"\n" else b""
+        return b"".join((before, memoryview(data)[lead : newline + 1]))
 
     def read(self, start: int, end: int) -> list[bytes]:
         """The same as a list, without newlines."""
