@@ -82,7 +82,7 @@ class Spoken:
         return True
 
     def _take(self, line: bytes) -> None:
-        with suppress(ValueError, TypeError, KeyError):
+        with suppress(ValueError, TypeError, KeyError, AttributeError):  # no JSON, or none of ours
             event = json.loads(line)
             text = _sentence(event)
             if text and isfinite(event["t"]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ KEYS = ("1", "a", "e", "d", "escape", "p", "escape", "m", "escape", "x", "9", "r
 
 def rubbish(folder: JobFolder) -> None:
     for file in (folder.log(1), folder.launcher_log, folder.events_file, folder.launch_file, folder.path / "plan.yaml", folder.record(1)):
-        file.write_bytes(os.urandom(50_000))
+        file.write_bytes(b"5\n[1]\n{}\nnull\n" + random.Random(7).randbytes(50_000))
 
 
 def no_logs(folder: JobFolder) -> None:
@@ -42,8 +42,10 @@ def gone(folder: JobFolder) -> None:
     shutil.rmtree(folder.path)
 
 
-@pytest.mark.parametrize("spoil", [rubbish, no_logs, folder_for_log, half_a_status, another_version, gone])
-@pytest.mark.parametrize("meanwhile", [False, True], ids=["before", "while it is looked at"])
+BEFORE = [(spoil, False) for spoil in (rubbish, no_logs, folder_for_log, half_a_status, another_version)]
+
+
+@pytest.mark.parametrize(("spoil", "meanwhile"), [*BEFORE, (rubbish, True), (half_a_status, True), (gone, True)])
 async def test_a_spoilt_job_folder_ends_nothing(
     open_app: Open, tmp_path: Path, spoil: Callable[[JobFolder], None], meanwhile: bool
 ) -> None:
