@@ -67,6 +67,19 @@ async def test_escape_while_typing_keeps_what_was_typed_and_can_be_undone(open_a
         assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 4
 
 
+async def test_a_click_on_another_field_while_typing_ends_the_one_and_begins_the_other(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("6", "enter", "2")
+        rows = pilot.app.query_one("#form-rows")
+        line = next(n for n, row in enumerate(rows.rows) if "Accumulation" in row.text)
+        await pilot.click("#form-rows", offset=(30, line))
+        await until(pilot, lambda: pilot.app.focused.id == "editor" and pilot.app.focused.region.y == rows.region.y + line)
+        await pilot.press("5", "enter")
+        assert value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 42
+        assert value(pilot, "deepspeed.gradient_accumulation_steps") == 25
+        await until(pilot, lambda: "25 micro-batches" in screen(pilot))
+
+
 async def test_what_is_no_number_never_reaches_the_plan_and_is_said(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "enter", "x", "enter")

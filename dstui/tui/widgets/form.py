@@ -87,6 +87,16 @@ class Editor(Input):
         """Never lay the screen out anew, as Input does at every key (10 ms here): the size does not depend on the value."""
         return super().refresh(*regions, repaint=repaint, recompose=recompose)
 
+    def lie(self, left: int, top: int, width: int) -> None:
+        """Over these cells of the form."""
+        self.styles.offset, self.styles.width = (left, top), width
+        super().refresh(layout=True)
+
+    def hide(self) -> None:
+        """Until the next field is opened."""
+        self.display = False
+        super().refresh(layout=True)
+
     def action_close(self) -> None:
         """Close without losing what was typed."""
         self.post_message(self.Closed())
@@ -249,9 +259,9 @@ class Form(Container):
         if field is not None and y is not None:
             left, down, width = typing_place(field, self.rows.size.width - self.rows.MARGIN)
             place = (left + self.rows.MARGIN, y + down - self.rows.scroll_offset.y, max(width, 8))
-            if place != self._placed:  # setting a style lays the screen out anew
+            if place != self._placed:
                 self._placed = place
-                editor.styles.offset, editor.styles.width = place[:2], place[2]
+                editor.lie(*place)
 
     def _typed(self, editor: Editor, text: str) -> None:
         field = self.field_at(self.opened)
@@ -296,7 +306,7 @@ class Form(Container):
         if editor is not None:
             self.store.settle()
             self.rows.focus()
-            editor.display = False
+            editor.hide()
         if was:
             self.show(self.store.state)
             self.rows.cursor = FieldKey(was)
