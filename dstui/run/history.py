@@ -58,10 +58,14 @@ class History:
         self._kept: set[int] = set()
         self._looked = float("-inf")
         self._flushed = False
-        self._lock = Lock()
+        self._reading, self._lock = Lock(), Lock()
 
     def advance(self, seconds: float) -> bool:
         """Read on for about so long. False where all was read and nothing new was there."""
+        with self._reading:
+            return self._advance(seconds)
+
+    def _advance(self, seconds: float) -> bool:
         deadline, found = time.monotonic() + seconds, False
         if time.monotonic() - self._looked >= LOOK_AGAIN:
             self._find_logs()
@@ -110,9 +114,10 @@ class History:
                     self._series[key].add(step, value)
 
     def close(self) -> None:
-        """Let go of the files."""
-        for log in self._logs.values():
-            log.tail.close()
+        """Let go of the files; nothing more can be read then."""
+        with self._reading:
+            for log in self._logs.values():
+                log.tail.close()
 
     # What there is to draw
 

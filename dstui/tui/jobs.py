@@ -18,6 +18,7 @@ from dstui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
     from dstui.run.folder import JobFolder
+    from dstui.run.history import History
     from dstui.tui.widgets.review import Review
 
 
@@ -25,6 +26,8 @@ class Jobs(LogKeys):
     """The part of the app that concerns jobs. Its panes are mounted when they are first seen."""
 
     review: Review | None = None
+    history: History | None = None
+    """What was read for the plot of the job that is looked at: opened again, it goes on from there."""
 
     # The two panes
 
@@ -181,13 +184,19 @@ class Jobs(LogKeys):
 
     def action_metrics(self) -> None:
         """The metrics of the job as a plot."""
+        from dstui.run.history import History
         from dstui.tui.screens.plot import Plot
         from dstui.tui.widgets.runhead import RunHead
 
         pane = self.run_pane
-        if pane is not None and pane.folder is not None:
-            head = pane.query_one(RunHead)
-            self.push_screen(Plot(pane.folder, lambda: head.rows[0]))
+        if pane is None or pane.folder is None:
+            return
+        if self.history is None or self.history.folder != pane.folder:
+            if self.history is not None:
+                self.history.close()
+            self.history = History(pane.folder)
+        head = pane.query_one(RunHead)
+        self.push_screen(Plot(self.history, lambda: head.rows[0]))
 
     def arrange(self) -> None:
         """Show the parts that belong on the screen; the app knows which."""

@@ -208,3 +208,10 @@ async def test_numbers_of_ones_own_are_typed_in_the_form_and_a_bad_pattern_is_re
         await pilot.press("enter", "end", "backspace")  # the last group has no end now
         await until(pilot, lambda: "no regular expression" in screen(pilot))
         assert value(pilot, "run.metrics.kl") != "kl (\\S+"
+
+
+async def test_q_leaves_from_the_plot_too(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await open_plot(pilot, job(tmp_path / "job", {0: steps(3)}))
+        await pilot.press("q")
+        await until(pilot, lambda: pilot.app.leaving)

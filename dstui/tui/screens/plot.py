@@ -56,11 +56,11 @@ class Plot(Screen[None]):
             """One picture is enough."""
             return isinstance(message, Plot.Grown)
 
-    def __init__(self, folder: JobFolder, headline: Callable[[], Row]) -> None:
-        """`headline`: the job's state in a line."""
+    def __init__(self, history: History, headline: Callable[[], Row]) -> None:
+        """`history` stays open when the plot is closed; `headline`: the job's state in a line."""
         super().__init__()
         self.view = View()
-        self.history = History(folder)
+        self.history = history
         self.other: History | None = None
         self._headline = headline
         self._chosen = False
@@ -101,7 +101,7 @@ class Plot(Screen[None]):
             before, read = read, [history for history in (self.history, self.other) if history is not None]
             for history in before:
                 if history not in read:
-                    history.close()
+                    history.close()  # a run that lay over this one
             new = [history.advance(SLICE) for history in read]
             if any(new) and time.monotonic() - told >= FRAME:
                 told = time.monotonic()
@@ -110,7 +110,7 @@ class Plot(Screen[None]):
                 told = 0.0
                 self.post_message(self.Grown())
             self._over.wait(BREATH if any(new) else PAUSE)
-        for history in read:
+        for history in read[1:]:
             history.close()
 
     # What is shown
