@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dstui.adopt.accelerate import read_accelerate
-from dstui.adopt.signs import is_accelerate
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
+from dstui.adopt.signs import is_accelerate
 from dstui.check import check, check_config
 from dstui.check.accelerate import check_accelerate
 from dstui.files import FileProblem, read_pool, read_text

@@ -8,8 +8,8 @@ import pytest
 from test_fixes import errors, patched
 
 from dstui.adopt.accelerate import read_accelerate
-from dstui.adopt.signs import is_accelerate
 from dstui.adopt.dsconfig import ConfigError
+from dstui.adopt.signs import is_accelerate
 from dstui.check.accelerate import RULES, check_accelerate
 
 BASE: dict[str, Any] = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 4}
