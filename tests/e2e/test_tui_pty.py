@@ -112,7 +112,7 @@ def test_stop_asks_then_ends_every_process_and_says_so(start: Start, tmp_path: P
     terminal.press("8")
     terminal.wait("launches it")
     terminal.press("l")
-    terminal.wait("r0 waiting", "r1 waiting")
+    terminal.wait("×2 waiting")
     terminal.press("s")
     terminal.wait("Stop waits-")
     terminal.press("y")
