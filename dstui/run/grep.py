@@ -68,7 +68,7 @@ def holds(data: bytes, wanted: Wanted) -> bool:
 
 def _needed(expression: str) -> list[str]:
     """Texts of which at least one is in everything that the expression matches, where that is easily seen; else none."""
-    words = re.fullmatch(r"\\b\(([\w |]+)\)\\b", expression)
+    words = re.fullmatch(r"\\b(?:\\w\*)?\(([\w |]+)\)\\b", expression)
     if words:
         every = words[1].split("|")
         return [word for word in every if not any(other in word and other != word for other in every)]

@@ -13,7 +13,7 @@ from dstui.run.levels import ERROR
 from dstui.run.timeline import Timeline
 from dstui.tui import logs
 from dstui.tui.logs import Merged
-from dstui.tui.search import Search
+from dstui.tui.search import PROBLEM, Search
 
 LINES = [f"step {number} loss {'nan' if number % 97 == 0 else 1.5}" for number in range(20_000)] + ["Error: École \x1b[31mred\x1b[0m"]
 
@@ -54,6 +54,27 @@ def test_rows_hold_every_line_of_every_rank_once_and_in_its_order(
     for rank in range(3):
         assert [text for text, who in told if rank in who] == [text for r, text in said if r == rank]
     assert sum(len(who) for _, who in told) == lines.lines == len(said)
+
+
+@pytest.mark.parametrize(
+    ("line", "speaks"),
+    [
+        ("ValueError: x must be positive", True),
+        ("torch.OutOfMemoryError: CUDA out of memory", True),
+        ("step 3 loss nan", True),
+        ("Killed", True),
+        ("no errors so far", False),
+        ("finance data loaded", False),
+    ],
+)
+def test_what_speaks_of_an_error(tmp_path: Path, line: str, speaks: bool) -> None:
+    job = MadeJob(tmp_path, 1)
+    job.say(0, "all fine")
+    job.say(0, line)
+    job.look(1)
+    search = Search(PROBLEM, settle(Merged(Timeline(job.folder), fold=False)), regex=True)
+    search.advance(10.0)
+    assert bool(search.found) == speaks
 
 
 def test_the_end_is_there_first_and_the_beginning_when_somebody_asks(tmp_path: Path) -> None:
