@@ -11,7 +11,9 @@ from dstui.run.grep import finder, matching_lines
 from dstui.run.text import decode_lines, is_plain
 from dstui.tui.logs import Merged
 
-PROBLEM = r"\b\w*(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan)\b"
+PROBLEM = (
+    r"\b\w*(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan)\b"
+)
 """What a line says that speaks of an error. Alternatives that are plain words are looked for ten times as fast."""
 
 
