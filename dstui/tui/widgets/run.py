@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from pathlib import Path
 from time import monotonic
@@ -100,6 +101,7 @@ class Run(Vertical):
         self.log_view.focus()
         self._timer = self.set_interval(POLL, self.tick)
         self.tick()
+        gc.freeze()  # the app is no garbage: looking through all of it, some times a minute, would halt the screen for 80 ms each time
 
     def detach(self) -> None:
         """Look no longer; the job goes on."""
