@@ -156,7 +156,10 @@ class JobLog(LogView):
         lines = self.lines
         more = " (older ones left out)" if lines.left_out else "" if lines.complete else "+"
         shown = lines.end - lines.first
-        return f"{shown:,} of {lines.lines:,}{more} lines" if self.filter.least != ALL or shown < lines.lines else f"{shown:,}{more} lines"
+        all_of_them = f"{lines.lines:,}{more} lines"
+        if self.filter.least != ALL:
+            return f"{shown:,} of {all_of_them}"
+        return f"{shown:,} rows, {all_of_them}" if shown < lines.lines else all_of_them
 
     def _search_words(self) -> str:
         search = self.search

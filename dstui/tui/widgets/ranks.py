@@ -37,12 +37,13 @@ class Cell(NamedTuple):
     age: float | None
     usage: str = ""
     """What it uses: `GPU 97 %  71.2 GB  612 W`."""
+    exit_code: int | None = None
 
     @property
     def words(self) -> str:
         """What a wide cell says behind the glyph."""
         lives = self.word in ("running", "silent")
-        facts = [self.word]
+        facts = [self.word + (f" ({self.exit_code})" if self.exit_code else "")]
         facts += [f"step {self.step:,}"] if self.step is not None else []
         facts += [f"loss {self.loss:.4g}"] if self.loss is not None else []
         facts += [f"{age_text(self.age)} ago" if self.age >= 1 else "now"] if self.age is not None and lives else []
@@ -118,7 +119,8 @@ def cells_of(ranks: Mapping[int, RankView], now: float, silence: float, usage: M
     cells = []
     for number, view in sorted(ranks.items()):
         age = now - view.last_line_at if view.last_line_at is not None else None
-        cells.append(Cell(number, view.host, word_of(view, age, silence), view.step, view.loss, age, str((usage or {}).get(number, ""))))
+        used = str((usage or {}).get(number, ""))
+        cells.append(Cell(number, view.host, word_of(view, age, silence), view.step, view.loss, age, used, view.exit_code))
     return cells
 
 
