@@ -44,6 +44,31 @@ STEPS = (
 )
 
 
+RUN, FAILURE, START = {"run", "narrow-run", "run-ended", "plot"}, "why", "start"
+FAILING_PLAN = """\
+version: 1
+name: sft
+job: {script: train.py, args: [--deepspeed_config, "{ds_config}"]}
+cluster: {hosts: {localhost: 4}, env: {DS_ACCELERATOR: cpu}}
+deepspeed: {train_micro_batch_size_per_gpu: 1}
+"""
+FAILING = """\
+import os
+import time
+
+
+def collate(rows):
+    return [row["labels"] for row in rows]
+
+
+rank = int(os.environ["RANK"])
+print("loading the data set", flush=True)
+for step in range(1, 40):
+    print(f"step {step} loss {2.5 - step / 50:.4f} lr 2.0e-05", flush=True)
+    if rank == 2 and step == 12:
+        collate([{"input_ids": []}])
+    time.sleep(0.1)
+"""
 JUDGED = ("zero", "batch")
 """With DeepSpeed's own verdict, for which its import has to be waited for."""
 
@@ -76,6 +101,16 @@ async def shoot_step(folder: Path, name: str, size: tuple[int, int], keys: list[
         save(app, name)
 
 
+async def shoot_start(folder: Path) -> None:
+    """What dstui asks where no file was given."""
+    (folder / "train.py").write_text("parser.add_argument('--deepspeed')\nengine = deepspeed.initialize(model=model, config=args.deepspeed)\n")
+    app = DstuiApp(None, None, read_machine(HERE / "dgx_h100.json"), judge=False)
+    async with app.run_test(size=WIDE) as pilot:
+        await until(pilot, lambda: len(app.screen_stack) > 1)
+        await pilot.pause(0.5)
+        save(app, START)
+
+
 async def shoot_run(wanted: set[str]) -> None:
     """A real run of the quickstart: while it trains, and when it has ended; and the list of jobs."""
     plan = find_plan("quickstart")
@@ -83,7 +118,7 @@ async def shoot_run(wanted: set[str]) -> None:
     async with app.run_test(size=WIDE) as pilot:
         await until(pilot, lambda: app.store.state.machine is not None)
         await pilot.press("8", "l")
-        await until(pilot, lambda: app.run_pane is not None and len(app.run_pane.losses) > 30)
+        await until(pilot, lambda: app.run_pane is not None and reached(app, 30))
         shots = {"run": (WIDE, ["a"]), "narrow-run": (NARROW, [])}
         for name, (size, keys) in shots.items():
             await pilot.resize_terminal(*size)
@@ -97,6 +132,29 @@ async def shoot_run(wanted: set[str]) -> None:
         await pilot.pause(0.5)
         if "run-ended" in wanted:
             save(app, "run-ended")
+        await pilot.press("m", "plus", "plus")
+        await pilot.pause(2.0)
+        if "plot" in wanted:
+            save(app, "plot")
+
+
+def reached(app: DstuiApp, step: int) -> bool:
+    """Whether every rank of the job that is looked at has come to a step."""
+    follower = app.run_pane.follower if app.run_pane is not None else None
+    return follower is not None and bool(follower.ranks) and all((view.step or 0) >= step for view in follower.ranks.values())
+
+
+async def shoot_failure(folder: Path) -> None:
+    """A real run of which one rank fails, and why."""
+    (folder / "train.py").write_text(FAILING)
+    (folder / "sft.yaml").write_text(FAILING_PLAN)
+    app = DstuiApp(read_plan(folder / "sft.yaml"), folder / "sft.yaml", None, judge=False)
+    async with app.run_test(size=WIDE) as pilot:
+        await until(pilot, lambda: app.store.state.machine is not None)
+        await pilot.press("8", "l")
+        await until(pilot, lambda: app.run_pane is not None and app.run_pane.state == "failed" and app.run_pane.query_one("#why").display)
+        await pilot.pause(4.0)
+        save(app, "why")
 
 
 def save(app: DstuiApp, name: str) -> None:
@@ -122,19 +180,23 @@ def to_png(svg: str) -> bytes | None:
 
 def main(names: list[str]) -> int:
     """Take the pictures that are named, or all."""
-    wanted = set(names) or {name for name, _, _ in STEPS} | {"run", "narrow-run", "run-ended"}
+    wanted = set(names) or {name for name, _, _ in STEPS} | RUN | {FAILURE, START}
     if not any(FONTS.rglob("FiraCode*")):
         print("The font Fira Code is not installed (apt install fonts-firacode): only SVG is written.", file=sys.stderr)
     folder = Path(tempfile.gettempdir()) / "dstui-screenshots"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     os.chdir(folder)
+    if START in wanted:
+        asyncio.run(shoot_start(folder))
     for name, size, keys in STEPS:
         if name in wanted:
             asyncio.run(shoot_step(folder, name, size, keys))
-    if wanted & {"run", "narrow-run", "run-ended"}:
-        os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")  # what other jobs built is no part of the picture
+    os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")  # what other jobs built is no part of the picture
+    if wanted & RUN:
         asyncio.run(shoot_run(wanted))
+    if FAILURE in wanted:
+        asyncio.run(shoot_failure(folder))
     return 0
 
 
