@@ -45,6 +45,7 @@ STEPS = (
 
 
 RUN, FAILURE, START = {"run", "narrow-run", "run-ended", "plot"}, "why", "start"
+SCRIPT = "parser.add_argument('--deepspeed')\nengine = deepspeed.initialize(model=model, config=args.deepspeed)\n"
 FAILING_PLAN = """\
 version: 1
 name: sft
@@ -86,9 +87,7 @@ async def shoot_step(folder: Path, name: str, size: tuple[int, int], keys: list[
     """One picture of a step."""
     plan = folder / "llama2-7b-sft.yaml"
     shutil.copy(HERE / plan.name, plan)
-    (folder / "train.py").write_text(
-        "parser.add_argument('--deepspeed')\nengine = deepspeed.initialize(model=model, config=args.deepspeed)\n"
-    )
+    (folder / "train.py").write_text(SCRIPT)
     app = DstuiApp(read_plan(plan), plan, read_machine(HERE / "dgx_h100.json"), judge=name in JUDGED)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.store.state.checked)
@@ -103,7 +102,7 @@ async def shoot_step(folder: Path, name: str, size: tuple[int, int], keys: list[
 
 async def shoot_start(folder: Path) -> None:
     """What dstui asks where no file was given."""
-    (folder / "train.py").write_text("parser.add_argument('--deepspeed')\nengine = deepspeed.initialize(model=model, config=args.deepspeed)\n")
+    (folder / "train.py").write_text(SCRIPT)
     app = DstuiApp(None, None, read_machine(HERE / "dgx_h100.json"), judge=False)
     async with app.run_test(size=WIDE) as pilot:
         await until(pilot, lambda: len(app.screen_stack) > 1)

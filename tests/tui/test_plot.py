@@ -180,9 +180,7 @@ async def test_it_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> No
         await until(pilot, lambda: "loss 77" in metrics(pilot))
 
 
-async def test_another_run_is_picked_from_the_list_and_taken_away(
-    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_run_is_picked_from_the_list_and_taken_away(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # where no other test's runs are
     job(tmp_path / "dstui_runs/before", {0: steps(20)})
     async with open_app() as pilot:
