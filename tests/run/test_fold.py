@@ -40,6 +40,11 @@ def test_what_all_ranks_say_is_one_row_whatever_one_of_them_says_besides() -> No
     assert [said.bit_count() for said in rows.said] == [3] * 5 + [1] + [3] * 15
 
 
+def test_what_is_said_at_once_is_told_side_by_side() -> None:
+    rows = rows_of([[[b"step %d loss %d" % (n, rank) for n in range(4)] for rank in (0, 1)]])
+    assert rows.raw == [b"step %d loss %d" % (n, rank) for n in range(4) for rank in (0, 1)]
+
+
 def test_a_rank_that_is_late_joins_the_row_of_the_others_but_not_one_of_long_ago() -> None:
     rows = rows_of([[[b"saved"], [], []], [[], [b"saved"], []], [[], [], [b"saved"]]], every=4.0)
     assert [said.bit_count() for said in rows.said] == [2, 1]
