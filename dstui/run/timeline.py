@@ -201,7 +201,8 @@ class Timeline:
                 if start < left[log]:
                     parts.append(Part(log, start, left[log]))
                     left[log] = start
-            yield from (piece for part in late for piece in self._late(part))
+            for piece in reversed(self._late(late)):
+                yield from _cut(piece, back=True)
             yield from _cut(Slice(time, True, parts[::-1]), back=True)
         yield from reversed_shares(left, *self._span())
 
@@ -214,7 +215,8 @@ class Timeline:
             parts = [part for record in records if (part := self._next(record, taken))]
             yield from _cut(Slice(time, True, parts))
         late = [Part(log, taken[log], end) for log, end in enumerate(self._there) if log in noted and log and taken[log] < end]
-        yield from sorted((piece for part in late for piece in self._late(part)), key=lambda piece: piece.time)
+        for piece in self._late(late):
+            yield from _cut(piece)
 
     def _next(self, record: Record, taken: list[int]) -> Part | None:
         log = self._index.get(record.log)
@@ -223,9 +225,11 @@ class Timeline:
         start, taken[log] = taken[log], min(record.size, self._there[log])
         return Part(log, start, taken[log])
 
-    def _late(self, part: Part) -> Iterator[Slice]:
-        """What came after the last note of its log: it was there when the file was last written."""
-        return _cut(Slice(self.sources[part.log].file.modified, True, [part]))
+    def _late(self, parts: list[Part]) -> list[Slice]:
+        """What came after the last note of its log: it was there when the file was last written, which is known to the second here."""
+        last = {part: self.sources[part.log].file.modified for part in parts}
+        seconds = groupby(sorted(parts, key=lambda part: (int(last[part]), part.log)), key=lambda part: int(last[part]))
+        return [Slice(max(last[part] for part in same), True, same) for same in (list(group) for _, group in seconds)]
 
     def _span(self) -> tuple[float, float]:
         """When the job began and its logs were last written: where lines without a time may lie."""
