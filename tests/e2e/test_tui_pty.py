@@ -100,6 +100,36 @@ def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(st
     assert (status_of(tmp_path)["state"], status_of(tmp_path)["exit_code"]) == ("succeeded", 0)
 
 
+def test_a_terminal_that_is_closed_misses_nothing_when_the_job_is_looked_at_from_another(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "count.py").write_text(
+        "import os, time\nfor number in range(300):\n    print(f'number {number} of rank {os.environ[\"RANK\"]}', flush=True)\n    time.sleep(0.03)\n"
+    )
+    (tmp_path / "plan.yaml").write_text(
+        "version: 1\nname: counts\njob: {script: count.py, args: ['{ds_config}']}\n"
+        "cluster: {hosts: {localhost: 2}, env: {DS_ACCELERATOR: cpu}}\ndeepspeed: {train_micro_batch_size_per_gpu: 1}\n"
+    )
+    terminal = start("plan.yaml")
+    terminal.wait("1 · Machine", "8 Review")
+    terminal.settle(0.5)
+    terminal.press("8")
+    terminal.wait("launches it")
+    terminal.press("l")
+    terminal.wait("×2 number 20 of rank")
+    terminal.kill(signal.SIGHUP)
+    assert terminal.exit_code() == 128 + signal.SIGHUP
+    again = start("attach")
+    again.wait("Log: all ranks", "×2 number 299 of rank", "succeeded")
+    for rank in ("0", "1"):
+        again.press(rank)
+        again.wait(f"Log: rank {rank}")
+        again.press("f")
+        again.wait(f"number 299 of rank {rank}", " 300 lines")
+        again.press("\x1b[H")
+        again.wait(f"number 0 of rank {rank}", f"number 1 of rank {rank}")
+    again.press("q")
+    assert again.exit_code() == 0
+
+
 def test_stop_asks_then_ends_every_process_and_says_so(start: Start, tmp_path: Path) -> None:
     (tmp_path / "wait.py").write_text("import time\nprint('waiting', flush=True)\ntime.sleep(300)\n")
     (tmp_path / "plan.yaml").write_text(
