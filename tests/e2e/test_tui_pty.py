@@ -70,6 +70,22 @@ def launch(terminal: Terminal) -> None:
     terminal.wait("Ranks", "Log: all ranks")
 
 
+def launch_script(start: Start, folder: Path, script: str) -> Terminal:
+    """A job of two ranks that need no torch, launched from the review."""
+    (folder / "plain.py").write_text(script)
+    (folder / "plan.yaml").write_text(
+        "version: 1\nname: plain\njob: {script: plain.py, args: ['{ds_config}']}\ncluster: {hosts: {localhost: 2}, env: {DS_ACCELERATOR: cpu}}\n"
+        "deepspeed: {train_micro_batch_size_per_gpu: 1, gradient_clipping: 1.0}\n"
+    )
+    terminal = start("plan.yaml")
+    terminal.wait("1 · Machine", "8 Review")
+    terminal.settle(0.5)
+    terminal.press("8")
+    terminal.wait("launches it")
+    terminal.press("l")
+    return terminal
+
+
 def test_from_start_to_a_finished_training_with_the_losses_of_both_ranks(start: Start, quick: str, tmp_path: Path) -> None:
     terminal = start(quick)
     launch(terminal)
@@ -101,19 +117,11 @@ def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(st
 
 
 def test_a_terminal_that_is_closed_misses_nothing_when_the_job_is_looked_at_from_another(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "count.py").write_text(
-        "import os, time\nfor number in range(300):\n    print(f'number {number} of rank {os.environ[\"RANK\"]}', flush=True)\n    time.sleep(0.03)\n"
+    terminal = launch_script(
+        start,
+        tmp_path,
+        "import os, time\nfor number in range(300):\n    print(f'number {number} of rank {os.environ[\"RANK\"]}', flush=True)\n    time.sleep(0.03)\n",
     )
-    (tmp_path / "plan.yaml").write_text(
-        "version: 1\nname: counts\njob: {script: count.py, args: ['{ds_config}']}\n"
-        "cluster: {hosts: {localhost: 2}, env: {DS_ACCELERATOR: cpu}}\ndeepspeed: {train_micro_batch_size_per_gpu: 1}\n"
-    )
-    terminal = start("plan.yaml")
-    terminal.wait("1 · Machine", "8 Review")
-    terminal.settle(0.5)
-    terminal.press("8")
-    terminal.wait("launches it")
-    terminal.press("l")
     terminal.wait("×2 number 20 of rank")
     terminal.kill(signal.SIGHUP)
     assert terminal.exit_code() == 128 + signal.SIGHUP
@@ -131,20 +139,10 @@ def test_a_terminal_that_is_closed_misses_nothing_when_the_job_is_looked_at_from
 
 
 def test_stop_asks_then_ends_every_process_and_says_so(start: Start, tmp_path: Path) -> None:
-    (tmp_path / "wait.py").write_text("import time\nprint('waiting', flush=True)\ntime.sleep(300)\n")
-    (tmp_path / "plan.yaml").write_text(
-        "version: 1\nname: waits\njob: {script: wait.py, args: ['{ds_config}']}\ncluster: {hosts: {localhost: 2}, env: {DS_ACCELERATOR: cpu}}\n"
-        "deepspeed: {train_micro_batch_size_per_gpu: 1, gradient_clipping: 1.0}\n"
-    )
-    terminal = start("plan.yaml")
-    terminal.wait("1 · Machine", "8 Review")
-    terminal.settle(0.5)
-    terminal.press("8")
-    terminal.wait("launches it")
-    terminal.press("l")
+    terminal = launch_script(start, tmp_path, "import time\nprint('waiting', flush=True)\ntime.sleep(300)\n")
     terminal.wait("×2 waiting")
     terminal.press("s")
-    terminal.wait("Stop waits-")
+    terminal.wait("Stop plain-")
     terminal.press("y")
     terminal.wait("stopping,")
     terminal.wait("No process is left", "stopped")

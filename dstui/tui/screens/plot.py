@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from threading import Event
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -169,8 +170,8 @@ class Plot(Screen[None]):
 
     # What the keys do
 
-    def _look(self, **changes: object) -> None:
-        self.view = View(**{name: changes.get(name, getattr(self.view, name)) for name in View.__slots__})  # type: ignore[arg-type]
+    def _look(self, **changes: Any) -> None:
+        self.view = replace(self.view, **changes)
 
     @on(Rows.Moved, "#metrics")
     def _moved(self, event: Rows.Moved) -> None:
