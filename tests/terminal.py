@@ -12,6 +12,7 @@ import struct
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pyte
 
@@ -103,6 +104,13 @@ class Terminal:
         """A signal to the command."""
         os.kill(self.pid, number)
 
+    def wait_stopped(self, timeout: float = PATIENCE) -> None:
+        """Until a signal has stopped the command, as ctrl+z in a shell does."""
+        deadline = time.perf_counter() + timeout
+        while self._stat()[0] != "T":
+            self.pump(0.05)
+            assert time.perf_counter() < deadline, f"still not stopped:\n{self.text}"
+
     def exit_code(self, timeout: float = PATIENCE) -> int:
         """Wait for the end; 128 + n for signal n."""
         deadline = time.perf_counter() + timeout
@@ -120,9 +128,12 @@ class Terminal:
 
     def cpu_seconds(self) -> float:
         """Processor time of the command so far."""
-        with open(f"/proc/{self.pid}/stat") as file:  # noqa: PTH123
-            fields = file.read().rsplit(")", 1)[1].split()
+        fields = self._stat()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def _stat(self) -> list[str]:
+        """/proc/PID/stat from the state on (proc(5), field 3)."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
 
     def close(self) -> None:
         """End the command, whatever it is doing."""

@@ -15,11 +15,14 @@ from textual import on
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from dstui.tui.arrange import MINIMUM, PARTS, SIDE, STEPS_AND_FORM, WIDE, shown
 from dstui.tui.beginning import Beginning
+from dstui.tui.driver import LastingDriver
 from dstui.tui.fields import Field, Option
 from dstui.tui.form_rows import OptionKey
 from dstui.tui.keys import KEYS, bindings, valid
@@ -83,6 +86,11 @@ class DstuiApp(Beginning):
 
     def _remember_theme(self, name: str) -> None:
         self.run_worker(partial(remember, "theme", name), thread=True, exit_on_error=False, group="settings")
+
+    def get_driver_class(self) -> type[Driver]:
+        """Textual's own for this platform, lasting where it is that of a Unix terminal."""
+        chosen = super().get_driver_class()
+        return LastingDriver if chosen is LinuxDriver else chosen
 
     def exit(self, result: int | None = None, return_code: int = 0, message: Any = None) -> None:
         """Leave. What still arrives afterwards finds no widgets any more."""

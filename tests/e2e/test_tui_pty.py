@@ -161,6 +161,27 @@ def test_a_signal_leaves_the_terminal_as_it_was(start: Start, number: signal.Sig
         assert sequence in terminal.raw
 
 
+STOPPED_AND_CONTINUED = [["SIGTSTP", "SIGCONT"], ["SIGSTOP", "SIGCONT"], ["SIGCONT"]]
+
+
+@pytest.mark.parametrize("signals", STOPPED_AND_CONTINUED, ids="-".join)
+def test_what_was_in_the_background_draws_again_and_takes_keys(start: Start, signals: list[str]) -> None:
+    terminal = start("quickstart")
+    terminal.wait("1 · Machine", "Host and software")
+    *stops, goes_on = (getattr(signal, name) for name in signals)
+    for number in stops:
+        terminal.kill(number)
+        terminal.wait_stopped()
+        terminal.settle()
+    terminal.screen.reset()  # what the shell does meanwhile
+    terminal.kill(goes_on)
+    terminal.wait("1 · Machine", "Host and software")
+    terminal.press("6")
+    terminal.wait("6 · Batch")
+    terminal.press("q")
+    assert terminal.exit_code() == 0
+
+
 def test_a_small_terminal_says_what_is_needed_and_grows(start: Start) -> None:
     terminal = start("quickstart", columns=40, rows=10)
     terminal.wait("at least 60x16")

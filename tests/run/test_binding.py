@@ -17,7 +17,10 @@ from dstui.render.artifacts import artifacts
 from dstui.render.launch import launch_spec
 
 PLAN = "version: 1\njob: {script: rank.py, args: [--name, 'a b']}\ncluster: {cpu_binding: numactl, cpu_ranks: 2}\ndeepspeed: {train_micro_batch_size_per_gpu: 1}\n"
-RANK = "import os, sys\nprint(sys.argv[1:], sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'], flush=True)\n"
+RANK = """import os, sys
+told = f"{sys.argv[1:]} {sorted(os.sched_getaffinity(0))} {os.environ['OMP_NUM_THREADS']}"
+os.write(1, (told + os.linesep).encode())  # the launcher gives both ranks one pipe: only a line of one write stays whole
+"""
 NUMACTL = '#!/bin/sh\ncpus=${1#--physcpubind=}; shift\nexec taskset -c "$cpus" "$@"\n'
 
 pytestmark = pytest.mark.skipif(
