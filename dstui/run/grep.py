@@ -12,8 +12,10 @@ import re
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
+from dstui.run import newlines
+
 DENSE_HITS, DENSE_BYTES = 64, 512
-"""After so many matches, each within so many bytes of the last, it is faster to split all lines and look at each."""
+"""Where so many matches follow each other within so many bytes each, it is faster to split all lines and look at each."""
 
 Seek = Callable[[bytes, int], int]
 _strstr = ctypes.PyDLL(None).strstr
@@ -44,7 +46,7 @@ def matching_lines(data: bytes, wanted: Wanted) -> list[int]:
     seek = _seeker(text, wanted.texts)
     found: list[Collection[int]] = [_lines_with(text, each, seek) for each in wanted.texts]
     if not found:
-        found = [range(data.count(b"\n") + (data[-1:] != b"\n"))]
+        found = [range(newlines.count(data) + (data[-1:] != b"\n"))]
     numbers = found[0] if len(found) == 1 else sorted(set().union(*found))
     if wanted.expression is None or not numbers:
         return list(numbers)
@@ -80,16 +82,15 @@ def _needed(expression: str) -> list[str]:
 
 def _lines_with(data: bytes, text: bytes, seek: Seek) -> list[int]:
     """The numbers of the lines that hold a text."""
-    found: list[int] = []
-    number, counted, at = 0, 0, 0
-    while at <= len(data) and (at := seek(text, at)) >= 0:
-        number += data.count(b"\n", counted, at)
-        found.append(number)
-        if len(found) == DENSE_HITS and at < DENSE_HITS * DENSE_BYTES:
+    if not text:
+        return list(range(newlines.count(data) + 1))
+    offsets: list[int] = []
+    at = -len(text)
+    while (at := seek(text, at + len(text))) >= 0:
+        offsets.append(at)
+        if len(offsets) % DENSE_HITS == 0 and at - offsets[-DENSE_HITS] < DENSE_HITS * DENSE_BYTES:
             return [number for number, line in enumerate(data.split(b"\n")) if text in line]
-        counted = at
-        at = data.find(b"\n", at) + 1 or len(data) + 1
-    return found
+    return newlines.lines_of(data, offsets)
 
 
 def _seeker(data: bytes, texts: tuple[bytes, ...]) -> Seek:

@@ -52,12 +52,23 @@ def decode(raw: bytes, length: int | None = None) -> str:
 
 def is_plain(raw: bytes) -> bool:
     """Whether all of these lines are shown as they are: printable ASCII, none of them too long."""
-    return not raw.translate(None, PLAIN) and len(max(raw.split(b"\n"), key=len)) <= LINE_CAP
+    return not raw.translate(None, PLAIN) and not has_long_line(raw)
 
 
 def is_unadorned(raw: bytes) -> bool:
     """Whether these lines hold nothing that is shown otherwise than it is written, but for controls that nobody prints."""
     return raw.isascii() and not any(adornment in raw for adornment in (b"\x1b", b"\r", b"\t", b"\b"))
+
+
+def has_long_line(raw: bytes) -> bool:
+    """Whether one of these lines is cut where it is shown."""
+    start = 0
+    while len(raw) - start > LINE_CAP:
+        newline = raw.rfind(b"\n", start, start + LINE_CAP + 1)
+        if newline < 0:
+            return True
+        start = newline + 1
+    return False
 
 
 def decode_lines(raw: bytes) -> list[str]:

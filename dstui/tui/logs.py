@@ -15,6 +15,7 @@ from math import isfinite, nan
 from time import monotonic, time
 from typing import NamedTuple
 
+from dstui.run import newlines
 from dstui.run.fold import Rows, Said
 from dstui.run.levels import ALL, Levels
 from dstui.run.logfile import LogFile
@@ -195,7 +196,7 @@ class Merged:
         self._memory += block.memory
         lines = block.lines
         if self._open is None:
-            block.lines += self.timeline.text(piece.parts).count(b"\n")
+            block.lines += newlines.count(self.timeline.text(piece.parts))
             block.rows = block.lines
             self._kept.pop(self.blocks[-1], None)  # it has grown
         else:
@@ -237,9 +238,9 @@ class Merged:
         return True
 
     def _count(self, block: Block) -> None:
-        """How many lines a block has, and how many rows: at a gigabyte a second where each line is a row."""
+        """How many lines a block has, and how many rows: at the speed of memory where each line is a row."""
         if self._plain(block):
-            block.rows = block.lines = self._text(block).count(b"\n")
+            block.rows = block.lines = newlines.count(self._text(block))
         else:
             shown = self._show(block)
             block.rows, block.lines = len(shown.picked), shown.rows.lines

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from time import monotonic
 
 from dstui.run.grep import finder, matching_lines
-from dstui.run.text import decode_lines, is_plain
+from dstui.run.text import decode_lines, has_long_line, is_plain, is_unadorned
 from dstui.tui.logs import Merged
 
 PROBLEM = (
@@ -84,8 +84,8 @@ class Search:
 
     def _seen(self, raw: bytes, numbers: list[int]) -> list[int]:
         """The lines in which it is found as they are shown."""
-        if not numbers:
-            return []
+        if not numbers or (self._wanted and is_unadorned(raw) and not has_long_line(raw)):
+            return numbers
         lines = raw.split(b"\n")
         matching = b"\n".join([lines[n] for n in numbers])
         if self._wanted and is_plain(matching):

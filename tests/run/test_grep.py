@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dstui.run import grep
+from dstui.run import grep, newlines
 from dstui.run.grep import finder, matching_lines
 
 LINES = [f"step {n} loss {'nan' if n % 97 == 0 else 1.5}\x00{'!' * (n % 7)}" for n in range(300)] + [
@@ -59,13 +59,18 @@ def test_a_search_finds_what_a_look_at_every_line_finds(text: str, regex: bool, 
     lines=st.lists(st.text("abA", max_size=4), min_size=1, max_size=60),
     text=st.text("abA", min_size=1, max_size=3) | st.from_regex(r"[ab](\.|a[*?+])?b", fullmatch=True) | st.just(r"\b(ab|b|aba)\b"),
     ignore_case=st.booleans(),
-    hits=st.integers(1, 9),
-    apart=st.integers(1, 9),
+    dense=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    numpy=st.booleans(),
 )
-def test_dense_and_rare_matches_are_found_alike(lines: list[str], text: str, ignore_case: bool, hits: int, apart: int) -> None:
+def test_dense_and_rare_matches_are_found_alike(
+    lines: list[str], text: str, ignore_case: bool, dense: tuple[int, int], numpy: bool
+) -> None:
+    newlines.load_soon().join()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(grep, "DENSE_HITS", hits)
-        patch.setattr(grep, "DENSE_BYTES", apart)
+        if not numpy:
+            patch.setattr(newlines, "_numpy", None)
+        patch.setattr(grep, "DENSE_HITS", dense[0])
+        patch.setattr(grep, "DENSE_BYTES", dense[1])
         wanted = finder(text, regex=True, ignore_case=ignore_case)
         assert wanted is not None
         found = matching_lines("\n".join([*lines, "."]).encode(), wanted)

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.run.text import LINE_CAP, decode, decode_lines, sanitise
+from dstui.run import text
+from dstui.run.text import LINE_CAP, decode, decode_lines, has_long_line, sanitise
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,10 @@ def test_lines_are_the_same_together_as_one_by_one(raw: bytes) -> None:
 
 def test_a_long_line_among_plain_ones_is_cut_too() -> None:
     assert [len(line) < 2 * LINE_CAP for line in decode_lines(b"short\n" + b"y" * 100_000 + b"\nshort")] == [True] * 3
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=12))
+def test_a_line_that_is_cut_is_seen_among_others(lengths: list[int]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text, "LINE_CAP", 9)
+        assert has_long_line(b"\n".join(b"x" * length for length in lengths)) == (max(lengths) > 9)

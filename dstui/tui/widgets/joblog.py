@@ -8,6 +8,7 @@ from math import isnan
 from time import monotonic
 from typing import Any
 
+from dstui.run import newlines
 from dstui.run.folder import JobFolder
 from dstui.run.levels import ALL
 from dstui.tui.filters import Filter
@@ -93,6 +94,7 @@ class JobLog(LogView):
         """Find a text in the lines that are shown; "" ends the search."""
         self.search = Search(pattern, self.lines, regex=regex, name=name) if pattern and isinstance(self.lines, Merged) else None
         if self.search is not None:
+            newlines.load_soon()
             self.search.advance(0.1)
         self._seeking = jump
         self._seek()

@@ -1,0 +1,58 @@
+"""Newlines counted at the speed of memory.
+
+CPython counts one byte at 1 to 1.5 GB/s, NumPy at 10 GB/s, whose import takes a tenth of a second and 15 MB. DeepSpeed brings it along; it
+is loaded, in a thread, by whoever begins to search through a log, and the answers are the same without it.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from typing import Any
+
+_numpy: Any = None
+
+
+def count(data: bytes) -> int:
+    """How many lines end in `data`."""
+    if _numpy is None:
+        return data.count(b"\n")
+    return int(_numpy.count_nonzero(_numpy.frombuffer(data, _numpy.uint8) == ord("\n")))
+
+
+def lines_of(data: bytes, offsets: list[int]) -> list[int]:
+    """The numbers of the lines, from 0, in which ascending offsets lie; each once."""
+    if _numpy is None:
+        return _counted(data, offsets)
+    newlines = _numpy.flatnonzero(_numpy.frombuffer(data, _numpy.uint8) == ord("\n"))
+    numbers = _numpy.searchsorted(newlines, offsets)
+    found: list[int] = numbers[_numpy.diff(numbers, prepend=-1) > 0].tolist()
+    return found
+
+
+def _counted(data: bytes, offsets: list[int]) -> list[int]:
+    found: list[int] = []
+    number = counted = 0
+    for offset in offsets:
+        number += data.count(b"\n", counted, offset)
+        counted = offset
+        if not found or found[-1] != number:
+            found.append(number)
+    return found
+
+
+@cache
+def load_soon() -> threading.Thread:
+    """Load NumPy in a thread; once."""
+    thread = threading.Thread(target=_load, name="numpy", daemon=True)
+    thread.start()
+    return thread
+
+
+def _load() -> None:
+    global _numpy  # noqa: PLW0603 - set once, by one thread
+    try:
+        import numpy
+    except ImportError:  # an environment without it: dstui --no-deps
+        return
+    _numpy = numpy
