@@ -13,16 +13,20 @@ from typing import Any
 _numpy: Any = None
 
 
-def count(data: bytes) -> int:
+FEW = 24
+"""So many offsets are sooner counted up to, one after the other, than looked up among all newlines."""
+
+
+def count(data: bytes | memoryview) -> int:
     """How many lines end in `data`."""
     if _numpy is None:
-        return data.count(b"\n")
+        return bytes(data).count(b"\n")
     return int(_numpy.count_nonzero(_numpy.frombuffer(data, _numpy.uint8) == ord("\n")))
 
 
 def lines_of(data: bytes, offsets: list[int]) -> list[int]:
     """The numbers of the lines, from 0, in which ascending offsets lie; each once."""
-    if _numpy is None:
+    if _numpy is None or len(offsets) < FEW:
         return _counted(data, offsets)
     newlines = _numpy.flatnonzero(_numpy.frombuffer(data, _numpy.uint8) == ord("\n"))
     numbers = _numpy.searchsorted(newlines, offsets)
@@ -33,8 +37,9 @@ def lines_of(data: bytes, offsets: list[int]) -> list[int]:
 def _counted(data: bytes, offsets: list[int]) -> list[int]:
     found: list[int] = []
     number = counted = 0
+    view = memoryview(data)
     for offset in offsets:
-        number += data.count(b"\n", counted, offset)
+        number += count(view[counted:offset])
         counted = offset
         if not found or found[-1] != number:
             found.append(number)

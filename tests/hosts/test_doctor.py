@@ -79,6 +79,7 @@ def test_five_things_that_are_wrong_are_named_each_with_its_fix(farm: Farm, job:
     other = tmp_path / "other.py"
     other.write_text("print('yesterday')\n")
     cache = Path.home() / ".cache"
+    cache.mkdir(exist_ok=True)
     lock = cache / "torch_extensions/py311_cpu/cpu_adam/lock"
     with (
         name_missing(farm),

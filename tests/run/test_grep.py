@@ -69,6 +69,7 @@ def test_dense_and_rare_matches_are_found_alike(
     with pytest.MonkeyPatch.context() as patch:
         if not numpy:
             patch.setattr(newlines, "_numpy", None)
+        patch.setattr(newlines, "FEW", dense[0])
         patch.setattr(grep, "DENSE_HITS", dense[0])
         patch.setattr(grep, "DENSE_BYTES", dense[1])
         wanted = finder(text, regex=True, ignore_case=ignore_case)
