@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from itertools import repeat
 from typing import NamedTuple
 
 from dstui.run import newlines
@@ -17,7 +18,6 @@ from dstui.run import newlines
 DENSE_HITS, DENSE_BYTES = 64, 512
 """Where so many matches follow each other within so many bytes each, it is faster to split all lines and look at each."""
 
-Seek = Callable[[bytes, int], int]
 _strstr = ctypes.PyDLL(None).strstr
 _strstr.argtypes, _strstr.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_void_p
 
@@ -43,8 +43,8 @@ def finder(text: str, *, regex: bool, ignore_case: bool) -> Wanted | None:
 def matching_lines(data: bytes, wanted: Wanted) -> list[int]:
     """The numbers of the lines of `data` in which it is found, counted from 0."""
     text = data.lower() if wanted.ignore_case and wanted.texts else data
-    seek = _seeker(text, wanted.texts)
-    found: list[Collection[int]] = [_lines_with(text, each, seek) for each in wanted.texts]
+    has_nul = b"\0" in text  # where strstr would end
+    found: list[Collection[int]] = [_lines_with(text, each, has_nul=has_nul) for each in wanted.texts]
     if not found:
         found = [range(newlines.count(data) + (data[-1:] != b"\n"))]
     numbers = found[0] if len(found) == 1 else sorted(set().union(*found))
@@ -61,18 +61,13 @@ def only(data: bytes, wanted: Wanted) -> bytes:
     return b"\n".join([lines[number] for number in numbers])
 
 
-def holds(data: bytes, wanted: Wanted) -> bool:
-    """Whether some line of `data` may be one of those; the expression is not tried."""
-    text = data.lower() if wanted.ignore_case and wanted.texts else data
-    seek = _seeker(text, wanted.texts)
-    return not wanted.texts or any(seek(each, 0) >= 0 for each in wanted.texts)
-
-
 def _needed(expression: str) -> list[str]:
     """Texts of which at least one is in everything that the expression matches, where that is easily seen; else none."""
     words = re.fullmatch(r"\\b(?:\\w\*)?\(([\w |]+)\)\\b", expression)
     if words:
         every = words[1].split("|")
+        if "" in every:
+            return []
         return [word for word in every if not any(other in word and other != word for other in every)]
     if re.search(r"[|()\[\]{}\\]", expression):
         return []
@@ -80,27 +75,40 @@ def _needed(expression: str) -> list[str]:
     return [longest] if longest else []
 
 
-def _lines_with(data: bytes, text: bytes, seek: Seek) -> list[int]:
+def _lines_with(data: bytes, text: bytes, *, has_nul: bool) -> list[int]:
     """The numbers of the lines that hold a text."""
-    if not text:
-        return list(range(newlines.count(data) + 1))
-    offsets: list[int] = []
-    at = -len(text)
-    while (at := seek(text, at + len(text))) >= 0:
-        offsets.append(at)
-        if len(offsets) % DENSE_HITS == 0 and at - offsets[-DENSE_HITS] < DENSE_HITS * DENSE_BYTES:
-            return [number for number, line in enumerate(data.split(b"\n")) if text in line]
+    offsets = _by_find(data, text) if has_nul or b"\0" in text else _by_strstr(data, text)
+    if offsets is None:
+        return [number for number, line in enumerate(data.split(b"\n")) if text in line]
     return newlines.lines_of(data, offsets)
 
 
-def _seeker(data: bytes, texts: tuple[bytes, ...]) -> Seek:
-    """Where a text is next, from an offset on; -1 where nowhere. Good for as long as the caller holds `data`."""
-    if b"\0" in data or b"\0" in b"".join(texts):  # where strstr would end
-        return data.find
-    start = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+def _by_find(data: bytes, text: bytes) -> list[int] | None:
+    """Where a text is in `data`, ascending; None where that is too often to be counted one by one."""
+    found: list[int] = []
+    at = 0
+    while (at := data.find(text, at)) >= 0:
+        found.append(at)
+        if _dense(found):
+            return None
+        at += len(text)
+    return found
 
-    def seek(text: bytes, at: int) -> int:
-        found = _strstr(start + at, text)
-        return found - start if found else -1
 
-    return seek
+def _by_strstr(data: bytes, text: bytes) -> list[int] | None:
+    """The same, where there is no NUL."""
+    found: list[int] = []
+    at = start = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+    while True:
+        for _ in repeat(None, DENSE_HITS):
+            hit: int | None = _strstr(at, text)
+            if hit is None:
+                return found
+            found.append(hit - start)
+            at = hit + len(text)
+        if _dense(found):
+            return None
+
+
+def _dense(found: list[int]) -> bool:
+    return len(found) >= DENSE_HITS and found[-1] - found[-DENSE_HITS] < DENSE_HITS * DENSE_BYTES

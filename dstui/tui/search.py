@@ -30,7 +30,9 @@ class Search:
         self._by_block: dict[int, array[int]] = {}
         self._low = self._high = lines.blocks.stop  # the blocks that were looked at
         self._rows = 0  # rows of the newest block when it was looked at
-        self._found: array[int] | None = None
+        self._found: array[int] | None = None  # all of them, as soon as somebody asks
+        self.count = 0
+        """How many there are so far."""
 
     @property
     def found(self) -> array[int]:
@@ -59,11 +61,10 @@ class Search:
 
     def advance(self, seconds: float = 0.02) -> bool:
         """Look at further lines for about so long. True where anything was found, or went."""
-        before, deadline = len(self.found), monotonic() + seconds
+        before, deadline = self.count, monotonic() + seconds
         blocks = self.lines.blocks
         for gone in [block for block in self._by_block if block < blocks.start]:
-            del self._by_block[gone]
-            self._found = None
+            self._keep(gone, array("q"))
         self._high -= self._grown
         for block in range(max(self._high, blocks.start), blocks.stop):
             self._look(block)
@@ -71,16 +72,23 @@ class Search:
         while monotonic() < deadline and (self._low > self.lines.blocks.start or self.lines.reach()):
             self._low -= 1
             self._look(self._low)
-        return len(self.found) != before
+        return self.count != before
 
     def _look(self, block: int) -> None:
         start = self.lines.start(block)
         self._rows = self.lines.rows_of(block) if block + 1 == self.lines.blocks.stop else self._rows
         raw = self.lines.raw(block)
         numbers = matching_lines(raw, self._wanted) if self._wanted else list(range(self.lines.rows_of(block)))
-        found = array("q", [start + n for n in self._seen(raw, numbers)])
-        if found or block in self._by_block:
-            self._by_block[block], self._found = found, None
+        self._keep(block, array("q", [start + n for n in self._seen(raw, numbers)]))
+
+    def _keep(self, block: int, found: array[int]) -> None:
+        """What a block has now."""
+        before = self._by_block.pop(block, None)
+        if found or before:
+            self.count += len(found) - len(before or ())
+            self._found = None
+        if found:
+            self._by_block[block] = found
 
     def _seen(self, raw: bytes, numbers: list[int]) -> list[int]:
         """The lines in which it is found as they are shown."""
@@ -94,7 +102,7 @@ class Search:
 
     def neighbour(self, number: int, by: int) -> int | None:
         """The next match after a row (or before it), going round at the ends; None where nothing matches."""
-        if not self.found:
+        if not self.count:
             return None
         at = bisect_right(self.found, number) if by > 0 else bisect_left(self.found, number) - 1
         return self.found[at % len(self.found)]

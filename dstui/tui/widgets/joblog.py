@@ -168,5 +168,5 @@ class JobLog(LogView):
         if search is None:
             return ""
         more = "" if search.complete else "…"
-        found = f"{len(search.found):,}{more}"
+        found = f"{search.count:,}{more}"
         return f"{search.name} {search.place(self.at):,} of {found}" if self.at is not None else f"{search.name}: {found}"
