@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dstui.plan import load as loading
 from dstui.plan.document import Document, DocumentError
 from dstui.plan.document import Path as NodePath
 from dstui.plan.edit import patched, put, removed
 from dstui.plan.finding import Finding, Operation
-from dstui.plan.load import PlanError
+from dstui.plan.load import PlanError, compose, reading, sections
 from dstui.plan.model import Cluster, Job, Model, Run
 from dstui.plan.splice import EditError
 
@@ -30,7 +29,7 @@ class Plan:
 
     @cached_property
     def _sections(self) -> dict[str, Any]:
-        return loading.sections(self.document, self.source)
+        return sections(self.document, self.source)
 
     @property
     def text(self) -> str:
@@ -101,7 +100,7 @@ class Plan:
         """What a text would mean at a dotted path: `1e-4` a number under deepspeed, a word among the arguments. Raises PlanError."""
         parts = self._parts(path)
         try:
-            return Document(text, lambda below: loading.reading((*parts, *below))).data if text.strip() else None
+            return Document(text, lambda below: reading((*parts, *below))).data if text.strip() else None
         except DocumentError as error:
             raise PlanError([Finding("PLAN", "error", path, f"{text!r}: {error.message}", when="parse")]) from None
 
@@ -146,6 +145,6 @@ class Plan:
 
 def load(text: str, source: str = "plan.yaml", base: str = "/") -> Plan:
     """A Plan from its text. Raises PlanError with every mistake of form: file, line, column, key, what to do."""
-    plan = Plan(loading.compose(text, source), source, base)
+    plan = Plan(compose(text, source), source, base)
     _ = plan._sections
     return plan

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from dstui.run.folder import JobFolder
 from dstui.run.follow import Follower
 from dstui.run.usage import Usage, together
-from dstui.tui.widgets.ranks import cells_of
+from dstui.tui.widgets.cell import cells_of
 from dstui.tui.widgets.runhead import first_facts, fitting, more_facts, spark
 from tests.tui.conftest import Open, text_of, until
 

@@ -4,22 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dstui.tui.row import Row, Span, fit
-
-if TYPE_CHECKING:
-    from dstui.tui.widgets.ranks import Cell
+from dstui.tui.widgets.cell import GLYPH, Cell
 
 WORST = ("failed", "lost", "silent", "waiting", "running", "ended")
-GLYPH = {
-    "waiting": ("○", "dim"),
-    "running": ("●", "ok"),
-    "silent": ("◐", "warning"),
-    "ended": ("✔", "ok"),
-    "failed": ("✖", "error"),
-    "lost": ("✖", "error"),
-}
 NAMED = 4
 """Ranks that a host's line names."""
 

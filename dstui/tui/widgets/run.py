@@ -15,8 +15,9 @@ from textual.containers import Vertical
 from dstui.run.levels import ALL
 from dstui.tui.row import BLANK, Row, row
 from dstui.tui.store import JobState
+from dstui.tui.widgets.cell import cells_of
 from dstui.tui.widgets.joblog import JobLog
-from dstui.tui.widgets.ranks import RankStrip, cells_of
+from dstui.tui.widgets.ranks import RankStrip
 from dstui.tui.widgets.rows import Rows
 from dstui.tui.widgets.runhead import RunHead, ladder
 from dstui.tui.widgets.why import Why
