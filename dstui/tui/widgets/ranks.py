@@ -75,9 +75,9 @@ class RankStrip(Rows):
     def _line(self, cells: list[Cell], chosen: int | None, before: list[Cell]) -> Row:
         name = "" if before and before[-1].host == cells[0].host else cells[0].host
         host = [Span(f"{fit(name, self._indent - 1)} ", "dim")] if self._indent else []
-        return Row(
-            (*host, *(span for c in cells for span in spans(c, self._cell_width, tight=self._cell_width == TIGHT, chosen=c.rank == chosen)))
-        )
+        width, tight = self._cell_width, self._cell_width == TIGHT
+        drawn = [span for c in cells for span in spans(c, width, tight=tight, chosen=c.rank == chosen)]
+        return Row((*host, *drawn))
 
     def on_click(self, event: events.Click) -> None:
         """Show the log of the rank that was clicked."""
