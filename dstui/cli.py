@@ -41,10 +41,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words and words[0] in COMMANDS:
             return _command(words[0], words[1:])
         return _session(words)
-    except BrokenPipeError:
-        # The reader of our output has gone (`| head`): no traceback, and none when Python flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+    except OSError as error:
+        from dstui.output import reader_gone, write_no_more
+
+        if not (number := reader_gone(error)):
+            raise
+        write_no_more()
+        return 128 + number
     except KeyboardInterrupt:
         return 130
 

@@ -21,6 +21,7 @@ from dstui.check import check
 from dstui.documents import open_document
 from dstui.files import FileProblem, read_pool
 from dstui.machine.snapshot import Machine
+from dstui.output import reader_gone
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
 from dstui.render.artifacts import artifacts
@@ -112,7 +113,19 @@ def _launch(plan: Plan, machine: Machine, pool: Pool, args: argparse.Namespace) 
 
 
 def follow(folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int | None] = lambda: None) -> int:
-    """Print what a job says until it has ended; its exit status. `asked` gives the signal that asks for its end, if any came."""
+    """Print what a job says until it has ended; its exit status. `asked` gives the signal that asks for its end, if any came.
+
+    The job ends too where nobody is left to print for: the reader of a pipe, or the terminal.
+    """
+    try:
+        return _follow(folder, as_json, asked)
+    except OSError as error:
+        if number := reader_gone(error):
+            stop(folder, 128 + number)
+        raise
+
+
+def _follow(folder: JobFolder, as_json: bool, asked: Callable[[], int | None]) -> int:
     follower = Follower(folder)
     show = _json_line if as_json else _Printer(len(str(max(len(follower.ranks) - 1, 0))))
     watch = Watch(read_json(folder.launch_file).get("silence", SILENCE))
@@ -125,11 +138,7 @@ def follow(folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int 
         ended = any(isinstance(event, Exited) for event in events)
         if not ended and (news := watch.news(follower.ranks, time.time())):
             events.append(Notice(news))
-        try:
-            why = _tell(events, show, folder, as_json)
-        except BrokenPipeError:
-            stop(folder, 128 + signal.SIGPIPE)
-            raise
+        why = _tell(events, show, folder, as_json)
         if ended:
             break
         number = asked()

@@ -131,6 +131,18 @@ class Terminal:
         fields = self._stat()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def hang_up(self, timeout: float = PATIENCE) -> int:
+        """Close the terminal, as sshd does when the connection is lost, and wait for the end; 128 + n for signal n."""
+        os.close(self.fd)  # the kernel sends SIGHUP and SIGCONT, and every write fails
+        self.fd = -1
+        deadline = time.perf_counter() + timeout
+        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+            assert time.perf_counter() < deadline, "still there without a terminal"
+            time.sleep(0.05)
+        number = os.waitstatus_to_exitcode(ended[1])
+        self.code = number if number >= 0 else 128 - number
+        return self.code
+
     def _stat(self) -> list[str]:
         """/proc/PID/stat from the state on (proc(5), field 3)."""
         return Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
@@ -143,4 +155,5 @@ class Terminal:
                 os.waitpid(self.pid, 0)
             except (ProcessLookupError, ChildProcessError):
                 pass
-        os.close(self.fd)
+        if self.fd >= 0:
+            os.close(self.fd)

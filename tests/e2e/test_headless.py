@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.terminal import PATIENCE
+from tests.terminal import PATIENCE, Terminal
 
 PROBE = """\
 import os, signal, sys, time
@@ -23,6 +23,9 @@ if rank == 1 and what == "exit":
     sys.exit(3)
 if rank == 1 and what == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
+while what == "chat":
+    print("and on", flush=True)
+    time.sleep(0.1)
 if what != "end":
     time.sleep(1000)
 """
@@ -96,6 +99,29 @@ def test_a_signal_stops_the_whole_job(job: Path, number: int, code: int) -> None
     assert list(processes_of(job)) == []
     status = json.loads((job / "run" / "status.json").read_text())
     assert (status["state"], status["exit_code"]) == ("stopped", code)
+
+
+def test_a_terminal_that_is_closed_stops_the_job(job: Path) -> None:
+    command = [sys.executable, "-m", "dstui", "--headless", "plan.yaml", "--run-dir", "run", "--set", "job.args=[stay]"]
+    terminal = Terminal(command, cwd=str(job))
+    terminal.wait("rank 0 is up", "rank 1 is up")
+    assert terminal.hang_up() == 129
+    assert list(processes_of(job)) == []
+    status = json.loads((job / "run" / "status.json").read_text())
+    assert (status["state"], status["exit_code"]) == ("stopped", 129)
+
+
+def test_a_reader_that_has_seen_enough_stops_the_job(job: Path) -> None:
+    process = start(job, what="chat")
+    assert process.stdout is not None and process.stderr is not None
+    for line in process.stdout:
+        if "rank 1 is up" in line:
+            break
+    process.stdout.close()
+    assert process.wait(PATIENCE) == 141
+    assert "Traceback" not in process.stderr.read()
+    assert list(processes_of(job)) == []
+    assert json.loads((job / "run" / "status.json").read_text())["state"] == "stopped"
 
 
 def test_a_killed_headless_takes_its_job_with_it_and_a_detached_one_does_not(job: Path) -> None:
