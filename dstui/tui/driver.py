@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import suppress
 from typing import IO, Any
 
 from textual.app import App
@@ -52,6 +53,11 @@ class LastingDriver(LinuxDriver):
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._sigtstp_application)
         loop.add_signal_handler(signal.SIGCONT, self._continued)
+
+    def run_input_thread(self) -> None:
+        """Wait for input; without a terminal there is none, and SIGHUP says the rest."""
+        with suppress(OSError):
+            super().run_input_thread()
 
     def _continued(self) -> None:
         """Draw again after a stop. Who was stopped from outside, or not at all, still has the threads of before: they end first."""
