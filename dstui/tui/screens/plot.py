@@ -254,15 +254,22 @@ class OtherRun(Dialog):
             yield Rows(id="other-runs")
 
     def on_mount(self) -> None:
-        """All that are still there."""
+        """All that are still there; a thread looks for them."""
+        self._show([row(("Looking for runs…", "dim"))])
+        self.query_one(Rows).focus()
+        self.run_worker(self._find, thread=True, exit_on_error=False)
+
+    def _find(self) -> None:
         from dstui.run.index import folders
 
-        found = [folder for folder in reversed(folders()) if folder != self._but]
-        rows = [row(folder.name, right=[(str(folder.read_status().get("state", "")), "dim")], key=str(folder.path)) for folder in found]
+        states = {folder: str(folder.read_status().get("state", "")) for folder in reversed(folders()) if folder != self._but}
+        rows = [row(folder.name, right=[(state, "dim")], key=str(folder.path)) for folder, state in states.items()]
+        self.app.call_from_thread(self._show, rows or [row(("There is no other run yet.", "dim"))])
+
+    def _show(self, rows: list[Row]) -> None:
         runs = self.query_one(Rows)
-        runs.show_rows(rows or [row(("There is no other run yet.", "dim"))])
-        runs.styles.height = min(len(rows) or 1, 16)
-        runs.focus()
+        runs.show_rows(rows)
+        runs.styles.height = min(len(rows), 16)
 
     @on(Rows.Chosen)
     def _picked(self, event: Rows.Chosen) -> None:

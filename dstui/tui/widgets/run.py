@@ -68,16 +68,24 @@ class Run(Vertical):
     # Which job
 
     def show_jobs(self) -> None:
-        """The list of jobs on this machine, newest first."""
-        from dstui.run.index import runs
-
-        found = sorted(runs(), key=lambda r: str(r.get("started", "")), reverse=True)
-        rows = [job_row(r) for r in found] or [row(("No job yet. Launch one from step 8.", "dim"))]
+        """The list of jobs on this machine, newest first. A thread looks for them: their folders may lie on a slow disk."""
         self._show_job(False)
         self.query_one(Why).begin(None)
         jobs = self.query_one("#jobs", Rows)
-        jobs.show_rows([row(("Enter looks at a job; its terminal need not be this one.", "dim")), BLANK, *rows] if found else rows)
+        if not jobs.rows:
+            jobs.show_rows([row(("Looking for jobs…", "dim"))])
         jobs.focus()
+        self.run_worker(self._find_jobs, thread=True, exit_on_error=False, group="jobs", exclusive=True)
+
+    def _find_jobs(self) -> None:
+        from dstui.run.index import runs
+
+        self.app.call_from_thread(self._jobs_found, runs()[::-1])
+
+    def _jobs_found(self, found: list[dict[str, Any]]) -> None:
+        rows = [job_row(r) for r in found] or [row(("No job yet. Launch one from step 8.", "dim"))]
+        jobs = self.query_one("#jobs", Rows)
+        jobs.show_rows([row(("Enter looks at a job; its terminal need not be this one.", "dim")), BLANK, *rows] if found else rows)
 
     def _show_job(self, job: bool) -> None:
         self.query_one("#jobs").display = not job
