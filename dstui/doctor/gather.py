@@ -34,6 +34,11 @@ MEET_SECONDS = 8.0
 """How long hosts wait for each other at rank 0's port."""
 PORT = 29500
 """The launcher's own choice, where the Plan names none (deepspeed/launcher/constants.py)."""
+PLACES = (
+    *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "XDG_CACHE_HOME", "TORCH_EXTENSIONS_DIR"),
+    *("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
+)
+"""Variables of the Plan that change what the doctor finds. Others stay here: a command line is no place for keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ class Job:
     script: str | None
     model: str | None = None
     """The folder of the model, where the Plan names one rather than a hub id."""
+    hub: str | None = None
+    """The id, where it names that."""
     problem: str | None = None
     """Why the hosts of the Plan could not be told."""
 
@@ -65,7 +72,9 @@ def job_of(plan: Plan | None, machine: Machine) -> Job:
         problem = str(error)
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
     python = place(plan, python) if "/" in python else python
-    return Job(plan, hosts, python, workdir, script, _model(plan), problem)
+    folder = _model(plan)
+    hub = plan.model.source if plan.model and not folder else None
+    return Job(plan, hosts, python, workdir, script, folder, hub, problem)
 
 
 def _model(plan: Plan) -> str | None:
@@ -112,6 +121,7 @@ def _wanted(job: Job, host: str, token: str | None, imports: bool) -> dict[str, 
         "python": job.python,
         "script": job.script,
         "model": job.model,
+        "hub": job.hub,
         "folders": [job.workdir],
         "token": token,
         "names": names if several else [],
@@ -119,6 +129,7 @@ def _wanted(job: Job, host: str, token: str | None, imports: bool) -> dict[str, 
         "connect": [master, port] if several and host != names[0] else None,
         "seconds": MEET_SECONDS if several else 0.0,
         "imports": imports,
+        "env": {name: value for name, value in (job.plan.cluster.env if job.plan else {}).items() if name in PLACES},
     }
 
 

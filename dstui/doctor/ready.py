@@ -3,13 +3,14 @@
 Runs under the interpreter of the job (`PYTHON ready.py ARGUMENT`, a JSON object), here or sent over ssh: plain Python 3.8 without
 anything of dstui. It writes one small file into the job's folder and removes it, and listens on one port for a moment.
 
-ARGUMENT: {"python": str, "script": str | null, "model": str | null, "folders": [str], "token": str | null, "names": [str],
-"listen": [port, peers] | null, "connect": [host, port] | null, "seconds": float, "imports": bool}
+ARGUMENT: {"python": str, "script": str | null, "model": str | null, "hub": str | null, "folders": [str], "token": str | null,
+"names": [str], "listen": [port, peers] | null, "connect": [host, port] | null, "seconds": float, "imports": bool, "env": {name: value}}
 """
 
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import os
 import re
@@ -19,6 +20,9 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +32,8 @@ IMPORT_SECONDS = 90
 """From a cold network file system an import of torch takes half of it."""
 POINTER_BYTES = 1024
 """A pointer of git-lfs has about 130 bytes, weights have more than this."""
+HUB_SECONDS = 5.0
+"""How long the hub may take to answer."""
 NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "fuse.sshfs", "ceph", "wekafs")
 IMPORTS = """\
 import json, torch, deepspeed
@@ -109,6 +115,48 @@ def model(path: str) -> dict[str, Any]:
     return {"files": len(names)}
 
 
+def hub(name: str) -> dict[str, Any]:
+    """Whether a model is in this host's cache of the Hugging Face hub, and else whether the hub has it. No token is sent."""
+    home = Path(os.environ.get("HF_HOME") or cache_folder() / "huggingface")
+    kept = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{name.replace('/', '--')}" / "snapshots"
+    if any(kept.glob("*/*")):
+        return {"cached": True}
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
+        return {"offline": True}
+    found: dict[str, Any] = {"endpoint": os.environ.get("HF_ENDPOINT") or "https://huggingface.co"}
+    found["token"] = bool(os.environ.get("HF_TOKEN")) or (home / "token").is_file()
+    asking = threading.Thread(
+        target=ask, args=(f"{found['endpoint']}/{urllib.parse.quote(name)}/resolve/main/config.json", found), daemon=True
+    )
+    asking.start()
+    asking.join(HUB_SECONDS)  # a name server may take longer than any time-out of a socket
+    return found if "status" in found or "problem" in found else {**found, "problem": f"no answer within {HUB_SECONDS:.0f} s"}
+
+
+def ask(url: str, found: dict[str, Any]) -> None:
+    """The status of a page, or why there is none; a proxy of the environment is used."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=HUB_SECONDS) as answer:
+            found["status"] = answer.status
+    except urllib.error.HTTPError as error:
+        found["status"] = error.code
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        found["problem"] = str(getattr(error, "reason", error))
+
+
+def keys() -> list[str]:
+    """The trackers for which this user has a key on this host: that there is one, never the key."""
+    server = urllib.parse.urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").hostname or ""
+    home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() may raise
+    netrc = Path(os.environ.get("NETRC") or home / ".netrc")
+    found = []
+    if os.environ.get("WANDB_API_KEY") or (netrc.is_file() and server in netrc.read_text(errors="replace").split()):
+        found.append("wandb")
+    if os.environ.get("COMET_API_KEY") or (home / ".comet.config").is_file():
+        found.append("comet")
+    return found
+
+
 def addresses(names: list[str]) -> dict[str, Any]:
     """Name -> the IPv4 addresses that this host knows for it; the own name too."""
     return {"": socket.gethostname(), **{name: resolved(name) for name in names}}
@@ -150,12 +198,16 @@ def xids(log: str | None) -> dict[str, int] | None:
 
 def extensions() -> dict[str, Any]:
     """torch's folder of compiled ops: where it lies, on what, and locks that a killed build left behind."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - Path.home() may raise
-    place = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache / "torch_extensions")
+    place = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache_folder() / "torch_extensions")
     now = time.time()
     stale = [str(lock) for lock in place.rglob("lock") if now - lock.stat().st_mtime > STALE_SECONDS]
     above = next(folder for folder in (place, *place.parents) if folder.is_dir())
     return {"folder": str(place), "network": filesystem(str(above)) in NETWORK, "stale": sorted(stale)}
+
+
+def cache_folder() -> Path:
+    """Where this user's programs keep what they can make again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - Path.home() may raise
 
 
 def imports(python: str) -> dict[str, Any]:
@@ -247,6 +299,7 @@ def talk(wanted: dict[str, Any], found: dict[str, Any]) -> None:
 
 def report(wanted: dict[str, Any]) -> None:
     """Print everything that was asked for."""
+    os.environ.update(wanted["env"])
     found: dict[str, Any] = {}
     waiting = threading.Thread(target=talk, args=(wanted, found))
     waiting.start()
@@ -256,6 +309,9 @@ def report(wanted: dict[str, Any]) -> None:
     emit("ready", {"names": addresses(wanted["names"]), "script": script(wanted["script"]) if wanted["script"] else None})
     if wanted["model"]:
         emit("ready", {"model": model(wanted["model"])})
+    if wanted["hub"]:
+        emit("ready", {"hub": hub(wanted["hub"])})
+    emit("ready", {"keys": keys()})
     if wanted["token"]:
         emit("ready", {"shared": Path(wanted["token"]).exists()})
     if wanted["imports"]:

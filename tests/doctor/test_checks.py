@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dstui.doctor import ready as ready_program
 from dstui.doctor.case import CHECKS, Case, Judgement
 from dstui.doctor.checks import ORDER
 from dstui.doctor.examine import examine, ready
+from dstui.doctor.ready import hub as look_at_hub
+from dstui.doctor.ready import keys, xids
 from dstui.doctor.ready import model as look_at_model
-from dstui.doctor.ready import xids
 from dstui.hosts.ssh import Failure
 from dstui.machine.advice import Wish
 from dstui.machine.snapshot import Driver, Gpu, Host, IbPort, Machine, Nic, PciGpu, Software, Unknown
@@ -337,6 +344,86 @@ def test_model(tmp_path: Path) -> None:
     (tmp_path / "2.safetensors").write_bytes(b"x" * 2000)
     whole = look_at_model(str(tmp_path))
     assert one("model", case(plan=plan("model: {source: ./m}\n"), ready={"model": whole})).seen == "./m: 2 files of weights"
+
+
+class Hub(BaseHTTPRequestHandler):
+    """A hub with one model, and one that wants a token."""
+
+    def do_HEAD(self) -> None:
+        model = self.path.removesuffix("/resolve/main/config.json")
+        self.send_response({"/org/open": 200, "/org/gated": 401}.get(model, 404))
+        self.end_headers()
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def hub_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """An empty cache, and a hub of our own."""
+    for name in list(os.environ):
+        if name.startswith("HF_") or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+        yield tmp_path
+        server.shutdown()
+
+
+def test_hub(hub_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def verdict(name: str) -> Judgement:
+        return one("hub", case(plan=plan(f"model: {{source: {name}}}\n"), ready={"hub": look_at_hub(name)}))
+
+    assert one("hub", case()).verdict == "skipped"
+    assert verdict("org/open").verdict == "ok"
+    assert "has no org/none (status 404)" in verdict("org/none").seen
+    assert "no token" in verdict("org/gated").seen
+    (hub_home / "token").write_text("hf_x")
+    assert "there is a token" in verdict("org/gated").seen
+    kept = hub_home / "hub/models--org--none/snapshots/1"
+    kept.mkdir(parents=True)
+    (kept / "config.json").write_text("{}")
+    assert verdict("org/none").seen == "org/none is in the cache"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert "HF_HUB_OFFLINE" in verdict("org/open").seen
+
+
+def test_a_hub_that_does_not_answer_is_said(hub_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # takes the connection and says nothing
+        monkeypatch.setattr(ready_program, "HUB_SECONDS", 0.3)
+        for endpoint in (f"http://127.0.0.1:{deaf.getsockname()[1]}", "http://127.0.0.1:9", "no address"):
+            monkeypatch.setenv("HF_ENDPOINT", endpoint)
+            found = one("hub", case(plan=plan("model: {source: org/open}\n"), ready={"hub": look_at_hub("org/open")}))
+            assert found.verdict == "warn" and f"{endpoint} does not answer (" in found.seen
+
+
+def test_trackers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    trainer = load("version: 1\njob: {script: t.py, args: [--report_to, tensorboard, wandb, --lr, '1']}\n")
+    monitor = plan("deepspeed: {comet: {enabled: true}}\n")
+    assert one("trackers", case()).verdict == one("trackers", case(plan=plan())).verdict == "skipped"
+    assert "no key of Weights & Biases on h1" in one("trackers", case(plan=trainer)).seen
+    assert "COMET" not in one("trackers", case(plan=monitor)).seen and one("trackers", case(plan=monitor)).verdict == "warn"
+    assert one("trackers", case(plan=trainer, environment={"WANDB_API_KEY": "x"})).verdict == "ok"
+    assert one("trackers", case(plan=trainer, environment={"WANDB_API_KEY": "x"}, here=False)).verdict == "warn", "it stays here"
+    assert one("trackers", case(plan=trainer, ready={"keys": ["wandb"]})).verdict == "ok"
+    offline = plan("cluster: {env: {WANDB_MODE: offline}}\ndeepspeed: {wandb: {enabled: true}}\n")
+    assert one("trackers", case(plan=offline)).seen == "Weights & Biases: WANDB_MODE is offline"
+    for name in ("WANDB_API_KEY", "WANDB_BASE_URL", "NETRC", "COMET_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert keys() == []
+    (tmp_path / ".netrc").write_text("machine api.wandb.ai\n  login user\n  password secret\n")
+    (tmp_path / ".comet.config").write_text("[comet]\napi_key=secret\n")
+    assert keys() == ["wandb", "comet"]
+
+
+def test_time_left() -> None:
+    assert one("time-left", case()).verdict == "skipped"
+    assert one("time-left", case(environment={"SLURM_JOB_END_TIME": str(int(time.time()) + 7230)})).seen.startswith("2 h 0 min until")
+    assert one("time-left", case(environment={"SLURM_JOB_END_TIME": str(int(time.time()) + 600)})).verdict == "warn"
+    assert "0 h 0 min" in one("time-left", case(environment={"SLURM_JOB_END_TIME": "1"})).seen
 
 
 def test_folder() -> None:
