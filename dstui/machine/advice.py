@@ -68,6 +68,8 @@ class Wish:
     accumulation: int = 1
     params: float | None = None
     cpu_binding: str | None = None
+    port: int | None = None
+    """The port that rank 0 will listen on, where it is one of this machine and was chosen beforehand."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """What the Plan sets for the ranks."""
 

@@ -297,3 +297,12 @@ def memory_errors(machine: Machine, wish: Wish) -> Pieces:
             yield Advice(message, "each of them ends the process that hits it: CUDA error, an uncorrectable ECC error encountered", fix)
         elif gpu.remap_pending is True:
             yield Advice(f"GPU {gpu.index} waits for a reset to replace rows of its memory", "the next error there ends the run", fix)
+
+
+@piece("MC021", "warning", source="torch TCPStore: EADDRINUSE ends rank 0; deepspeed/launcher/runner.py, --master_port")
+def port_taken(machine: Machine, wish: Wish) -> Pieces:
+    """Somebody listens on the port that rank 0 is to have."""
+    if wish.port is not None and wish.port in known(machine.host.ports, ()):
+        message = f"somebody listened on port {wish.port} when this machine was looked at"
+        fix = f"let a free port be chosen, or end who holds it (ss -ltnp 'sport = :{wish.port}')"
+        yield Advice(message, "rank 0 cannot listen there, and the job ends", fix, "cluster.master_port", (("cluster.master_port", None),))

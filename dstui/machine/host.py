@@ -28,6 +28,7 @@ VIRTUAL_NIC = re.compile(r"(docker|veth|br-|virbr|cni|flannel|cali|tun|tap|kube|
 NO_LIMIT = 1 << 60  # what the first cgroup version writes for none is a little above
 STEERING = re.compile(r"(CUDA|NCCL|NVIDIA|GLOO|UCX|OMP|KMP|DS|TORCH|HF|PYTORCH)_\w+$")
 SECRET = re.compile(r"TOKEN|SECRET|KEY|PASSWORD")
+LISTENING = "0A"  # include/net/tcp_states.h
 DRIVER_MODULES = {"nvidia", "nvidia_uvm", "nvidia_peermem", "nv_peer_mem", "gdrdrv", "nvidia_fs", "nouveau", "nvidia_drm"}
 DEVICE_NODES = re.compile(r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-nvswitch\d+|nvidia-caps-imex-channels|dxg")
 CPU_FLAGS = ("avx2", "avx512f", "amx_tile", "sve", "asimd")
@@ -269,6 +270,15 @@ def nics() -> dict[str, Any]:
     return {"nics": found}
 
 
+def ports() -> dict[str, Any]:
+    """TCP ports on which somebody listens, in this network namespace."""
+    tables = [read(f"/proc/net/{table}") for table in ("tcp", "tcp6")]
+    if tables[0] is None:
+        return {"ports": {"unknown": "the kernel does not say"}}
+    sockets = [line.split() for table in tables for line in (table or "").splitlines()[1:]]
+    return {"ports": sorted({int(fields[1].rpartition(":")[2], 16) for fields in sockets if fields[3] == LISTENING})}
+
+
 def infiniband() -> dict[str, Any]:
     """Ports of RDMA adapters."""
     found = []
@@ -390,6 +400,7 @@ SECTIONS: tuple[Callable[[], dict[str, Any]], ...] = (
     numa,
     pci,
     nics,
+    ports,
     infiniband,
     surroundings,
 )

@@ -276,6 +276,8 @@ class Host:
     numa_balancing: Maybe[bool] = NOT_ASKED
     disks: Maybe[tuple[Disk, ...]] = NOT_ASKED
     nics: Maybe[tuple[Nic, ...]] = NOT_ASKED
+    ports: Maybe[tuple[int, ...]] = NOT_ASKED
+    """TCP ports on which somebody listens."""
     infiniband: Maybe[tuple[IbPort, ...]] = NOT_ASKED
     pci_gpus: Maybe[tuple[PciGpu, ...]] = NOT_ASKED
     nvswitches: Maybe[int] = NOT_ASKED

@@ -60,6 +60,21 @@ def test_a_variable_of_the_plan_is_judged_by_the_machine() -> None:
     assert "4 NVLinks between two GPUs stay unused" in finding.why
 
 
+def test_a_port_that_is_taken_is_said_where_rank_0_is_here() -> None:
+    def found(cluster: str) -> list[Finding]:
+        plan = load(PLAN.replace("  include: localhost:0,2   # the two that were free\n", cluster))
+        return [f for f in about_the_machine(plan, two_pairs(host=Host(shm_total=64 * GIB, ports=(29500,)))) if f.code == "MC021"]
+
+    (finding,) = found("  master_port: 29500  # ours\n")
+    assert (finding.path, finding.line) == ("cluster.master_port", 4) and finding.fix and finding.fix.patch
+    freed = load(PLAN.replace("  include: localhost:0,2 ", "  master_port: 29500 ")).patch(list(finding.fix.patch))
+    assert freed.cluster.master_port is None and "# the two" in freed.text
+    assert found("  master_addr: localhost\n  master_port: 29500\n")
+    for elsewhere in ("  cpu_ranks: 2\n", "  master_port: 29501\n", "  master_addr: node7\n  master_port: 29500\n"):
+        assert found(elsewhere) == []
+    assert found("  hosts: {node7: 2, node8: 2}\n  master_port: 29500\n") == []
+
+
 def test_a_machine_that_nobody_has_looked_at_gives_no_findings() -> None:
     assert about_the_machine(load(PLAN), Machine.unprobed()) == []
     assert [f for f in check(load(PLAN)) if f.code.startswith("MC")] == []

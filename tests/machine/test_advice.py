@@ -105,6 +105,13 @@ def test_gpus_on_the_bus_without_a_driver_are_named() -> None:
     assert found(Machine(driver=driver, host=Host(pci_gpus=())), "MC001") == []
 
 
+def test_a_port_that_is_taken_is_named_with_a_way_out() -> None:
+    machine = Machine(host=Host(ports=(22, 29500)))
+    advice = one(machine, "MC021", port=29500)
+    assert "port 29500" in advice.message and advice.sets == (("cluster.master_port", None),)
+    assert found(machine, "MC021", port=29501) == found(machine, "MC021") == found(Machine.unprobed(), "MC021", port=29500) == []
+
+
 def test_a_lost_gpu_blocks_every_job_of_the_machine() -> None:
     machine = with_gpu(system("dgx-h100"), 3, problem="the GPU is lost: it fell off the bus")
     advice = one(machine, "MC002", gpus=(0, 1))

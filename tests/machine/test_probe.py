@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import pytest
 
 from dstui.machine import software
 from dstui.machine.child import output_of
+from dstui.machine.codec import known
 from dstui.machine.probe import probe
 from dstui.machine.snapshot import Machine, Unknown
 
@@ -30,6 +32,15 @@ def test_the_host_agrees_with_the_system(here: Machine) -> None:
     assert host.kernel == os.uname().release
     assert isinstance(host.shm_total, int) and host.shm_total > 0
     assert not isinstance(host.disks, Unknown) and "/" in [disk.mount for disk in host.disks]
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
+def test_a_port_on_which_somebody_listens_is_seen(family: socket.AddressFamily) -> None:
+    with socket.create_server(("", 0), family=family) as server:
+        port = server.getsockname()[1]
+        ports = probe().host.ports
+        assert not isinstance(ports, Unknown) and port in ports
+    assert port not in known(probe().host.ports, ())
 
 
 def test_the_software_agrees_with_the_packages(here: Machine) -> None:

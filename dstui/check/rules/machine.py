@@ -15,7 +15,7 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.catalogue import release
 from dstui.plan.finding import Fix, Operation
-from dstui.render.launch import RenderError, slots
+from dstui.render.launch import HERE, RenderError, slots
 
 ZERO = "zero_optimization"
 
@@ -57,6 +57,7 @@ def _wish(c: Context) -> Wish:
         quantized_weights=c.on(f"{ZERO}.zero_quantized_weights"),
         params=plan.model.params if plan.model else None,
         cpu_binding=cluster.cpu_binding,
+        port=cluster.master_port if {cluster.master_addr or "localhost", next(iter(used or ()), "")} <= {*HERE} else None,
         environment=dict(cluster.env),
     )
 
