@@ -12,6 +12,7 @@ import compileall
 import re
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -96,7 +97,7 @@ def ratio(times: dict[str, list[float]], top: str = "dstui", bottom: str = "hell
 
 def echo_times(argv: list[str], prepare: Callable[[Terminal], None], before_value: str, count: int = 20) -> list[float]:
     """From each key to the moment at which what follows from it is written, after the text `before_value`."""
-    terminal = Terminal(argv)
+    terminal = Terminal(argv, env={"XDG_STATE_HOME": tempfile.mkdtemp()})  # the last one's unsaved edits are not offered
     try:
         prepare(terminal)
         times = []
