@@ -154,13 +154,14 @@ def test_what_is_sent_runs_on_python_3_8_and_newer(python: str) -> None:
         "python": python,
         "script": None,
         "model": None,
+        "hub": "org/model",
         "folders": ["/"],
         "token": None,
         "names": [],
         "listen": None,
         "connect": None,
     }
-    program = Program(READY, {**wanted, "seconds": 0.0, "imports": False})
+    program = Program(READY, {**wanted, "seconds": 0.0, "imports": False, "env": {"HF_ENDPOINT": "http://127.0.0.1:9"}})
     ran = subprocess.run([python, "-"], input=script(20, program), capture_output=True, check=False)
     if asked.stdout == "False\n":
         assert ran.returncode == 1 and b"is too old: 3.8 is needed" in ran.stderr
