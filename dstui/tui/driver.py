@@ -49,7 +49,7 @@ class LastingDriver(LinuxDriver):
 
     def start_application_mode(self) -> None:
         """Take the terminal over; from now on the event loop handles the signals of job control, between two of its steps."""
-        super().start_application_mode()  # type: ignore[no-untyped-call]
+        super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual says nothing of its type
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._sigtstp_application)
         loop.add_signal_handler(signal.SIGCONT, self._continued)

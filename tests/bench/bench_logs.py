@@ -2,8 +2,8 @@
 
     python -m pytest tests/bench/bench_logs.py -s
 
-The claims: a search through 1 GB takes at most twice grep's time, also the first one, which counts the lines (three times where a million lines
-match, and for the first search of what is nowhere); a log of 10 GB is open at its end within half a second.
+The claims: a search through 1 GB takes at most twice grep's time, also the first one, which counts the lines (not yet where a million lines
+match, nor for the first search of what is nowhere); a log of 10 GB is open at its end within half a second.
 """
 
 from __future__ import annotations
@@ -38,10 +38,12 @@ CASES = {
     "errors": PROBLEM,
     "a tenth of all lines": "LOSS: 0.1",
 }
+*EASY, HARD = CASES
 
-TWICE = 2.0
-THRICE = 3.0
-"""The bound of what misses the goal: where grep does nothing but read, and a million matches that are numbered one by one."""
+
+def not_yet(why: str) -> pytest.MarkDecorator:
+    """A case that misses the claim by up to three quarters: it is measured and printed all the same."""
+    return pytest.mark.xfail(reason=why, strict=False)
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +102,9 @@ def test_the_lines_of_a_log_are_counted_once(big: JobFolder, capsys: pytest.Capt
         print(f"\ncounting: {ours:.2f} s, {ratio:.2f}x of grep -c's {theirs:.2f} s")
 
 
-@pytest.mark.parametrize("name", ["nothing", "a name", "any case"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("nothing", marks=not_yet("grep only reads; the lines are counted too")), "a name", "any case"]
+)
 def test_the_first_search_takes_at_most_twice_greps_time(name: str, big: JobFolder, capsys: pytest.CaptureFixture[str]) -> None:
     text = CASES[name]
 
@@ -113,10 +117,10 @@ def test_the_first_search_takes_at_most_twice_greps_time(name: str, big: JobFold
     ours, theirs, ratio = in_turns(first, ["-c", "-Fi" if text == text.lower() else "-F", text], big)
     with capsys.disabled():
         print(f"\nfirst search, {name}: {ours:.2f} s, {ratio:.2f}x of grep's {theirs:.2f} s")
-    assert ratio <= (THRICE if name == "nothing" else TWICE)
+    assert ratio <= 2.0
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*EASY, pytest.param(HARD, marks=not_yet("a million matches are numbered one by one"))])
 def test_a_search_takes_at_most_twice_greps_time(name: str, big: JobFolder, capsys: pytest.CaptureFixture[str]) -> None:
     text = CASES[name]
     how = "-Ei" if text == PROBLEM else "-Fi" if text == text.lower() else "-F"
@@ -125,7 +129,7 @@ def test_a_search_takes_at_most_twice_greps_time(name: str, big: JobFolder, caps
     view.timeline.close()
     with capsys.disabled():
         print(f"\n{name}: {ours:.2f} s, {ratio:.2f}x of grep {how}'s {theirs:.2f} s")
-    assert ratio <= (THRICE if name == "a tenth of all lines" else TWICE)
+    assert ratio <= 2.0
 
 
 def counted(folder: JobFolder) -> Merged:
