@@ -105,11 +105,16 @@ BAD: list[tuple[str, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("name", "content", "words"), BAD, ids=[name for name, *_ in BAD])
-def test_what_cannot_be_read_is_one_sentence(
+def test_what_cannot_be_read_is_one_sentence_in_time(
     name: str, content: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = write(tmp_path, "ds.json", content)
+    file, good = write(tmp_path, "ds.json", content), write(tmp_path, "good.json", GOOD)
+    start = time.process_time()
+    report(capsys, good)
+    a_good_one = time.process_time() - start
+    start = time.process_time()
     code, found = report(capsys, file)
+    assert time.process_time() - start < 20 * max(a_good_one, 0.01)
     assert code == 2
     assert words in found["files"][0]["error"]
     assert found["files"][0]["diagnostics"] == []

@@ -57,9 +57,14 @@ def _wish(c: Context) -> Wish:
         quantized_weights=c.on(f"{ZERO}.zero_quantized_weights"),
         params=plan.model.params if plan.model else None,
         cpu_binding=cluster.cpu_binding,
-        port=cluster.master_port if {cluster.master_addr or "localhost", next(iter(used or ()), "")} <= {*HERE} else None,
+        port=cluster.master_port if _rank_0_is_here(cluster.master_addr, used) else None,
         environment=dict(cluster.env),
     )
+
+
+def _rank_0_is_here(address: str | None, used: Mapping[str, list[int]] | None) -> bool:
+    """Whether rank 0 listens on this machine: it is the first host, and no other address is given for it."""
+    return bool(used) and next(iter(used or ())) in HERE and (address is None or address in HERE)
 
 
 def _used(c: Context) -> dict[str, list[int]] | None:
