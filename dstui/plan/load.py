@@ -7,13 +7,14 @@ they are, for they are other people's vocabularies (the checks judge them).
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.finding import Finding
-from dstui.plan.model import SECTIONS, Cluster, Job, Restarts, Run
+from dstui.plan.model import SECTIONS, Cluster, Job, Run
 
 KEPT = ("models", "accelerate", "deepspeed")
 TOP = ("version", "name", "job", "model", "models", "cluster", "run", "accelerate", "deepspeed")
@@ -36,8 +37,9 @@ def _specs(cls: type) -> dict[str, Field[Any]]:
     return {f.name: f for f in fields(cls)}
 
 
-FIELDS: dict[Path, dict[str, Field[Any]]] = {(name,): _specs(cls) for name, cls in SECTIONS.items()} | {
-    ("run", "restarts"): _specs(Restarts)
+FIELDS: dict[Path, dict[str, Field[Any]]] = {(name,): _specs(cls) for name, cls in SECTIONS.items()}
+FIELDS |= {
+    (*path, key): _specs(spec.metadata["of"]) for path, specs in FIELDS.items() for key, spec in specs.items() if spec.metadata["of"]
 }
 
 
@@ -49,7 +51,7 @@ def reading(path: Path) -> Reading:
         return "text or null"
     for depth in (2, 3):
         spec = FIELDS.get(path[: depth - 1], {}).get(str(path[depth - 1])) if len(path) >= depth else None
-        if spec is not None and spec.metadata["kind"] in ("words", "env", "patterns"):
+        if spec is not None and spec.metadata["kind"] in ("words", "words or str", "env", "patterns"):
             return "text"
         if spec is not None and spec.metadata["kind"] == "str" and len(path) == depth:
             return "text or null"
@@ -138,8 +140,8 @@ class _Form:
             if name not in given:
                 continue
             at = (*path, name)
-            if spec.metadata["kind"] == "section":
-                values[name] = self.section(at, Restarts, given[name])
+            if spec.metadata["of"] and (given[name] is not None or spec.default is not None):
+                values[name] = self.section(at, spec.metadata["of"], given[name])
             elif given[name] is not None:
                 values[name] = self.value(at, spec, given[name])
             elif spec.default is not None:
@@ -147,7 +149,8 @@ class _Form:
         return cls(**values)
 
     def value(self, path: Path, spec: Field[Any], value: Any) -> Any:
-        kind, choices, minimum = spec.metadata["kind"], spec.metadata["choices"], spec.metadata["minimum"]
+        kind, choices = spec.metadata["kind"], spec.metadata["choices"]
+        minimum, maximum = spec.metadata["minimum"], spec.metadata["maximum"]
         good, wanted = FORMS[kind](value)
         if not good:
             self.wrong(path, f"{wanted} belongs here, not {_shown(value)}")
@@ -156,8 +159,10 @@ class _Form:
             close = difflib.get_close_matches(str(value), choices, 1)
             self.wrong(path, f"{_shown(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else ""))
         if minimum is not None and value < minimum:
-            self.wrong(path, f"{_shown(value)} is less than {minimum}, the least that makes sense")
-        return tuple(value) if kind == "words" else value
+            self.wrong(path, f"{_shown(value)} is less than {minimum:g}, the least that makes sense")
+        if maximum is not None and value > maximum:
+            self.wrong(path, f"{_shown(value)} is more than {maximum:g}, the most that makes sense")
+        return tuple(value) if isinstance(value, list) else value
 
     def script(self, job: Job) -> None:
         if job.script is not None and job.module is not None:
@@ -185,6 +190,10 @@ def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_words(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(word, str) for word in value)
+
+
 def _is_slots(value: Any) -> bool:
     return isinstance(value, dict) and all(_is_int(v) and v >= 1 for v in value.values()) and bool(value)
 
@@ -193,12 +202,12 @@ FORMS: dict[str, Callable[[Any], tuple[bool, str]]] = {
     "str": lambda v: (isinstance(v, str), "text"),
     "int": lambda v: (_is_int(v), "a whole number"),
     "bool": lambda v: (isinstance(v, bool), "true or false"),
-    "number": lambda v: (isinstance(v, (int, float)) and not isinstance(v, bool), "a number"),
-    "words": lambda v: (isinstance(v, list) and all(isinstance(x, str) for x in v), "a list of words ([--epochs, 1])"),
+    "number": lambda v: (_is_int(v) or (isinstance(v, float) and math.isfinite(v)), "a number"),
+    "words": lambda v: (_is_words(v), "a list of words ([--epochs, 1])"),
+    "words or str": lambda v: (isinstance(v, str) or _is_words(v), "a list of words or a word ([q_proj, v_proj])"),
     "env": lambda v: (isinstance(v, dict) and all(isinstance(x, str) for x in v.values()), "a mapping NAME: value"),
     "slots": lambda v: (_is_slots(v), "a mapping host: slots with at least one host and one slot each ({worker-1: 8})"),
     "patterns": lambda v: (isinstance(v, dict) and all(isinstance(x, str) for x in v.values()), "a mapping NAME: 'regular expression'"),
-    "mapping": lambda v: (isinstance(v, dict), "a mapping (key: value)"),
 }
 """Kind of a field -> a test of the value's form, and what belongs there in words."""
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+MOST_PARAMETERS = 10**14
+"""No model has more; what is larger is a slip."""
 INTEGRATIONS = ("deepspeed", "trainer", "accelerate")
 LAUNCHERS = ("local", "ssh", "pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm", "torchrun", "accelerate", "nossh")
 
@@ -17,14 +19,23 @@ Integration = Literal["deepspeed", "trainer", "accelerate"]
 Builder = Literal["config", "script"]
 
 
-def opt(default: Any, help: str, *, kind: str, choices: tuple[str, ...] = (), minimum: int | None = None) -> Any:
+def opt(  # noqa: PLR0913 - all but the first two are named
+    default: Any,
+    help: str,
+    *,
+    kind: str,
+    choices: tuple[str, ...] = (),
+    minimum: float | None = None,
+    maximum: float | None = None,
+    of: type | None = None,
+) -> Any:
     """A field of a Plan section.
 
-    `kind` names the form of its value: str, int, bool, number, words (a list of strings), env (name -> value), mapping,
-    slots (host -> number of ranks), patterns (metric -> regular expression), any. Each but the sections' own may also be null where
-    the default is None.
+    `kind` names the form of its value: str, int, bool, number, words (a list of strings), words or str, env (name -> value),
+    slots (host -> number of ranks), patterns (metric -> regular expression), section (with `of`, its dataclass). Each may also be
+    null where the default is None.
     """
-    metadata = {"help": help, "kind": kind, "choices": choices, "minimum": minimum}
+    metadata = {"help": help, "kind": kind, "choices": choices, "minimum": minimum, "maximum": maximum, "of": of}
     if isinstance(default, (dict, list)):
         return field(default_factory=type(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -54,16 +65,46 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lora:
+    """Small trained matrices beside frozen weights, with PEFT's names and defaults."""
+
+    r: int = opt(8, "The rank of the trained matrices.", kind="int", minimum=1, maximum=65536)
+    alpha: float = opt(8, "Their output is scaled by alpha / r.", kind="number", minimum=0, maximum=1e9)
+    dropout: float = opt(0, "Dropout on their input, from 0 to 1.", kind="number", minimum=0, maximum=1)
+    target_modules: tuple[str, ...] | str = opt(
+        "all-linear", "The linear layers that get them: [q_proj, v_proj], or all-linear.", kind="words or str"
+    )
+    task_type: str | None = opt(None, "PEFT's task type: CAUSAL_LM, SEQ_2_SEQ_LM, …", kind="str")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """What is trained: for the forecast, and for the values that are derived from the model."""
 
     source: str | None = opt(None, "A folder with a config.json, a config.json itself, or a hub id.", kind="str")
-    params: float | None = opt(None, "The number of parameters, where there is no source: 7.0e9.", kind="number")
-    sequence_length: int | None = opt(None, "Tokens per sample.", kind="int", minimum=1)
-    activation_checkpointing: bool | None = opt(None, "Whether the script recomputes activations in the backward pass.", kind="bool")
-    lora: Mapping[str, Any] | None = opt(
-        None, "LoRA: r, alpha, dropout, target_modules, task_type; null trains all weights.", kind="mapping"
+    params: float | None = opt(
+        None, "The number of parameters, where there is no source: 7.0e9.", kind="number", minimum=1, maximum=MOST_PARAMETERS
     )
+    sequence_length: int | None = opt(None, "Tokens per sample.", kind="int", minimum=1, maximum=10**9)
+    activation_checkpointing: bool | None = opt(None, "Whether the script recomputes activations in the backward pass.", kind="bool")
+    lora: Lora | None = opt(None, "LoRA: small trained matrices beside frozen weights; null trains all weights.", kind="section", of=Lora)
+    trainable: float | None = opt(
+        None,
+        "How many parameters are trained, where a part of the model is frozen: 0.91e9.",
+        kind="number",
+        minimum=0,
+        maximum=MOST_PARAMETERS,
+    )
+    quantization: str | None = opt(
+        None, "How frozen base weights are stored (QLoRA); null: as they are.", kind="str", choices=("int8", "nf4")
+    )
+    attention: str | None = opt(
+        None,
+        "The attention of the script; null is the library's default. eager holds a matrix of sequence length squared.",
+        kind="str",
+        choices=("eager", "sdpa", "flash"),
+    )
+    fused_loss: bool = opt(False, "The logits are never held whole (Liger, cut cross entropy and their like).", kind="bool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +149,7 @@ class Restarts:
 class Run:
     """How the run is watched."""
 
-    restarts: Restarts = field(default_factory=Restarts, metadata={"help": "What happens after a failure.", "kind": "section"})
+    restarts: Restarts = opt(Restarts(), "What happens after a failure.", kind="section", of=Restarts)
     silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1)
     metrics: Mapping[str, str] = opt(
         {},
@@ -128,8 +169,9 @@ SECTIONS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "ru
 
 def help_of(path: str) -> str:
     """The help text of one of our own fields, by dotted path (`cluster.hosts`); empty where there is none."""
-    section, _, name = path.partition(".")
-    cls: type | None = SECTIONS.get(section)
-    if cls is Run and name.startswith("restarts."):
-        cls, name = Restarts, name.removeprefix("restarts.")
-    return next((f.metadata["help"] for f in fields(cls) if f.name == name), "") if cls else ""
+    section, *names = path.split(".")
+    cls, found = SECTIONS.get(section), None
+    for name in names:
+        found = next((f for f in fields(cls) if f.name == name), None) if cls else None
+        cls = found.metadata["of"] if found else None
+    return found.metadata["help"] if found else ""

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from dstui.plan import PlanError, load
+from dstui.plan.model import help_of
 
 WHOLE = """\
 # a comment at the top
@@ -126,3 +127,31 @@ def test_deep_nesting_is_an_error_and_not_a_crash() -> None:
 
 def test_a_list_where_variables_belong_is_an_error_like_any_other() -> None:
     assert "a mapping NAME: value belongs here, not a list" in errors("version: 1\njob: {script: t.py}\ncluster: {env: [a]}\n")[0]
+
+
+def test_what_is_known_of_the_model_is_typed_and_has_bounds() -> None:
+    model = load(
+        "version: 1\njob: {script: a}\nmodel:\n  source: x/y\n  trainable: 0.91e9\n  quantization: nf4\n  attention: flash\n  fused_loss: true\n"
+        "  lora: {r: 16, target_modules: [q_proj, 1e3]}\n"
+    ).model
+    assert model and model.lora
+    assert (model.trainable, model.quantization, model.attention, model.fused_loss) == (0.91e9, "nf4", "flash", True)
+    assert (model.lora.r, model.lora.alpha, model.lora.target_modules) == (16, 8, ("q_proj", "1e3"))
+    assert help_of("model.lora.r") and help_of("run.restarts.max") and not help_of("model.lora.rank")
+
+
+@pytest.mark.parametrize(
+    ("written", "path", "says"),
+    [
+        ("params: .inf", "model.params", "a number belongs here"),
+        ("params: -7e9", "model.params", "is less than 1"),
+        ("params: 1e30", "model.params", "is more than 1e+14"),
+        ("quantization: nf5", "model.quantization", "did you mean 'nf4'?"),
+        ("lora: {rank: 8}", "model.lora.rank", "unknown key"),
+        ("lora: {r: 0}", "model.lora.r", "is less than 1"),
+        ("lora: {target_modules: {a: 1}}", "model.lora.target_modules", "a list of words or a word"),
+    ],
+)
+def test_numbers_of_a_model_that_make_no_sense_are_named(written: str, path: str, says: str) -> None:
+    (found,) = errors(f"version: 1\njob: {{script: a}}\nmodel: {{{written}}}\n")
+    assert f"{path}: " in found and says in found
