@@ -35,29 +35,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run dstui; the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
     if words == ["--version"]:
-        print(f"dstui {__version__}")
+        print(f"dstui {__version__}")  # noqa: T201 - nothing else is to be imported for it
         return 0
-    try:
-        if words and words[0] in COMMANDS:
-            return _command(words[0], words[1:])
-        return _session(words)
-    except OSError as error:
-        from dstui.output import reader_gone, write_no_more
+    from dstui import output
 
-        if not (number := reader_gone(error)):
+    output.begin()
+    try:
+        code = _command(words[0], words[1:]) if words and words[0] in COMMANDS else _session(words)
+        output.flush()
+        return code
+    except OSError as error:
+        if (number := output.reader_gone(error)) is None and not output.is_full(error):
             raise
-        write_no_more()
-        return 128 + number
+        if number is None:
+            output.say(f"standard output cannot be written: {error.strerror}")
+        output.write_no_more()
+        return 2 if number is None else 128 + number
     except KeyboardInterrupt:
         return 130
 
 
 def _command(name: str, words: list[str]) -> int:
-    import argparse
     from importlib import import_module
 
+    from dstui.arguments import Parser
+
     module = import_module(f"dstui.commands.{name}")
-    parser = argparse.ArgumentParser(prog=f"dstui {name}", description=COMMANDS[name].capitalize() + ".")
+    parser = Parser(prog=f"dstui {name}", description=COMMANDS[name].capitalize() + ".")
     module.add_arguments(parser)
     code: int = module.run(parser.parse_args(words))
     return code
@@ -77,13 +81,15 @@ def _session(words: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    import argparse
+    from argparse import RawDescriptionHelpFormatter
 
-    parser = argparse.ArgumentParser(
+    from dstui.arguments import Parser
+
+    parser = Parser(
         prog="dstui",
         description='From "I have GPUs and a training script" to "DeepSpeed is training, and I can see every rank".',
         epilog="commands (dstui COMMAND --help):\n" + "\n".join(f"  {name:<9} {what}" for name, what in COMMANDS.items()),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "file", nargs="?", metavar="PLAN", help="a Plan (YAML) or a ds_config.json; `quickstart` is a Plan that comes with dstui"
@@ -130,8 +136,9 @@ def _interactive(args: argparse.Namespace) -> int:
 
 
 def _refuse(sentence: str) -> int:
-    print(f"dstui: {sentence}", file=sys.stderr)
-    return 2
+    from dstui.output import refuse
+
+    return refuse(sentence)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +20,7 @@ from dstui.check import check
 from dstui.documents import open_document
 from dstui.files import FileProblem, read_pool
 from dstui.machine.snapshot import Machine
-from dstui.output import reader_gone
+from dstui.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
 from dstui.render.artifacts import artifacts
@@ -46,27 +45,22 @@ PALETTE = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
 def run(args: argparse.Namespace) -> int:
     """The command; its exit status."""
     if not args.file:
-        return _refuse("--headless takes a Plan: dstui --headless PLAN (`quickstart` is one that comes with dstui)")
+        return refuse("--headless takes a Plan: dstui --headless PLAN (`quickstart` is one that comes with dstui)")
     if args.machine and not args.dry_run:
-        return _refuse("--machine with --headless goes with --dry-run: a job runs on the machine that is here, not on a recorded one")
+        return refuse("--machine with --headless goes with --dry-run: a job runs on the machine that is here, not on a recorded one")
     try:
         plan = open_document(args.file, args.set, args.script).plan
         pool = read_pool(plan)
         machine = _machine(args.machine)
     except (FileProblem, PlanError) as error:
-        return _refuse(str(error))
+        return refuse(str(error))
     findings = check(plan, machine, world_size=world_size(plan, machine, pool))
     _say_findings(plan, findings)
     if any(finding.severity == "error" for finding in findings):
-        return _refuse("nothing was started: mend what is marked with an error above")
+        return refuse("nothing was started: mend what is marked with an error above")
     if args.dry_run:
         return _show(plan, machine, pool)
     return _launch(plan, machine, pool, args)
-
-
-def _refuse(sentence: str) -> int:
-    print(f"dstui: {sentence}", file=sys.stderr)
-    return 2
 
 
 def _machine(path: str | None) -> Machine:
@@ -84,17 +78,17 @@ def _say_findings(plan: Plan, findings: list[Finding]) -> None:
         if finding.severity != "info":
             where = f"{plan.source}:{finding.line}" if finding.line else plan.source
             fix = f"\n    do: {finding.fix.text}" if finding.fix else ""
-            print(f"{where}: {finding.severity} {finding.code} {finding.path}: {finding.message}{fix}", file=sys.stderr)
+            remark(f"{where}: {finding.severity} {finding.code} {finding.path}: {finding.message}{fix}")
 
 
 def _show(plan: Plan, machine: Machine, pool: Pool) -> int:
     try:
         files = artifacts(plan, machine, pool)
     except RenderError as error:
-        return _refuse(str(error))
+        return refuse(str(error))
     for artifact in files:
-        print(f"# {artifact.name}: {artifact.why}\n{artifact.text}")
-    print("Nothing was started (--dry-run).", file=sys.stderr)
+        tell(f"# {artifact.name}: {artifact.why}\n{artifact.text}")
+    remark("Nothing was started (--dry-run).")
     return 0
 
 
@@ -104,10 +98,10 @@ def _launch(plan: Plan, machine: Machine, pool: Pool, args: argparse.Namespace) 
         try:
             folder = start(plan, machine, pool=pool, run_dir=run_dir, front_pid=None if args.detach else os.getpid())
         except LaunchError as error:
-            print(f"dstui: {error}", file=sys.stderr)
+            say(str(error))
             return 1
         if args.detach:
-            print(folder.path)
+            tell(str(folder.path))
             return 0
         return follow(folder, as_json=args.json, asked=asked)
 
@@ -132,7 +126,7 @@ def _follow(folder: JobFolder, as_json: bool, asked: Callable[[], int | None]) -
     stopping: threading.Thread | None = None
     why: Diagnosis | None = None
     if not as_json:
-        print(f"dstui: {folder.path}", file=sys.stderr)
+        say(str(folder.path))
     while True:
         events = follower.poll()
         ended = any(isinstance(event, Exited) for event in events)
@@ -144,16 +138,16 @@ def _follow(folder: JobFolder, as_json: bool, asked: Callable[[], int | None]) -
         number = asked()
         if number is not None and stopping is None:
             if not as_json:
-                print(f"dstui: {signal.Signals(number).name}: stopping the job", file=sys.stderr)
+                say(f"{signal.Signals(number).name}: stopping the job")
             stopping = threading.Thread(target=stop, args=(folder, 128 + number))
             stopping.start()
         time.sleep(0.0 if events else POLL)
     if stopping is not None:
         stopping.join()
     if not as_json:
-        print(summary(follower))
+        tell(summary(follower))
         if why is not None:
-            print("\n" + report(why))
+            tell("\n" + report(why))
     return follower.exit_code if follower.exit_code is not None else 1
 
 
@@ -165,9 +159,9 @@ def _tell(events: list[Event], show: Callable[[Event], None], folder: JobFolder,
             why = _diagnosis(folder)
             if why is not None and as_json:
                 facts = {name: fact for name, fact in why.as_json().items() if name != "version"}  # which the start has told
-                print(json.dumps({"event": "diagnosis", **facts}, ensure_ascii=False))
+                tell(json.dumps({"event": "diagnosis", **facts}, ensure_ascii=False))
         show(event)
-    sys.stdout.flush()
+    flush()
     return why
 
 
@@ -176,12 +170,12 @@ def _diagnosis(folder: JobFolder) -> Diagnosis | None:
     try:
         return diagnose_job(folder)
     except FileProblem as error:
-        print(f"dstui: no diagnosis: {error}", file=sys.stderr)
+        say(f"no diagnosis: {error}")
         return None
 
 
 def _json_line(event: Event) -> None:
-    sys.stdout.write(json.dumps(event.as_json(), ensure_ascii=False) + "\n")
+    tell(json.dumps(event.as_json(), ensure_ascii=False))
 
 
 class _Printer:
@@ -189,20 +183,20 @@ class _Printer:
 
     def __init__(self, width: int) -> None:
         self.width = width
-        self.colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        self.colour = coloured()
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Line):
-            sys.stdout.write(f"{self.prefix(event.rank)} {event.text}\n")
+            tell(self.prefix(event.rank), " ", event.text)
         elif isinstance(event, Notice):
-            print(f"dstui: {event.text}", file=sys.stderr)
+            say(event.text)
         elif isinstance(event, RankState) and event.exit_code:
-            print(f"dstui: rank {event.rank} on {event.host} ended with {event.exit_code}", file=sys.stderr)
+            say(f"rank {event.rank} on {event.host} ended with {event.exit_code}")
 
     def prefix(self, rank: int | None) -> str:
         """`[1]`; the launcher's own lines have a dash."""
         text = f"[{'-' if rank is None else rank:>{self.width}}]"
-        return f"\x1b[{PALETTE[rank % len(PALETTE)]}m{text}\x1b[0m" if self.colour and rank is not None else text
+        return Ink(f"\x1b[{PALETTE[rank % len(PALETTE)]}m{text}\x1b[0m") if self.colour and rank is not None else text
 
 
 @contextmanager

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
+import shlex
 
+from dstui.output import refuse, say
 from dstui.run.index import find
 
 
@@ -21,11 +22,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         folder = find(args.run)
     except LookupError as error:
-        print(f"dstui: {error}", file=sys.stderr)
+        say(str(error))
         return 1
     if not (os.isatty(0) and os.isatty(2)):
-        print(f"dstui: no terminal here: dstui logs {folder.name} --follow shows the same lines", file=sys.stderr)
-        return 2
+        return refuse(f"no terminal here: dstui logs {shlex.quote(folder.name)} --follow shows the same lines")
     from dstui.tui import attach_tui
 
     return attach_tui(folder)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 from dstui.files import FileProblem
 from dstui.machine.probe import probe
+from dstui.output import refuse, remark, say, tell
 from dstui.run.bundle import LAST_LINES, bundle
 from dstui.run.folder import JobFolder
 from dstui.run.index import find
@@ -31,11 +31,10 @@ def run(args: argparse.Namespace) -> int:
         more = {} if (folder.path / "machine.json").exists() else {"machine.json": json.dumps(probe().to_json(), indent=1) + "\n"}
         written = bundle(folder, args.output or Path.cwd(), more=more, lines=max(args.lines, 0), replace=args.force)
     except LookupError as error:
-        print(f"dstui: {error}", file=sys.stderr)
+        say(str(error))
         return 1
     except FileProblem as problem:
-        print(f"dstui: {problem}", file=sys.stderr)
-        return 2
-    print(written)
-    print("What looked like a secret is masked; look through it all the same before you hand it on.", file=sys.stderr)
+        return refuse(str(problem))
+    tell(str(written))
+    remark("What looked like a secret is masked; look through it all the same before you hand it on.")
     return 0

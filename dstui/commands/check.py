@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
 from dstui.commands.judged import Asked, Judged, judge
 from dstui.files import FileProblem, find_plan
 from dstui.machine.recorded import read_machine
+from dstui.output import Ink, coloured, refuse, tell
 from dstui.plan.catalogue import RELEASES, nearest_release, version_tuple
 from dstui.plan.finding import Finding
 from dstui.plan.model import INTEGRATIONS
 
-COLOURS = {"error": "\033[31m", "warning": "\033[33m", "info": "\033[36m"}
+COLOURS = {"error": Ink("\033[31m"), "warning": Ink("\033[33m"), "info": Ink("\033[36m")}
+PLAIN = Ink("\033[0m")
 MOMENTS = {
     "parse": "refused when it is read",
     "initialize": "dies in deepspeed.initialize",
@@ -44,11 +44,11 @@ def run(args: argparse.Namespace) -> int:
         if args.deepspeed_version:
             nearest_release(args.deepspeed_version)
     except FileProblem as error:
-        return _refuse(str(error))
+        return refuse(str(error))
     except ValueError:
-        return _refuse(f"--deepspeed-version {args.deepspeed_version}: a version is three numbers, such as {RELEASES[-1]}")
+        return refuse(f"--deepspeed-version {args.deepspeed_version}: a version is three numbers, such as {RELEASES[-1]}")
     if args.world_size is not None and args.world_size < 1:
-        return _refuse("--world-size: at least 1 rank")
+        return refuse("--world-size: at least 1 rank")
     version = args.deepspeed_version or installed_deepspeed()
     asked = Asked(machine, args.world_size, args.integration, version)
     judged = [judge(find_plan(str(path)), asked) for path in args.files]
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         verdicts = ask(judged, args.oracle)
     code = _status(judged, args.strict)
     if args.json:
-        print(json.dumps({**_as_json(judged, verdicts, code), "deepspeed": nearest_release(version)}, indent=2))
+        tell(json.dumps({**_as_json(judged, verdicts, code), "deepspeed": nearest_release(version)}, indent=2))
     else:
         _print(judged, version)
     return code
@@ -73,11 +73,6 @@ def installed_deepspeed() -> str | None:
         return version("deepspeed")
     except PackageNotFoundError:
         return None
-
-
-def _refuse(sentence: str) -> int:
-    print(f"dstui: {sentence}", file=sys.stderr)
-    return 2
 
 
 def _status(judged: list[Judged], strict: bool) -> int:
@@ -106,13 +101,13 @@ def _as_json(judged: list[Judged], verdicts: dict[str, dict[str, Any]], code: in
 
 
 def _print(judged: list[Judged], version: str | None) -> None:
-    colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    colour = coloured()
     if version and version_tuple(nearest_release(version)) != version_tuple(version):
-        print(f"DeepSpeed {version} is judged by what is known of {nearest_release(version)}, the nearest release with a catalogue")
+        tell(f"DeepSpeed {version} is judged by what is known of {nearest_release(version)}, the nearest release with a catalogue")
     for one in judged:
-        print(_headline(one))
+        tell(_headline(one))
         for finding in one.findings:
-            print(_finding(one, finding, colour))
+            _say(one, finding, colour)
 
 
 def _headline(one: Judged) -> str:
@@ -125,11 +120,12 @@ def _headline(one: Judged) -> str:
     return f"{one.file}: {', '.join(words) or 'nothing to say'}" + (f"  [{reader}{ranks}]" if reader else "")
 
 
-def _finding(one: Judged, finding: Finding, colour: bool) -> str:
-    start, end = (COLOURS[finding.severity], "\033[0m") if colour else ("", "")
+def _say(one: Judged, finding: Finding, colour: bool) -> None:
+    start, end = (COLOURS[finding.severity], PLAIN) if colour else ("", "")
     moment = f", {MOMENTS[finding.when]}" if finding.when else ""
     where = f"{one.file}:{finding.line}" if finding.line else one.file
-    lines = [f"  {start}{finding.severity} {finding.code}{end} {where}{moment}", f"      {finding.message}"]
+    tell("  ", start, f"{finding.severity} {finding.code}", end, f" {where}{moment}")
+    lines = [f"      {finding.message}"]
     shown = _line(one.text, finding.line)
     if shown:
         lines.append(f"      {finding.line:>4} | {shown}")
@@ -137,7 +133,7 @@ def _finding(one: Judged, finding: Finding, colour: bool) -> str:
         lines.append(f"      why: {finding.why}")
     if finding.fix:
         lines.append(f"      fix: {finding.fix.text}")
-    return "\n".join(lines)
+    tell("\n".join(lines))
 
 
 def _line(text: str, number: int | None) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 
 from dstui.files import FileProblem
+from dstui.output import refuse, tell
 from dstui.run.diagnosis import diagnose, report
 
 
@@ -21,7 +21,6 @@ def run(args: argparse.Namespace) -> int:
     try:
         diagnosis = diagnose(args.paths)
     except FileProblem as error:
-        print(f"dstui: {error}", file=sys.stderr)
-        return 2
-    print(json.dumps(diagnosis.as_json(), indent=1, ensure_ascii=False) if args.json else report(diagnosis))
+        return refuse(str(error))
+    tell(json.dumps(diagnosis.as_json(), indent=1, ensure_ascii=False) if args.json else report(diagnosis))
     return 0 if diagnosis.found else 1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Sequence
 
 from dstui.doctor.deep import all_reduce
 from dstui.doctor.examine import Result, examine, ready
 from dstui.doctor.gather import cases
 from dstui.files import FileProblem, find_plan, read_plan
+from dstui.output import refuse, tell
 from dstui.plan import PlanError
 
 MARKS = {"ok": "✔", "warn": "▲", "fail": "✗", "skipped": "·"}
@@ -28,16 +28,15 @@ def run(args: argparse.Namespace) -> int:
     try:
         plan = read_plan(find_plan(args.plan)) if args.plan else None
     except (FileProblem, PlanError) as problem:
-        print(f"dstui: {problem}", file=sys.stderr)
-        return 2
+        return refuse(str(problem))
     job, found = cases(plan)
     if args.deep:
         found = all_reduce(job, found)
     results = examine(found, job.problem)
     if args.json:
-        print(json.dumps({"version": 1, "ok": ready(results), "checks": [result.as_json() for result in results]}, indent=1))
+        tell(json.dumps({"version": 1, "ok": ready(results), "checks": [result.as_json() for result in results]}, indent=1))
     else:
-        sys.stdout.writelines(f"{line}\n" for line in _report(results, len(found) > 1))
+        tell("\n".join(_report(results, len(found) > 1)))
     return 0 if ready(results) else 1
 
 

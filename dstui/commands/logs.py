@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dstui.output import Results, flush, put, refuse, say
 from dstui.run.export import export
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.grep import finder
@@ -16,8 +16,9 @@ from dstui.run.index import find
 from dstui.run.levels import NAMES, Levels
 from dstui.run.moments import clock, moment
 from dstui.run.status import refresh
-from dstui.run.text import decode, sanitise
+from dstui.run.text import decode
 from dstui.run.timeline import Slice, Timeline
+from dstui.text import sanitise
 
 POLL = 0.2
 LOOK_AFTER = 1.0
@@ -53,11 +54,10 @@ def run(args: argparse.Namespace) -> int:
         timeline = Timeline(folder, _ranks(folder, args), _attempt(folder, args.attempt))
         tell = _teller(timeline, args)
     except LookupError as error:
-        print(f"dstui: {error}", file=sys.stderr)
+        say(str(error))
         return 1
     except Refused as refused:
-        print(f"dstui: {refused}", file=sys.stderr)
-        return 2
+        return refuse(str(refused))
     tell(timeline.forth())
     if args.follow:
         _follow(timeline, tell)
@@ -67,8 +67,8 @@ def run(args: argparse.Namespace) -> int:
 def _numbers(folder: JobFolder, args: argparse.Namespace) -> int:
     if args.follow or any((args.grep, args.host, args.attempt, args.level, args.since, args.time)):
         raise Refused("--metrics is about all lines that are there now: it goes with --rank alone")
-    if not export(folder, args.metrics, sys.stdout, args.rank or ()):
-        print(f"dstui: {folder.name}: its logs tell no numbers that are known (loss, lr, step, …)", file=sys.stderr)
+    if not export(folder, args.metrics, Results(), args.rank or ()):
+        say(f"{folder.name}: its logs tell no numbers that are known (loss, lr, step, …)")
     return 0
 
 
@@ -106,7 +106,7 @@ def _teller(timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[
                     continue
                 who = "" if alone else f"[{'-' if rank is None else rank}] "
                 texts = (decode(line) for line in lines if levels.keep(log, line))
-                sys.stdout.write("".join(f"{stamp}{who}{text}\n" for text in texts if wanted is None or wanted.search(text)))
+                put("".join(f"{stamp}{who}{text}\n" for text in texts if wanted is None or wanted.search(text)))
 
     return tell
 
@@ -139,7 +139,7 @@ def _follow(timeline: Timeline, tell: Callable[[Iterable[Slice]], Any]) -> None:
             ended = refresh(timeline.folder).get("state") in FINAL
             timeline.find()
         tell(timeline.poll(time.time()))
-        sys.stdout.flush()
+        flush()
         if ended:
             tell(timeline.finish(time.time()))
             return

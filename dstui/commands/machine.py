@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.machine.report import report
 from dstui.machine.words import summary
+from dstui.output import refuse, remark, tell
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         return _hosts(args) if args.hosts else _machine(args)
     except FileProblem as problem:
-        print(f"dstui: {problem}", file=sys.stderr)
-        return 2
+        return refuse(str(problem))
 
 
 def _machine(args: argparse.Namespace) -> int:
@@ -52,9 +52,9 @@ def _machine(args: argparse.Namespace) -> int:
     text = json.dumps(data if args.full else without_names(data), indent=1) + "\n"
     if args.save:
         write_atomic(args.save, text, replace=args.force)
-    sys.stdout.write(text if args.json else report(machine))
+    tell(text if args.json else report(machine), end="")
     if args.save:
-        print(f"saved to {args.save}: dstui COMMAND --machine {args.save} works from it", file=sys.stderr)
+        remark(f"saved to {args.save}: dstui COMMAND --machine {shlex.quote(str(args.save))} works from it")
     return 0
 
 
@@ -69,9 +69,9 @@ def _hosts(args: argparse.Namespace) -> int:
         raise FileProblem(f"{args.hosts}: {error}") from None
     views = look_at_all(list(slots), deadline=args.deadline or THERE_SECONDS)
     if args.json:
-        print(json.dumps({"version": 1, "hosts": [{"slots": slots[view.host], **_json(view)} for view in views]}, indent=1))
+        tell(json.dumps({"version": 1, "hosts": [{"slots": slots[view.host], **_json(view)} for view in views]}, indent=1))
     else:
-        sys.stdout.writelines(f"{line}\n" for view in views for line in _lines(view, slots[view.host], max(map(len, slots))))
+        tell("\n".join(line for view in views for line in _lines(view, slots[view.host], max(map(len, slots)))))
     return 0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from dstui.files import FileProblem, read_plan, read_pool, write_atomic
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
+from dstui.output import refuse, say, tell
 from dstui.plan import PlanError
 from dstui.render.artifacts import Artifact, artifacts
 from dstui.render.launch import RenderError
@@ -36,13 +36,12 @@ def run(args: argparse.Namespace) -> int:
         if args.output:
             _write(files, args.output, args.force)
         elif args.only and not files:
-            print(f"dstui: this Plan has no {NAMES[args.only]}", file=sys.stderr)
+            say(f"this Plan has no {NAMES[args.only]}")
         else:
             for artifact in files:
-                sys.stdout.write(artifact.text if args.only else f"# {artifact.name}: {artifact.why}\n{artifact.text}\n")
+                tell(artifact.text if args.only else f"# {artifact.name}: {artifact.why}\n{artifact.text}\n", end="")
     except (FileProblem, PlanError, RenderError) as error:
-        print(f"dstui: {error}", file=sys.stderr)
-        return 2
+        return refuse(str(error))
     return 0
 
 
@@ -58,4 +57,4 @@ def _write(files: list[Artifact], folder: Path, force: bool) -> None:
     for artifact in files:
         path = folder / artifact.name
         state = "written" if write_atomic(path, artifact.text, replace=force, executable=artifact.executable) else "unchanged"
-        print(f"{state}  {path}")
+        tell(f"{state}  {path}")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from dstui.files import FileProblem
+from dstui.output import refuse, say, tell
 from dstui.plan import PlanError
 from dstui.run.changes import Change, changes, history, plan_of
 from dstui.run.folder import JobFolder, from_iso
 from dstui.run.index import find, runs
 from dstui.run.summary import duration_text
-from dstui.run.text import sanitise
+from dstui.text import sanitise
 
 GLYPHS = {"starting": "·", "running": "●", "succeeded": "✔", "failed": "✖", "stopped": "■", "lost": "?"}
 
@@ -35,12 +35,12 @@ def run(args: argparse.Namespace) -> int:
     since = list(history(JobFolder(status["folder"]) for status in known)) if args.changes else [None] * len(known)
     if args.json:
         told = [{"changes": _json(changed)} if args.changes else {} for changed in since]
-        print(json.dumps({"version": 1, "runs": [{**status, **more} for status, more in zip(known, told, strict=True)]}, indent=1))
+        tell(json.dumps({"version": 1, "runs": [{**status, **more} for status, more in zip(known, told, strict=True)]}, indent=1))
         return 0
     if not known:
-        print("There is no run yet: dstui --headless PLAN starts one.")
+        tell("There is no run yet: dstui --headless PLAN starts one.")
     for status, changed in zip(known, since, strict=True):
-        print(_line(status))
+        tell(_line(status))
         if changed is not None:
             _say(changed, "        ")
     return 0
@@ -50,14 +50,13 @@ def _diff(names: list[str], as_json: bool) -> int:
     try:
         before, after = (plan_of(find(name)) for name in names)
     except LookupError as error:
-        print(f"dstui: {error}", file=sys.stderr)
+        say(str(error))
         return 1
     except (FileProblem, PlanError) as error:
-        print(f"dstui: {error}", file=sys.stderr)
-        return 2
+        return refuse(str(error))
     found = changes(before, after)
     if as_json:
-        print(json.dumps({"version": 1, "changes": _json(found)}, indent=1))
+        tell(json.dumps({"version": 1, "changes": _json(found)}, indent=1))
     else:
         _say(found, "")
     return 0
@@ -65,7 +64,7 @@ def _diff(names: list[str], as_json: bool) -> int:
 
 def _say(changed: tuple[Change, ...], indent: str) -> None:
     for change in changed or ("the same Plan",):
-        print(f"{indent}{sanitise(str(change))}")
+        tell(f"{indent}{sanitise(str(change))}")
 
 
 def _json(changed: tuple[Change, ...] | None) -> list[dict[str, Any]] | None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 
+from dstui.output import say, tell
 from dstui.run.index import find
 from dstui.run.stacks import DEADLINE, report, stacks
 from dstui.run.waiting import folded
@@ -26,15 +26,15 @@ def run(args: argparse.Namespace) -> int:
     try:
         folder = find(args.run)
     except LookupError as error:
-        print(f"dstui: {error}", file=sys.stderr)
+        say(str(error))
         return 1
     found = stacks(folder, args.rank or (), deadline=args.deadline)
     if not found:
-        print(f"dstui: {folder.name}: {'none of these ranks' if args.rank else 'no rank'} runs now", file=sys.stderr)
+        say(f"{folder.name}: {'none of these ranks' if args.rank else 'no rank'} runs now")
         return 1
     known = any(stack.threads for stack in found)
     if args.json:
-        print(json.dumps({"version": 1, "stacks": [stack.as_json() for stack in found]}, indent=1))
+        tell(json.dumps({"version": 1, "stacks": [stack.as_json() for stack in found]}, indent=1))
     else:
-        print(*(folded(found) if known and not args.rank else ()), report(found, every_thread=bool(args.rank)), sep="\n")
+        tell("\n".join((*(folded(found) if known and not args.rank else ()), report(found, every_thread=bool(args.rank)))))
     return 0 if known else 2

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
+from dstui.output import refuse, say, tell
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.index import find, runs
 from dstui.run.status import refresh
@@ -23,15 +23,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         folder = find(args.run) if args.run else _latest()
     except LookupError as error:
-        print(f"dstui: {error}", file=sys.stderr)
+        say(str(error))
         return 1
     ended = refresh(folder).get("state") in FINAL
     report = stop(folder)
     if report.left:
-        print(f"dstui: {folder.name}: these could not be ended:", *report.left, sep="\n  ", file=sys.stderr)
-        return 2
+        return refuse("\n  ".join((f"{folder.name}: these could not be ended:", *report.left)))
     what = "had ended before" if ended else "is stopped"
-    print(f"{folder.name} {what}: {report.state}, exit status {report.exit_code}; no process is left")
+    tell(f"{folder.name} {what}: {report.state}, exit status {report.exit_code}; no process is left")
     return 0
 
 

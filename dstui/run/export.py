@@ -6,7 +6,7 @@ import csv
 import json
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal, Protocol
 
 from dstui.run.events import Metric
 from dstui.run.folder import JobFolder
@@ -20,7 +20,14 @@ PIECE = 1 << 20
 """Bytes that are read at once."""
 
 
-def export(folder: JobFolder, form: Form, to: TextIO, only: Collection[int] = ()) -> int:
+class Writes(Protocol):
+    """What a table can be written to."""
+
+    def write(self, text: str, /) -> object:
+        """Take a piece."""
+
+
+def export(folder: JobFolder, form: Form, to: Writes, only: Collection[int] = ()) -> int:
     """Write the metrics of a run, of the ranks in `only` where any are given; how many there were.
 
     Numbers that are none (NaN, infinity) are `nan` and `inf` in CSV and null in JSON, which has no words for them.
@@ -49,7 +56,7 @@ def _of_log(path: Path, rank: int, measure: Measure) -> Iterator[Metric]:
         tail.close()
 
 
-def _csv(rows: Iterator[tuple[int, Metric]], to: TextIO) -> int:
+def _csv(rows: Iterator[tuple[int, Metric]], to: Writes) -> int:
     writer = csv.writer(to, lineterminator="\n")
     writer.writerow(COLUMNS)
     count = 0
@@ -59,7 +66,7 @@ def _csv(rows: Iterator[tuple[int, Metric]], to: TextIO) -> int:
     return count
 
 
-def _json(rows: Iterator[tuple[int, Metric]], name: str, to: TextIO) -> int:
+def _json(rows: Iterator[tuple[int, Metric]], name: str, to: Writes) -> int:
     """One row after another: a long run has more of them than should be held at once."""
     to.write(f'{{"version": 1, "run": {json.dumps(name)}, "metrics": [')
     count = 0

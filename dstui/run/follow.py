@@ -16,7 +16,7 @@ from dstui.run.folder import FINAL, JobFolder, from_iso
 from dstui.run.measure import Measure, RankView
 from dstui.run.status import ranks_of, refresh
 from dstui.run.tail import Tail, allow_files
-from dstui.run.text import sanitise
+from dstui.text import sanitise
 
 BUDGET = 1 << 20
 """Bytes of logs that one poll reads, in all."""

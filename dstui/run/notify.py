@@ -30,7 +30,8 @@ from dstui.run.metrics import scan
 from dstui.run.ranks import Ranks
 from dstui.run.status import ranks_of
 from dstui.run.summary import duration_text
-from dstui.run.text import LONGEST, sanitise
+from dstui.run.text import LONGEST
+from dstui.text import sanitise
 
 DEADLINE = 10.0
 """Seconds that a command or a server gets."""

@@ -22,7 +22,7 @@ from dstui.run.dumped import HOW, dump_by_signal
 from dstui.run.folder import JobFolder
 from dstui.run.processes import tagged
 from dstui.run.status import ranks_of
-from dstui.run.text import sanitise
+from dstui.text import sanitise
 
 DEADLINE = 10.0
 """Seconds for one rank: reading the symbols of torch takes two on a busy machine."""

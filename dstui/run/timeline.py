@@ -19,8 +19,9 @@ from dstui.run.folder import FINAL, JobFolder, from_iso
 from dstui.run.grep import Wanted, only
 from dstui.run.logfile import LogFile
 from dstui.run.tail import allow_files
-from dstui.run.text import is_unadorned, sanitise
+from dstui.run.text import is_unadorned
 from dstui.run.times import ATTEMPT, LAUNCHER, Arrivals, Record
+from dstui.text import sanitise
 
 SHARE = 16 * 1024
 """Bytes of the longest of several logs without times that are told before it is the next one's turn."""

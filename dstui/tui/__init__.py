@@ -37,6 +37,7 @@ def _run(plan: Plan | None, path: Path | None, machine: Machine | None, job: Job
     import os
 
     gc.disable()  # until the first frame is painted: collecting what is only being built costs a tenth of it
+    from dstui.output import tell
     from dstui.tui import plainly
     from dstui.tui.app import DstuiApp
 
@@ -45,5 +46,5 @@ def _run(plan: Plan | None, path: Path | None, machine: Machine | None, job: Job
     app = DstuiApp(plan, path, machine, job)
     app.run()
     for line in app.receipt():
-        print(line)
+        tell(line)
     return app.return_code or 0

@@ -1,0 +1,61 @@
+"""What commands print: safe on any terminal, and no traceback where nobody can take it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dstui.output import Ink, remark, tell
+from dstui.text import escaped
+
+ANY = st.text(st.characters() | st.characters(categories=["Cs"]) | st.sampled_from("\x1b[]0;m\x07\r\n\t\x9b\u202e\U000e0041"), max_size=100)
+
+
+@given(ANY)
+def test_whatever_is_printed_holds_no_control_character_but_newlines_and_tabs(text: str) -> None:
+    shown = escaped(text)
+    shown.encode()
+    assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") and c not in "\n\t"]
+    assert escaped(shown) == shown
+
+
+@given(ANY)
+def test_json_that_is_made_safe_is_the_same_json(text: str) -> None:
+    assert json.loads(escaped(json.dumps({text: [text]}, ensure_ascii=False))) == {text: [text]}
+
+
+def test_colours_are_dstuis_own_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    tell(Ink("\x1b[31m"), "red \x1b[31mnot", Ink("\x1b[0m"))
+    remark("\x1b]52;c;aGk=\x07")
+    found = capsys.readouterr()
+    assert (found.out, found.err) == ("\x1b[31mred \\u001b[31mnot\x1b[0m\n", "\\u001b]52;c;aGk=\\u0007\n")
+
+
+def test_arguments_that_are_wrong_come_back_safe() -> None:
+    for words in (["check"], ["--headless"], []):
+        done = subprocess.run(
+            [sys.executable, "-m", "dstui", *words, "x", "--no\x1b]0;title\x07"], capture_output=True, check=False, stdin=subprocess.DEVNULL
+        )
+        assert done.returncode == 2
+        assert b"\x1b" not in done.stderr and b"\\u001b]0;title\\u0007" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_disk_under_the_output_is_a_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "dstui", "check", "quickstart"], stdout=full, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (2, b"dstui: standard output cannot be written: No space left on device\n")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_an_encoding_without_our_letters_ends_no_command(encoding: str) -> None:
+    script = f"import sys; sys.stdout.reconfigure(encoding={encoding!r}); from dstui.cli import main; sys.exit(main(['check', '✔é.json']))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (2, b"") and done.stdout.startswith(b"\\u2714")
