@@ -193,8 +193,12 @@ class Context:
         return Fix(text, ({"op": "remove", "path": self.pointer(path)},))
 
     def move(self, path: str, to: str, text: str, value: Any = MISSING) -> Fix:
-        """A fix that removes a key and writes its value (or another) elsewhere."""
+        """A fix that removes a key and writes its value (or another) elsewhere; one that only gets another name keeps its place."""
         new = self.written(path) if value is MISSING else value
+        if path.rpartition(".")[0] == to.rpartition(".")[0] and not self.has(to):
+            renamed = {"op": "move", "from": self.pointer(path), "path": self.pointer(to)}
+            other = {"op": "replace", "path": self.pointer(to), "value": new}
+            return Fix(text, (renamed,) if new is self.written(path) else (renamed, other))
         return Fix(text, ({"op": "remove", "path": self.pointer(path)}, self._add(to, new)))
 
     def steps(self, text: str, *fixes: Fix) -> Fix:

@@ -27,17 +27,19 @@ def pointer(path: str) -> Path:
 
 
 def patched(document: Document, operations: Iterable[Operation]) -> Document:
-    """The document after a JSON Patch (RFC 6902: add, replace and remove). Raises EditError; then nothing has changed."""
+    """The document after a JSON Patch (RFC 6902: add, replace, remove, move). Raises EditError; then nothing has changed."""
     for operation in operations:
         path, kind = pointer(operation["path"]), operation["op"]
         if kind == "remove":
             document = removed(document, path)
+        elif kind == "move":
+            document = moved(document, pointer(operation["from"]), path)
         elif kind in ("add", "replace"):
             if kind == "replace" and document.node(path) is None:
                 raise EditError(f"{'.'.join(map(str, path))} is not there to be replaced")
             document = put(document, path, operation["value"], insert=kind == "add")
         else:
-            raise EditError(f"{kind!r}: a patch here adds, replaces or removes")
+            raise EditError(f"{kind!r}: a patch here adds, replaces, removes or moves")
     return document
 
 
@@ -68,6 +70,17 @@ def removed(document: Document, path: Path) -> Document:
     _refuse_alias(document, path)
     text = Splice(document).remove(path)
     return _compared(document, text, _without(document.data, path), path)
+
+
+def moved(document: Document, path: Path, to: Path) -> Document:
+    """The document with a node at another path. A key that only gets another name keeps its place, its value as written and its comments."""
+    if document.node(path) is None or not path or not to:
+        raise EditError(f"{'.'.join(map(str, path))} is not there to be moved")
+    if path[:-1] != to[:-1] or document.node(to) is not None or not isinstance(document.node(path[:-1]), yaml.MappingNode):
+        return put(removed(document, path), to, _get(document.data, path), insert=True)
+    _refuse_alias(document, path)
+    expected = _with(_without(document.data, path), to, _get(document.data, path), insert=False)
+    return _compared(document, Splice(document).rename(path, str(to[-1])), expected, path)
 
 
 def _replaced(document: Document, path: Path, value: Any) -> Document:

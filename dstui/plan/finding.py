@@ -9,7 +9,8 @@ from typing import Any, Literal
 Severity = Literal["error", "warning", "info"]
 When = Literal["parse", "initialize", "launch", "run"]
 Operation = Mapping[str, Any]
-"""One operation of a JSON Patch (RFC 6902): `{"op": "add" | "replace" | "remove", "path": "/a/b", "value": …}`."""
+"""One operation of a JSON Patch (RFC 6902): `{"op": "add" | "replace" | "remove", "path": "/a/b", "value": …}`, or
+`{"op": "move", "from": "/a/b", "path": "/a/c"}`: another name for a key, which keeps its place."""
 
 RANK_OF_SEVERITY: dict[Severity, int] = {"error": 0, "warning": 1, "info": 2}
 

@@ -145,6 +145,13 @@ class Splice:
         at = self.end(self.last(node.value[-1]))
         return self.cut(at, at, ", " + entry)
 
+    def rename(self, path: Path, name: str) -> str:
+        """Another name for a key, at its place."""
+        parent = self.document.node(path[:-1])
+        assert isinstance(parent, yaml.MappingNode)
+        key = self.key(parent, path[-1])
+        return self.cut(key.start_mark.index, key.end_mark.index, yaml_scalar(name, text=True))
+
     def remove(self, path: Path) -> str:
         """The text without an entry or item, its own comment included."""
         parent = self.document.node(path[:-1])

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from dstui.files import FileProblem, read_text
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.scalars import yaml_scalar
+from dstui.render.launch import place
 from dstui.run.folder import JobFolder, read_json
 
 Op = Literal["add", "remove", "replace"]
@@ -77,32 +78,37 @@ def same_document(one: Plan, other: Plan) -> bool:
 
 
 def name_of(plan: Plan) -> str:
-    """By what runs of one Plan are recognised: its name, else what it trains."""
+    """What a Plan is called: its name, else what it trains."""
     return plan.name or plan.job.script or plan.job.module or ""
 
 
-def history(folders: Iterable[JobFolder]) -> Iterator[tuple[Change, ...] | None]:
-    """For each run, oldest first, what changed since the run of the same name before it.
+def project_of(plan: Plan) -> tuple[str, str, str]:
+    """By what runs are recognised as those of one project: the Plan's name, the working folder, and the script in it."""
+    return name_of(plan), place(plan, plan.job.workdir), plan.job.script or plan.job.module or ""
 
-    None for the first of a name, and where a Plan cannot be read (any more).
+
+def history(folders: Iterable[JobFolder]) -> Iterator[tuple[Change, ...] | None]:
+    """For each run, oldest first, what changed since the run of the same project before it.
+
+    None for the first of a project, and where a Plan cannot be read (any more).
     """
-    latest: dict[str, Plan] = {}
+    latest: dict[tuple[str, str, str], Plan] = {}
     for folder in folders:
         try:
             plan = plan_of(folder)
         except (FileProblem, PlanError):
             yield None
             continue
-        before = latest.get(name_of(plan))
+        before = latest.get(project_of(plan))
         yield None if before is None else changes(before, plan)
-        latest[name_of(plan)] = plan
+        latest[project_of(plan)] = plan
 
 
 def last_run(plan: Plan, folders: Sequence[JobFolder]) -> tuple[JobFolder, Plan] | None:
-    """The latest run of the same name, and its Plan; None where there is none that can be read. `folders`: oldest first."""
+    """The latest run of the same project, and its Plan; None where there is none that can be read. `folders`: oldest first."""
     for folder in reversed(folders):
         with suppress(FileProblem, PlanError):
-            if name_of(before := plan_of(folder)) == name_of(plan):
+            if project_of(before := plan_of(folder)) == project_of(plan):
                 return folder, before
     return None
 

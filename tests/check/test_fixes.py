@@ -22,9 +22,15 @@ FACTS = json.loads((DATA / f"deepspeed-{NEWEST}.json").read_text())
 
 
 def patched(config: dict[str, Any], patch: tuple[Operation, ...]) -> dict[str, Any]:
-    """RFC 6902: add, replace and remove, strictly (a missing parent is an error)."""
+    """RFC 6902: add, replace, remove and move, strictly (a missing parent is an error)."""
     config = copy.deepcopy(config)
     for operation in patch:
+        if operation["op"] == "move":
+            *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["from"].split("/")[1:]]
+            at = config
+            for name in parents:
+                at = at[name]
+            operation = {"op": "add", "path": operation["path"], "value": at.pop(last)}
         *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
         at = config
         for name in parents:
@@ -85,3 +91,28 @@ def test_the_fix_of_a_plan_is_a_patch_that_the_plan_takes(case: Case) -> None:
         after = check(plan.patch(finding.fix.patch), case.machine, world_size=case.ranks)
         assert not any(same(finding, other) for other in after), finding
         assert not errors(after) - errors(before), finding
+
+
+@pytest.mark.parametrize(
+    ("train", "micro", "steps", "written"),
+    [
+        (64, 4, 2, {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 8}),
+        (6, 4, 1, {"train_batch_size": 6, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 1}),
+        (7, 4, 1, {"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 1}),
+    ],
+)
+def test_the_batch_size_that_was_asked_for_is_kept_where_whole_numbers_give_it(
+    train: int, micro: int, steps: int, written: dict[str, int]
+) -> None:
+    config = {"train_batch_size": train, "train_micro_batch_size_per_gpu": micro, "gradient_accumulation_steps": steps}
+    (found,) = (f for f in check_config(config, world_size=2) if f.code == "DS002")
+    assert found.fix and found.fix.patch
+    assert patched(config, found.fix.patch) == written
+
+
+def test_a_key_that_a_fix_renames_keeps_its_place_and_its_comment() -> None:
+    text = "version: 1\njob: {script: a}\ndeepspeed:\n  optimzer: {type: AdamW}   # ours\n  train_batch_size: 2\n"
+    plan = load(text)
+    (found,) = (f for f in check(plan, world_size=1) if f.path == "deepspeed.optimzer")
+    assert found.fix and found.fix.patch
+    assert plan.patch(found.fix.patch).text == text.replace("optimzer", "optimizer")

@@ -95,6 +95,18 @@ def test_a_json_patch_is_applied_whole_or_not_at_all() -> None:
     assert plan.text == COMMENTED
 
 
+def test_a_key_that_gets_another_name_keeps_its_place_its_comments_and_its_value_as_written() -> None:
+    plan = load(COMMENTED)
+    edited = plan.patch([{"op": "move", "from": "/deepspeed/zero_optimization/stage", "path": "/deepspeed/zero_optimization/stagee"}])
+    assert changed(plan, edited) == ["-     stage: 2   # gradients too", "+     stagee: 2   # gradients too"]
+    flow = plan.patch([{"op": "move", "from": "/deepspeed/optimizer/params/lr", "path": "/deepspeed/optimizer/params/eps"}])
+    assert "params: {eps: 1e-4, betas" in flow.text
+    elsewhere = plan.patch([{"op": "move", "from": "/deepspeed/optimizer/params/lr", "path": "/deepspeed/gradient_clipping"}])
+    assert elsewhere.get("deepspeed.gradient_clipping") == 1e-4
+    with pytest.raises(PlanError, match="not there to be moved"):
+        plan.patch([{"op": "move", "from": "/deepspeed/nothing", "path": "/deepspeed/x"}])
+
+
 def test_a_place_that_a_list_does_not_have_is_refused() -> None:
     for place in ("9", "first", "-1"):
         with pytest.raises(PlanError, match=rf"job\.args has 3 items: there is no place {place}"):

@@ -28,6 +28,7 @@ def made(path: Path, plan: str = PLAN, logs: dict[int, str] | None = None, **fac
     folder = JobFolder(path)
     folder.prepare(1)
     (path / "plan.yaml").write_text(plan)
+    folder.launch_file.write_text(json.dumps({"base": str(path.parent)}))
     logs = logs if logs is not None else {0: "step 1 loss 2.0\n", 1: "step 1 loss 2.5\n"}
     for rank, text in logs.items():
         folder.log(rank).write_text(text)

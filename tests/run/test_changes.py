@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from made import PLAN, dstui, made
 
 from dstui.plan import load
-from dstui.run.changes import Change, changes
+from dstui.run.changes import Change, changes, history, last_run
 
 BASE = load(PLAN)
 
@@ -106,12 +106,28 @@ def test_runs_diff_says_what_changed(runs: Path) -> None:
     assert (code, json.loads(out)) == (0, {"version": 1, "changes": [change]})
 
 
-def test_runs_changes_compares_each_run_with_the_one_of_its_name_before(runs: Path) -> None:
+def test_runs_changes_compares_each_run_with_the_one_of_its_project_before(runs: Path) -> None:
     code, out, _ = dstui("runs", "--changes", cwd=runs)
     lines = [line.strip() for line in out.splitlines() if line.startswith("    ")]
     assert (code, lines) == (0, ["deepspeed.zero_optimization.stage: 2 → 3", "the same Plan"])
     _, out, _ = dstui("runs", "--changes", "--json", cwd=runs)
     assert [run["changes"] and len(run["changes"]) for run in json.loads(out)["runs"]] == [None, None, 1, []]
+
+
+def test_runs_of_another_project_with_a_script_of_the_same_name_are_never_compared(tmp_path: Path) -> None:
+    folders = []
+    for day, project, stage in ((1, "mine", 1), (2, "theirs", 3), (3, "mine", 2)):
+        folder = made(tmp_path / f"run-{day}", PLAN.replace("stage: 2", f"stage: {stage}"), started=f"2026-01-0{day}T00:00:00.000+00:00")
+        folder.launch_file.write_text(json.dumps({"base": f"/home/{project}"}))
+        folders.append(folder)
+    assert [found and list(map(str, found)) for found in history(folders)] == [
+        None,
+        None,
+        ["deepspeed.zero_optimization.stage: 1 → 2"],
+    ]
+    found = last_run(load(PLAN, base="/home/theirs"), folders)
+    assert found is not None and found[0].name == "run-2"
+    assert last_run(load(PLAN, base="/home/nobody"), folders) is None
 
 
 def test_a_run_that_is_not_there_is_1_and_a_broken_plan_is_2(runs: Path) -> None:

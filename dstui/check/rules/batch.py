@@ -117,6 +117,16 @@ def mended(c: Context, *attempts: tuple[str, dict[str, Any]]) -> Fix | None:
 WITHOUT_TRAIN: tuple[str, dict[str, Any]] = ("remove train_batch_size: it follows from the others", {TRAIN: None})
 
 
+def other_factors(c: Context) -> list[tuple[str, dict[str, Any]]]:
+    """The accumulation, else the micro-batch, with which the batch size that was asked for comes out; none where none is whole."""
+    (train, micro, steps), known = given(c), ranks(c)
+    if not whole(train) or not whole(known):
+        return []
+    attempts = ((STEPS, micro), (MICRO, 1 if steps is None else steps))
+    found = [(key, int(train // (other * known))) for key, other in attempts if whole(other) and not train % (other * known)]
+    return [(f"make {key} {value}: train_batch_size {train:g} comes out", {key: value}) for key, value in found]
+
+
 def nearest_train(c: Context) -> tuple[str, dict[str, Any]]:
     """The batch size next to the written one that the ranks can share."""
     written, known = given(c), ranks(c)
@@ -150,7 +160,8 @@ def product(c: Context) -> Problems:
     right = micro * steps * known
     message = f"train_batch_size {train:g} is not {micro:g} (micro-batch) × {steps:g} (accumulation) × {known:g} (ranks) = {right:g}"
     path = TRAIN if given(c).train is not None else MICRO
-    yield c.problem(path, message, says=f"{PRODUCT} {train} != {micro} * {steps} * {known}", fix=mended(c, WITHOUT_TRAIN, nearest_train(c)))
+    says = f"{PRODUCT} {train} != {micro} * {steps} * {known}"
+    yield c.problem(path, message, says=says, fix=mended(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS003", "error", when="parse", says=PRODUCT, source=f"{CONFIG}:602")
@@ -161,7 +172,7 @@ def fits_no_number_of_ranks(c: Context) -> Problems:
         unit = (written.micro or 1) * (written.steps or 1)
         if written.train % unit:
             message = f"train_batch_size {written.train:g} is no multiple of {unit:g}: it fits no number of ranks"
-            yield c.problem(TRAIN, message, fix=mended(c, WITHOUT_TRAIN, nearest_train(c)))
+            yield c.problem(TRAIN, message, fix=mended(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS004", "error", when="parse", says="Micro batch size per gpu: 0 has to be greater than 0", source=f"{CONFIG}:598")
@@ -171,7 +182,7 @@ def less_than_a_sample_per_rank(c: Context) -> Problems:
     if found.fails == "micro" and given(c).micro is None:
         says = f"Micro batch size per gpu: {found.triple.micro} has to be greater than 0"
         message = f"train_batch_size {found.triple.train:g} leaves less than one sample for each of {ranks(c):g} ranks"
-        yield c.problem(TRAIN, message, says=says, fix=mended(c, WITHOUT_TRAIN, nearest_train(c)))
+        yield c.problem(TRAIN, message, says=says, fix=mended(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS005", "error", when="parse", says="Gradient accumulation steps: 0 has to be greater than 0", source=f"{CONFIG}:600")
@@ -182,7 +193,7 @@ def less_than_a_micro_batch_per_rank(c: Context) -> Problems:
         train, micro, steps = found.triple
         says = f"Gradient accumulation steps: {steps} has to be greater than 0"
         message = f"train_batch_size {train:g} is less than {micro:g} (micro-batch) × {ranks(c):g} (ranks)"
-        yield c.problem(TRAIN, message, says=says, fix=mended(c, WITHOUT_TRAIN, nearest_train(c)))
+        yield c.problem(TRAIN, message, says=says, fix=mended(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
 
 
 @rule("DS006", "error", when="parse", says="has to be greater than 0", source=f"{CONFIG}:596")
