@@ -13,7 +13,7 @@ from dstui.run.export import export
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.grep import finder
 from dstui.run.index import find
-from dstui.run.levels import NAMES, Levels
+from dstui.run.levels import ALL, NAMES, Levels, level_named
 from dstui.run.moments import clock, moment
 from dstui.run.status import refresh
 from dstui.run.text import decode
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rank", type=int, action="append", metavar="N", help="only this rank (may be given again)")
     parser.add_argument("--host", metavar="NAME", help="only the ranks of this host")
     parser.add_argument("--attempt", type=int, metavar="N", help="only this attempt, counted from 1 (default: all)")
-    parser.add_argument("--level", choices=NAMES[1:], help="only warnings and errors, or errors; tracebacks stay whole")
+    parser.add_argument("--level", metavar="LEVEL", help="only warnings and errors (warning), or errors (error); tracebacks stay whole")
     parser.add_argument("--since", metavar="TIME", help="only lines that came since 14:02, 14:02:11, or 10m (s, m, h, d) before the end")
     parser.add_argument("--time", action="store_true", help="the local time at which each line was seen, where that is known")
     parser.add_argument("--grep", metavar="TEXT", help="only lines in which this regular expression is found")
@@ -91,9 +91,10 @@ def _attempt(folder: JobFolder, attempt: int | None) -> int | None:
 def _teller(timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[Slice]], None]:
     """What prints the wanted lines of slices."""
     since = _since(timeline, args.since)
-    levels = Levels(NAMES.index(args.level) if args.level else 0)
+    least = _level(args.level)
+    levels = Levels(least)
     wanted = _expression(args.grep)
-    quick = finder(args.grep, regex=True, ignore_case=False) if wanted and not args.level else None
+    quick = finder(args.grep, regex=True, ignore_case=False) if wanted and least == ALL else None
     alone = bool(args.rank) and len(args.rank) == 1
 
     def tell(slices: Iterable[Slice]) -> None:
@@ -120,6 +121,13 @@ def _since(timeline: Timeline, text: str | None) -> float | None:
     if found is None:
         raise Refused(f"--since {text}: that is no time; 14:02, 14:02:11, 90s, 10m, 2h and 1d are")
     return found
+
+
+def _level(word: str | None) -> int:
+    least = ALL if word is None else level_named(word)
+    if least is None:
+        raise Refused(f"--level {word}: there are {', '.join(NAMES)} (or warn, err, info)")
+    return least
 
 
 def _expression(pattern: str | None) -> re.Pattern[str] | None:

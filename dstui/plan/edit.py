@@ -73,7 +73,7 @@ def removed(document: Document, path: Path) -> Document:
 
 
 def moved(document: Document, path: Path, to: Path) -> Document:
-    """The document with a node at another path. A key that only gets another name keeps its place, its value as written and its comments."""
+    """The document with a node at another path. A key that only gets another name keeps its place and its comments."""
     if document.node(path) is None or not path or not to:
         raise EditError(f"{'.'.join(map(str, path))} is not there to be moved")
     if path[:-1] != to[:-1] or document.node(to) is not None or not isinstance(document.node(path[:-1]), yaml.MappingNode):

@@ -7,6 +7,8 @@ from typing import Final
 
 ALL, WARNING, ERROR = range(3)
 NAMES: Final = ("all", "warning", "error")
+ALIASES: Final = {"info": "all", "debug": "all", "warn": "warning", "warnings": "warning", "err": "error", "errors": "error"}
+"""Other words that people write for them; there is no level below a warning to choose."""
 
 RANK = re.compile(rb"(?:\[(?:default|rank)?\d+\][:>]? ?)?")
 """What torchrun, DeepSpeed and mpirun put before a line."""
@@ -25,6 +27,12 @@ BAD: Final = (
         re.compile(rb"\bWARN(?:ING)?\b|\b\w*Warning\b(?=:)|\b(?:warning|Warning): |\[W(?:\d{4})?[\] ]|(?:^|[\]:>] ?)\[?W\d{4} "),
     ),
 )
+
+
+def level_named(word: str) -> int | None:
+    """The level that a word means, in any case; None where it means none."""
+    name = ALIASES.get(word.lower(), word.lower())
+    return NAMES.index(name) if name in NAMES else None
 
 
 def level_of(line: bytes) -> int:

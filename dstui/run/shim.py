@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -25,6 +26,8 @@ NAMES = {  # the first that the launcher gives wins
     "LOCAL_SIZE": ("LOCAL_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
 }
 PR_SET_PDEATHSIG = 1
+LIMITS = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
+"""Limits that refuse a process memory; the rank inherits ours."""
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 ORPHAN_GRACE = 10.0
 """Seconds that a rank gets to end by itself after its launcher has died."""
@@ -135,6 +138,12 @@ def started_at() -> int:
         return int(stat.read().rpartition(b")")[2].split()[19])
 
 
+def limits() -> dict[str, int]:
+    """Bytes by the command that sets the limit; only those that are set."""
+    soft = {name: resource.getrlimit(number)[0] for name, number in LIMITS.items()}
+    return {name: most for name, most in soft.items() if most != resource.RLIM_INFINITY}
+
+
 def main(argv: list[str]) -> int:
     """Run one rank; its exit status."""
     launcher = os.getppid()
@@ -168,6 +177,7 @@ def main(argv: list[str]) -> int:
         "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "master": [os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")],
         "tag": tag,
+        "limits": limits(),
         "ended": None,
         "exit_code": None,
     }

@@ -136,7 +136,7 @@ FAULTS = {
     "segfault": Fault("SIGSEGV", 1, "--fault, segfault"),
     "abort": Fault("SIGABRT", 1, "--fault, abort"),
     "kill": Fault("KILLED-UNKNOWN", 1, "--fault, kill"),
-    "ulimit": Fault("OOM-HOST", 1, "--fault, limited-memory"),
+    "ulimit": Fault("ALLOC-REFUSED", 1, "--fault, limited-memory"),
     "cgroup": Fault("OOM-HOST", 1, "--fault, small-cgroup", small_cgroup),
     "gpu-memory": Fault("OOM-GPU", 1, "--fault, gpu-memory"),
     "disk": Fault("CKPT-DISK", 1, "--fault, full-disk", small_disk),

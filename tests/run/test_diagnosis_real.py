@@ -26,7 +26,7 @@ EXPECTED: dict[str, tuple[str, int | None]] = {
     **{f"{launcher}-exit-3": ("EARLY-EXIT", 1) for launcher in ("deepspeed", "torchrun")},
     **{f"{launcher}-exit-1": ("EARLY-EXIT", 1) for launcher in ("deepspeed", "torchrun")},
     **{f"{launcher}-skip": ("DESYNC-EARLY-EXIT", 1) for launcher in ("deepspeed", "torchrun")},
-    **{f"{launcher}-memory": ("OOM-HOST", 1) for launcher in ("deepspeed", "torchrun")},
+    **{f"{launcher}-memory": ("ALLOC-REFUSED", 1) for launcher in ("deepspeed", "torchrun")},
     "import": ("IMPORT-MISSING", None),
     "shape": ("USER-SHAPE", ANY),
     "success": ("SUCCESS", None),

@@ -100,12 +100,26 @@ def test_a_bus_error_is_shared_memory_where_it_was_full_and_something_else_where
     assert any("/dev/shm was not full (always 512 MiB of 1 GiB free)" in note for note in found.notes)
 
 
-def test_memory_that_could_not_be_had_on_a_host_that_had_enough_was_limited_otherwise(tmp_path: Path) -> None:
-    words = traceback(1, SAMPLES["OOM-HOST"][0])
+def test_memory_that_was_refused_on_a_host_that_had_enough_is_no_kill_by_the_kernel(tmp_path: Path) -> None:
+    words = traceback(1, SAMPLES["ALLOC-REFUSED"][0])
     found = ended(tmp_path / "a", {0: fallout(0), 1: words}, {0: 1, 1: 1}, least={"memory_available": 9 * GIB})
-    assert found.cause == "OOM-HOST" and any("always had 9 GiB" in note and "ulimit -v" in note for note in found.notes)
+    assert (found.cause, found.first_failing_rank) == ("ALLOC-REFUSED", 1)
+    assert any("always had 9 GiB" in note and "too large" in note for note in found.notes)
     found = ended(tmp_path / "b", {0: fallout(0), 1: words}, {0: 1, 1: 1}, least={"memory_available": 1 << 20})
-    assert found.cause == "OOM-HOST" and not found.notes
+    assert found.cause == "ALLOC-REFUSED" and not found.notes
+
+
+def test_memory_that_a_limit_of_the_process_refused_names_the_limit(tmp_path: Path) -> None:
+    words = traceback(1, SAMPLES["ALLOC-REFUSED"][0])
+    ended(tmp_path / "a", {0: fallout(0), 1: words}, {0: 1, 1: 1}, least={"memory_available": 9 * GIB})
+    ended(tmp_path / "b", {0: fallout(0), 1: traceback(1, "KeyError: 'x'")}, {0: 1, 1: 1})
+    for folder in (JobFolder(tmp_path / "a"), JobFolder(tmp_path / "b")):
+        folder.record(1).write_text(json.dumps({**json.loads(folder.record(1).read_text()), "limits": {"ulimit -v": 4 * GIB}}))
+    found = diagnose_job(JobFolder(tmp_path / "a"))
+    assert (found.cause, found.first_failing_rank, found.confidence, found.others) == ("MEMORY-LIMIT", 1, "high", ())
+    assert any("4 GiB (ulimit -v)" in line.text for line in found.evidence)
+    assert any("alloc_cpu.cpp" in line.text for line in found.evidence)
+    assert diagnose_job(JobFolder(tmp_path / "b")).cause == "USER-PY", "a limit that refused nothing is no cause"
 
 
 def test_the_room_that_was_left_is_told_of_a_full_disk(tmp_path: Path) -> None:
@@ -180,6 +194,16 @@ def test_live_a_rank_that_its_cgroup_had_no_memory_for_is_proven_by_the_count(tm
         found = diagnose_job(JobFolder(tmp_path / "job"))
     assert (found.cause, found.first_failing_rank, found.confidence) == ("OOM-HOST", 1, "high")
     assert any("of the job's cgroup for want of memory (limit 2 GiB" in line.text for line in found.evidence)
+
+
+def test_live_a_rank_whose_shell_limits_its_memory_is_told_from_one_that_the_kernel_killed(tmp_path: Path) -> None:
+    (tmp_path / "ask.py").write_text("import os\nif os.environ['RANK'] == '1': bytearray(64 << 30)\n")
+    program = PROGRAM.replace('"1:eat", "0:hang"', f"job='script: {tmp_path}/ask.py'")
+    words = ["sh", "-c", 'ulimit -v 50331648 && exec "$@"', "sh", sys.executable, "-c", program, str(tmp_path), str(Path(__file__).parent)]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "failed\n"
+    found = diagnose_job(JobFolder(tmp_path / "job"))
+    assert (found.cause, found.first_failing_rank, found.confidence) == ("MEMORY-LIMIT", 1, "high")
+    assert any("48 GiB (ulimit -v)" in line.text for line in found.evidence)
 
 
 def test_live_who_sent_the_supervisor_a_sigterm_is_told(tmp_path: Path) -> None:

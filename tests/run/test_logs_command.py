@@ -52,6 +52,8 @@ def test_lines_of_every_attempt_are_told_in_the_order_in_which_they_came(job: Ma
         (("--host", "worker-0", "--attempt", 1), ["[0] step 1 red"]),
         (("--level", "warning"), ["[1] [W] careful", *(f"[1] {line}" for line in TRACE)]),
         (("--level", "error"), [f"[1] {line}" for line in TRACE]),
+        (("--level", "warn"), ["[1] [W] careful", *(f"[1] {line}" for line in TRACE)]),
+        (("--level", "ERR"), [f"[1] {line}" for line in TRACE]),
         (("--since", "15s"), ["[0] again", "[0] never finished"]),
         (("--since", "10m", "--rank", 0, "--attempt", 1), ["step 1 red"]),
     ],

@@ -90,8 +90,8 @@ class Facts:
         self.found.remarks["KILLED-UNKNOWN"] = f"It was not for want of memory: {said}."
         free = last.least("memory_available")
         if free is not None and free > PLENTY:
-            why = "a limit of the process (ulimit -v) was in the way, or one allocation was too large"
-            self.found.remarks["OOM-HOST"] = f"The host always had {size(free)} of memory left, and {said}: {why}."
+            why = "the allocation by itself was too large, or a limit that the script has set refused it"
+            self.found.remarks["ALLOC-REFUSED"] = f"The host always had {size(free)} of memory left, and {said}: {why}."
 
     def shared_memory(self) -> None:
         """Whether /dev/shm was full when a rank died of a bus error."""

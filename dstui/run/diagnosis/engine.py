@@ -80,7 +80,7 @@ def _evidence(case: Case, verdict: Verdict) -> tuple[Evidence, ...]:
             lines.append(found.evidence((hit.at[0], hit.raised.frame_line), hit.raised.frame, hit.rank, hit.host))
         lines.append(found.evidence(hit.at, hit.text, hit.rank, hit.host))
     ends = [found.evidence(end.at, end.text, end.rank, end.host) for end in case.bad_ends if verdict.signature is not BY_ID["HANG"]]
-    return tuple({(line.file, line.line): line for line in [*lines[:MOST_LINES], *ends[:2]]}.values())
+    return tuple(dict.fromkeys([*lines[:MOST_LINES], *ends[:2]]))
 
 
 def _once(hits: list[Hit]) -> list[Hit]:

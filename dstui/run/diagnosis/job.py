@@ -13,10 +13,10 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from dstui.files import FileProblem, read_text
-from dstui.run.diagnosis.confirm import add_facts, events_of
+from dstui.run.diagnosis.confirm import add_facts, events_of, size
 from dstui.run.diagnosis.engine import conclude
 from dstui.run.diagnosis.exits import Exit, translated
-from dstui.run.diagnosis.findings import Ended, Findings, Hit, Stop
+from dstui.run.diagnosis.findings import FACTS, Ended, Findings, Hit, Stop
 from dstui.run.diagnosis.kernel import KMSG, killed_for_memory
 from dstui.run.diagnosis.model import Diagnosis, Evidence
 from dstui.run.diagnosis.reader import read_logs
@@ -38,6 +38,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     ranks = ranks_of(folder, status)
     found = read_logs(_logs(folder, ranks), {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks})
     _add_records(found, folder, ranks, status)
+    _add_limits(found, folder, ranks)
     _add_kernels_word(found, ranks)
     add_facts(found, folder, ranks)
     for hit in found.hits:
@@ -78,6 +79,18 @@ def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: Statu
         ends.append(Ended(Exit(translated(code), number), place, place, text, "record:record", number, rank.host))
     if found.ended:
         found.ends = ends
+
+
+def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
+    """Of ranks that were refused memory: which limit of the process did it, as far as their shims have seen one."""
+    for number in sorted({hit.rank for hit in found.hits if hit.signature.id == "ALLOC-REFUSED" and hit.rank in ranks.ranks}):
+        path = folder.record(number, ranks.attempt)
+        limits = read_json(path).get("limits")
+        told = [f"{size(most)} ({name})" for name, most in (limits if isinstance(limits, dict) else {}).items() if isinstance(most, int)]
+        if told:
+            found.files.append(str(path))
+            text = f"each process of rank {number} may have {' and '.join(told)} of memory, whatever the host has"
+            found.hits.append(Hit(BY_ID["MEMORY-LIMIT"], (len(found.files) - 1, 1), text, FACTS, number))
 
 
 def _add_kernels_word(found: Findings, ranks: Ranks) -> None:

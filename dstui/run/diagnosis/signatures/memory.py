@@ -54,9 +54,6 @@ SIGNATURES = (
             rx("oom", r"oom-kill:|oom_kill (?:event|[1-9])|oom_reaper"),
             rx("Out Of Memory", r": Out Of Memory$"),
             rx("Killed process", r"(?:Out of memory|Memory cgroup out of memory).*Killed process \d+|Killed process \d+ \("),
-            rx("DefaultCPUAllocator", r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"),
-            rx("Cannot allocate memory", r"Cannot allocate memory"),
-            rx("MemoryError", r"^(?:[\w.]*\.)?_?(?:Array)?MemoryError\b"),
             "OOMKilled",
             "OUT_OF_MEMORY",
         ),
@@ -68,6 +65,39 @@ SIGNATURES = (
         "The counter oom_kill in the cgroup's memory.events, dmesg, or SLURM's oom_kill line.",
         explains=("KILLED-UNKNOWN", "DL-WORKER", "SIGABRT"),
         alone=True,
+    ),
+    Signature(
+        "MEMORY-LIMIT",
+        "root",
+        "A limit on the memory of each process (ulimit) refused an allocation",
+        "The ranks inherit the limits of the shell or the batch system that they are started from. The kernel killed nothing: "
+        "the process asked for more than its limit and was told no.",
+        ways=(
+            "Raise it where the job is started from: ulimit -v unlimited (and ulimit -d unlimited), or ask the batch system for more",
+            "Offload to ordinary instead of pinned memory, fewer data-loader workers, smaller buckets: less is asked for",
+        ),
+        confirm="ulimit -a, in the environment of the ranks.",
+        explains=("ALLOC-REFUSED", "DL-WORKER", "SIGABRT"),
+        alone=True,
+    ),
+    Signature(
+        "ALLOC-REFUSED",
+        "root",
+        "An allocation of host memory was refused",
+        "One allocation is larger than what the host can give, a limit of the process (ulimit -v) is in the way, or the kernel promises "
+        "no more than it has (vm.overcommit_memory is 2). The kernel killed nothing.",
+        (
+            rx("DefaultCPUAllocator", r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"),
+            rx("Cannot allocate memory", r"Cannot allocate memory"),
+            rx("MemoryError", r"^(?:[\w.]*\.)?_?(?:Array)?MemoryError\b"),
+        ),
+        (
+            Way("Offload to ordinary instead of pinned memory", patches.unpin),
+            "Compare the size in the message with the memory of the host: a number too large is a mistake of the script or its data",
+            "ulimit -v unlimited, where the job is started from",
+        ),
+        "ulimit -v in the environment of the ranks, free -g and sysctl vm.overcommit_memory on the host.",
+        explains=("DL-WORKER", "SIGABRT"),
     ),
     Signature(
         "SIGBUS-SHM",
