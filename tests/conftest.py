@@ -1,4 +1,4 @@
-"""What all tests share: folders of their own for state and settings, so that nobody's index of runs or theme is touched."""
+"""What all tests share: folders of their own for state and settings, and how they are spread over processes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,43 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("dstui", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI")))
 settings.load_profile("dstui")
 
+PROCESSES_PER_CORE, MOST = 2, 12
+"""Test processes: many tests wait for a launcher or a deadline. More than `MOST` are waited for rather than wait."""
+LAUNCH = ("outcome", "_jobs", "hanging_job", "hanging")
+"""Fixtures that start the launcher: who uses one is marked so."""
+TOGETHER = ("farm", "outcome", "deepspeed", "oracle", "_jobs", "hanging_job")
+"""Fixtures that cost seconds and serve many tests: whatever uses the same one runs in one process (`--dist loadgroup`)."""
+FIRST = ("launcher", "deadline")
+"""Markers of what takes long: it is begun first, so that the end of the suite waits for no latecomer."""
+
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     for kind in ("state", "config"):
         os.environ[f"XDG_{kind.upper()}_HOME"] = str(tmp_path_factory.mktemp(kind))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--write-screens", action="store_true", help="write the baselines of tests/tui/test_screens.py instead of comparing")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """How many processes `-n auto` means; pytest-xdist's own variable is asked first."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    if any("::" in arg for arg in config.args):
+        return 0  # a test or two that somebody is working on: starting processes would take longer than running them
+    return min(PROCESSES_PER_CORE * (os.cpu_count() or 1), MOST)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Over several processes, what shares an expensive fixture stays together, and what takes long comes first."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if any(name in fixtures for name in LAUNCH):
+            item.add_marker("launcher")
+        for name in (name for name in TOGETHER if name in fixtures):
+            item.add_marker(pytest.mark.xdist_group(name))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: min((n for n, name in enumerate(FIRST) if item.get_closest_marker(name)), default=len(FIRST)))

@@ -16,11 +16,10 @@ from pathlib import Path
 
 import pyte
 
+from tests.waiting import PATIENCE
+
 # What pyte does not know and would print: kitty's keyboard protocol, mode reports, XTVERSION, DCS strings.
 UNKNOWN = re.compile(rb"\x1b\[[>=<?]?[0-9;]*u|\x1b\[\?[0-9;]*\$p|\x1b\[>[0-9;]*[mq]|\x1bP.*?\x1b\\", re.DOTALL)
-
-PATIENCE = 120.0
-"""Seconds to wait for what must come; a machine that is busy takes its time."""
 
 
 class Terminal:

@@ -9,9 +9,10 @@ import pytest
 from dstui.adopt.recipes import Script, recipes
 from dstui.adopt.script import inspect_script
 from dstui.check import check
-from dstui.machine.snapshot import GIB, Gpu, Host, Machine
+from dstui.machine.snapshot import GIB, Host, Machine
 from dstui.plan import load
 from dstui.render.launch import world_size
+from tests import machines
 
 SCRIPTS = {
     "deepspeed": "import deepspeed\nparser = deepspeed.add_config_arguments(parser)\n",
@@ -26,8 +27,8 @@ TRAIN = Script("train.py", inspect_script(""))
 
 def machine(gpus: int, *, ram: int = 512, capability: str = "8.0") -> Machine:
     """So many GPUs of 80 GB, and so many GB of host RAM."""
-    cards = tuple(Gpu(index=n, name="A100", memory_total=80 * GIB, compute_capability=capability) for n in range(gpus))
-    return Machine(source="a test", gpus=cards, host=Host(cpus_usable=2, memory_total=ram * GIB, memory_limit=None))
+    cards = machines.gpus(gpus, name="A100", compute_capability=capability)
+    return machines.machine(*cards, host=Host(cpus_usable=2, memory_total=ram * GIB, memory_limit=None))
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2, 8])

@@ -11,16 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from configs import put
-from dstui.machine.snapshot import Gpu, Host, Machine, NumaNode, Software
-
-NO_GPU = Machine(source="a test", host=Host(cores_usable=2))
-GIB = 1 << 30
+from dstui.machine.snapshot import GIB, Host, Machine, NumaNode, Software
+from tests import machines
+from tests.machines import NO_GPU
 
 
 def gpus(count: int, name: str = "NVIDIA H100 80GB HBM3", capability: str = "9.0", memory: int = 80 * GIB, **more: Any) -> Machine:
     """A machine with some GPUs of one kind."""
-    found = tuple(Gpu(index=i, name=name, compute_capability=capability, memory_total=memory) for i in range(count))
-    return Machine(source="a test", gpus=found, **more)
+    return machines.machine(*machines.gpus(count, name=name, compute_capability=capability, memory_total=memory), **more)
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,10 @@ from typing import Any
 
 import dstui
 from dstui.check import check_config
-from dstui.machine.snapshot import Machine
 from dstui.run.oracle import Oracle
+from tests.machines import NO_GPU
 
 EXTRACT = Path(dstui.__file__).parent / "oracle" / "extract.py"
-NO_GPU = Machine(source="a machine without a GPU, as the ranks here are")
 
 
 @dataclass

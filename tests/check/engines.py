@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 
-from cases import ADAM, NO_GPU
+from cases import ADAM
 from hypothesis import strategies as st
 
 from configs import put
 from dstui.check import check_config
 from dstui.run.oracle import Oracle
+from tests.machines import NO_GPU
 
 KEYS = {
     "zero_optimization.stage": (0, 1, 2, 3),
@@ -103,6 +104,8 @@ def engines(draw: st.DrawFn) -> dict[str, object]:
 def difference(config: dict[str, object], engine: Oracle) -> str:
     """How our verdict differs from `deepspeed.initialize` on two CPU ranks; empty where it does not."""
     theirs = engine.judge(config, 2)
+    if theirs.message == "Type fp16 is not supported on your device.":
+        return ""  # the word of this processor, which another would not give; it says nothing of the configuration
     ours = [f for f in check_config(config, NO_GPU, world_size=2) if f.severity == "error" and f.when in ("parse", "initialize")]
     if theirs.ok == (not ours):
         return ""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dstui.check import check
-from dstui.machine.snapshot import GIB, Gpu, Host, Machine, NvLink
+from dstui.machine.snapshot import GIB, Host, Machine, NvLink
 from dstui.machine.topology import islands
 from dstui.plan import Plan, load
 from dstui.plan.finding import Finding
+from tests import machines
+from tests.machines import A100
 
 PLAN = """\
 version: 1
@@ -22,9 +24,9 @@ deepspeed:
 def two_pairs(**changes: object) -> Machine:
     """Four GPUs, of which 0 and 1 are joined by NVLink, and 2 and 3."""
     links = (("X", "NV4", "SYS", "SYS"), ("NV4", "X", "SYS", "SYS"), ("SYS", "SYS", "X", "NV4"), ("SYS", "SYS", "NV4", "X"))
-    gpus = tuple(Gpu(index=i, name="NVIDIA A100", memory_total=80 * GIB, memory_used=0, nvlink=NvLink(count=4)) for i in range(4))
-    machine = Machine(source="this machine", gpus=gpus, links=links, host=Host(shm_total=64 * GIB), islands=islands(links, {}, gpus))
-    return Machine(**{**{name: getattr(machine, name) for name in ("source", "gpus", "links", "host", "islands")}, **changes})  # type: ignore[arg-type]
+    gpus = machines.gpus(4, nvlink=NvLink(count=4), **A100)
+    facts = {"source": "this machine", "links": links, "host": Host(shm_total=64 * GIB), "islands": islands(links, {}, gpus)}
+    return machines.machine(*gpus, **{**facts, **changes})
 
 
 def about_the_machine(plan: Plan, machine: Machine) -> list[Finding]:

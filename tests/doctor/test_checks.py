@@ -25,6 +25,8 @@ from dstui.hosts.ssh import Failure
 from dstui.machine.advice import Wish
 from dstui.machine.snapshot import Driver, Gpu, Host, IbPort, Machine, Nic, PciGpu, Software, Unknown
 from dstui.plan import Plan, load
+from tests import machines
+from tests.machines import gpu
 
 GIB = 1 << 30
 HEAD = "version: 1\njob: {script: train.py, args: [--deepspeed_config, '{ds_config}']}\n"
@@ -34,18 +36,11 @@ def plan(text: str = "") -> Plan:
     return load(HEAD + text)
 
 
-def gpu(index: int = 0, **facts: Any) -> Gpu:
-    return Gpu(
-        index=index, **{"name": "NVIDIA H100 80GB HBM3", "memory_total": 80 * GIB, "memory_used": 0, "compute_capability": "9.0", **facts}
-    )
-
-
 def machine(
     *gpus: Gpu, host: dict[str, Any] | None = None, software: dict[str, Any] | None = None, driver: Driver | None = None
 ) -> Machine:
-    return Machine(
-        source="a case",
-        gpus=gpus,
+    return machines.machine(
+        *gpus,
         host=Host(**(host or {})),
         software=Software(**(software or {})),
         driver=driver or Driver(state="ok", version="580.95", cuda="13.0", modules=()),

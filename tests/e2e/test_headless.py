@@ -7,13 +7,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.terminal import PATIENCE, Terminal
+from tests.terminal import Terminal
+from tests.waiting import PATIENCE, wait_for
+
+pytestmark = pytest.mark.launcher
 
 PROBE = """\
 import os, signal, sys, time
@@ -135,12 +137,8 @@ def test_a_killed_headless_takes_its_job_with_it_and_a_detached_one_does_not(job
             break
     attached.kill()
     attached.wait()
-    deadline = time.monotonic() + PATIENCE
-    states = {}
-    while time.monotonic() < deadline and set(states.values()) != {"succeeded", "stopped"}:
-        states = {name: json.loads((job / name / "status.json").read_text())["state"] for name in ("run", "second")}
-        time.sleep(0.2)
-    assert states == {"run": "succeeded", "second": "stopped"}
+    for name, state in {"run": "succeeded", "second": "stopped"}.items():
+        wait_for(lambda name=name, state=state: json.loads((job / name / "status.json").read_text())["state"] == state)
 
 
 def test_json_is_one_event_per_line_from_start_to_exit(job: Path) -> None:

@@ -7,11 +7,12 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="there is no tmux here")
 
@@ -41,10 +42,7 @@ class Tmux:
         self._until(lambda shown: text not in shown)
 
     def _until(self, true: Callable[[str], bool]) -> None:
-        deadline = time.monotonic() + 60
-        while not true(shown := self("capture-pane", "-p")):
-            assert time.monotonic() < deadline, shown
-            time.sleep(0.1)
+        wait_for(lambda: true(self("capture-pane", "-p")), otherwise=lambda: self("capture-pane", "-p"))
 
 
 @pytest.fixture

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from dstui.files import find_plan, read_plan
-from tests.terminal import PATIENCE, Terminal
+from tests.terminal import Terminal
+from tests.waiting import wait_for
 
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l")
 """Leave the other screen, show the cursor, leave the mouse alone."""
@@ -86,6 +86,7 @@ def launch_script(start: Start, folder: Path, script: str) -> Terminal:
     return terminal
 
 
+@pytest.mark.launcher
 def test_from_start_to_a_finished_training_with_the_losses_of_both_ranks(start: Start, quick: str, tmp_path: Path) -> None:
     terminal = start(quick)
     launch(terminal)
@@ -100,6 +101,7 @@ def test_from_start_to_a_finished_training_with_the_losses_of_both_ranks(start: 
     assert status_of(tmp_path)["exit_code"] == 0
 
 
+@pytest.mark.launcher
 def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(start: Start, quick: str, tmp_path: Path) -> None:
     terminal = start(quick)
     launch(terminal)
@@ -110,12 +112,11 @@ def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(st
     again.wait("9 Run", "Log: all ranks", "quick")
     again.press("q")
     assert again.exit_code() == 0
-    deadline = time.monotonic() + PATIENCE
-    while status_of(tmp_path).get("exit_code") is None and time.monotonic() < deadline:
-        time.sleep(0.2)
+    wait_for(lambda: status_of(tmp_path).get("exit_code") is not None)
     assert (status_of(tmp_path)["state"], status_of(tmp_path)["exit_code"]) == ("succeeded", 0)
 
 
+@pytest.mark.launcher
 def test_a_terminal_that_is_closed_misses_nothing_when_the_job_is_looked_at_from_another(start: Start, tmp_path: Path) -> None:
     terminal = launch_script(
         start,
@@ -138,6 +139,7 @@ def test_a_terminal_that_is_closed_misses_nothing_when_the_job_is_looked_at_from
     assert again.exit_code() == 0
 
 
+@pytest.mark.launcher
 def test_stop_asks_then_ends_every_process_and_says_so(start: Start, tmp_path: Path) -> None:
     terminal = launch_script(start, tmp_path, "import time\nprint('waiting', flush=True)\ntime.sleep(300)\n")
     terminal.wait("×2 waiting")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.terminal import Terminal
+from tests.waiting import wait_for
 
 PLAN = "version: 1\nname: mine\njob: {script: t.py}\ndeepspeed:\n  train_micro_batch_size_per_gpu: 3  # mine\n"
 
@@ -46,14 +46,12 @@ def edited(terminal: Terminal) -> None:
 
 def draft(folder: Path) -> str:
     """The text of the only draft, as soon as it holds the edit."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        for file in folder.glob("state/dstui/drafts/*.json"):
-            text = json.loads(file.read_text())["text"]
-            if ": 37" in text:
-                return str(text)
-        time.sleep(0.05)
-    raise AssertionError("no draft of the edit")
+
+    def text() -> str:
+        texts = (str(json.loads(file.read_text())["text"]) for file in folder.glob("state/dstui/drafts/*.json"))
+        return next((text for text in texts if ": 37" in text), "")
+
+    return wait_for(text)
 
 
 def test_edits_survive_a_kill_and_are_taken_up_by_the_next_session(opened: list[Terminal], tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def test_each_way_of_failing_has_its_name_and_its_fix(farm: Farm, tmp_path: Path
         assert views(farm, tmp_path, ["h1"])["h1"]["failure"]["id"] == "no-python"
 
 
+@pytest.mark.deadline
 def test_a_host_that_takes_the_connection_and_hangs_costs_no_more_than_the_deadline(farm: Farm, tmp_path: Path) -> None:
     with etc(farm, "h2", "authorized_keys", forced(farm, "sleep 600")):
         began = time.monotonic()
@@ -95,6 +96,7 @@ def test_a_host_that_takes_the_connection_and_hangs_costs_no_more_than_the_deadl
     assert found["h1"]["failure"] is None and found["h1"]["machine"]
 
 
+@pytest.mark.deadline
 def test_a_host_whose_cable_is_pulled_does_not_answer(farm: Farm, tmp_path: Path) -> None:
     farm.cable("h2", plugged=False)
     try:
@@ -110,6 +112,7 @@ def test_words_that_a_login_shell_prints_are_no_facts(farm: Farm, tmp_path: Path
     assert found["machine"] and found["machine"]["host"]["name"] == "h1"
 
 
+@pytest.mark.deadline
 def test_many_hosts_take_the_time_of_the_slowest(farm: Farm, tmp_path: Path) -> None:
     names = [f"node{number}" for number in range(24)]
     address = farm.addresses["h1"]

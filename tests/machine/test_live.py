@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import fakenvml
@@ -17,17 +17,9 @@ from fakenvml import Look
 
 from dstui.machine.live import GpuState, Live, refreshed
 from dstui.machine.snapshot import Unknown
+from tests.waiting import wait_for
 
 MIB = 1 << 20
-
-
-def wait_for(happens: Callable[[], object], seconds: float = 60.0) -> object:
-    """What `happens` returns once it is something."""
-    deadline = time.monotonic() + seconds
-    while not (value := happens()) and not isinstance(value, Unknown):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
-    return value
 
 
 @pytest.fixture
@@ -61,10 +53,12 @@ def test_a_driver_that_does_not_start_is_said(environment: dict[str, str], tmp_p
         assert stream.poll() == {}
 
 
+@pytest.mark.deadline
 def test_a_driver_that_hangs_is_noticed(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "live").write_text("~ nvmlDeviceGetPowerUsage 1 - 600000\n" + fakenvml.profile("rtx3090-pair"))
     with Live(0.05, environment) as stream:
-        problem = wait_for(lambda: stream.problem)
+        wait_for(lambda: stream.problem is not None)
+        problem = stream.problem
         assert isinstance(problem, Unknown) and "has not answered" in problem.reason
         began = time.monotonic()
     assert time.monotonic() - began < 60, "closing does not wait for the driver"

@@ -190,6 +190,7 @@ def test_a_driver_without_gpus_is_a_machine_without_gpus(look: Look) -> None:
     assert machine.driver.state == "ok" and machine.gpus == () and machine.accelerator == "cpu"
 
 
+@pytest.mark.deadline
 @pytest.mark.parametrize("where", ["nvmlInitWithFlags - -", "nvmlDeviceGetHandleByIndex_v2 1 -", "nvmlDeviceGetP2PStatus 0 1"])
 def test_a_driver_that_hangs_is_left_behind_at_the_deadline_and_the_rest_is_kept(look: Look, where: str) -> None:
     began = time.monotonic()

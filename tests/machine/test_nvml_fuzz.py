@@ -71,6 +71,7 @@ def test_any_call_may_fail_in_any_way_on_any_gpu(system: str, library: Path, tmp
     assert count > 2000
 
 
+@pytest.mark.deadline
 @pytest.mark.parametrize(
     "function", ["nvmlDeviceGetName", "nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetFieldValues"]
 )

@@ -107,6 +107,7 @@ def test_lines_of_a_login_shell_are_no_facts() -> None:
     assert run("print('Welcome!'); print('[ OK ] all fine'); print('[\"done\", null]')") == [("done", None)]
 
 
+@pytest.mark.deadline
 def test_what_a_late_program_had_said_is_kept_and_it_is_gone() -> None:
     began = time.monotonic()
     lines = run("import os, time; print('[\"pid\", %d]' % os.getpid(), flush=True); time.sleep(600)", deadline=2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,19 +18,11 @@ from dstui.run.start import start
 from dstui.run.status import initial
 from dstui.run.stop import stop
 from dstui.run.usage import Sampler, Usage, together
+from tests.waiting import wait_for
 
 MIB, GIB = 1 << 20, 1 << 30
 SLEEPER = "import os, time\nprint(os.environ.get('CUDA_VISIBLE_DEVICES'), flush=True)\ntime.sleep(600)\n"
 PLAN = "version: 1\njob: {{script: train.py}}\ncluster: {cluster}\ndeepspeed: {{train_micro_batch_size_per_gpu: 1}}\n"
-
-
-def wait_for(happens: Callable[[], object], seconds: float = 120.0) -> object:
-    """What `happens` returns once it is something."""
-    deadline = time.monotonic() + seconds
-    while not (value := happens()):
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.02)
-    return value
 
 
 def launched(tmp_path: Path, machine: Machine, cluster: str) -> JobFolder:
@@ -39,6 +30,7 @@ def launched(tmp_path: Path, machine: Machine, cluster: str) -> JobFolder:
     return start(load(PLAN.format(cluster=cluster), "plan.yaml", str(tmp_path)), machine, run_dir=tmp_path / "job")
 
 
+@pytest.mark.launcher
 def test_ranks_that_were_given_gpus_1_and_3_use_these(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = "= nvmlDeviceGetUtilizationRates 3 - 97 40\n" + fakenvml.profile("a100-half-of-a-board")
     (tmp_path / "profile").write_text(profile)
@@ -64,6 +56,7 @@ def test_ranks_that_were_given_gpus_1_and_3_use_these(library: Path, tmp_path: P
         sampler.close()
 
 
+@pytest.mark.launcher
 def test_a_rank_on_the_cpu_is_its_process(tmp_path: Path) -> None:
     folder = launched(tmp_path, Machine.unprobed(), "{hosts: {localhost: 1}}")
     sampler = Sampler(folder, 0.05)

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from dstui.machine.snapshot import Gpu, Host, Machine
+from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, launch_spec, slots, world_size
+from tests import machines
+from tests.machines import NO_GPU, gpus
 
-CPU = Machine(source="a machine without a GPU")
-GPUS = Machine(source="a machine with four", gpus=tuple(Gpu(index=i) for i in range(4)))
+GPUS = machines.machine(*gpus(4))
 
 
 def plan(cluster: str = "{}", job: str = "{script: train.py, args: [--deepspeed_config, {ds_config}]}", deepspeed: str = "{}") -> Plan:
@@ -27,8 +28,8 @@ def plan(cluster: str = "{}", job: str = "{script: train.py, args: [--deepspeed_
 @pytest.mark.parametrize(
     ("cluster", "machine", "options", "ranks"),
     [
-        ("{}", CPU, ["--num_gpus", "2"], 2),
-        ("{cpu_ranks: 3}", CPU, ["--num_gpus", "3"], 3),
+        ("{}", NO_GPU, ["--num_gpus", "2"], 2),
+        ("{cpu_ranks: 3}", NO_GPU, ["--num_gpus", "3"], 3),
         ("{}", GPUS, [], 4),
         ("{num_gpus: 2}", GPUS, ["--num_gpus", "2"], 2),
         ("{hosts: {localhost: 2}}", GPUS, ["--num_gpus", "2"], 2),
@@ -36,9 +37,9 @@ def plan(cluster: str = "{}", job: str = "{script: train.py, args: [--deepspeed_
         ('{exclude: "localhost:1"}', GPUS, ["--exclude", "localhost:1"], 3),
         ("{master_port: 29511}", GPUS, ["--master_port", "29511"], 4),
         ("{cpu_binding: deepspeed, launcher_args: [--no_local_rank]}", GPUS, ["--bind_cores_to_rank", "--no_local_rank"], 4),
-        ("{hosts: {a: 8, b: 8}, launcher: pdsh}", CPU, ["--hostfile", "./hostfile", "--launcher", "pdsh", "--force_multi"], 16),
+        ("{hosts: {a: 8, b: 8}, launcher: pdsh}", NO_GPU, ["--hostfile", "./hostfile", "--launcher", "pdsh", "--force_multi"], 16),
         (
-            "{hosts: {a: 8, b: 8}, launcher: pdsh, num_nodes: 1, master_addr: 10.0.0.1}", CPU,
+            "{hosts: {a: 8, b: 8}, launcher: pdsh, num_nodes: 1, master_addr: 10.0.0.1}", NO_GPU,
             ["--hostfile", "./hostfile", "--launcher", "pdsh", "--force_multi", "--master_addr", "10.0.0.1", "--num_nodes", "1"], 8,
         ),
     ],
@@ -94,7 +95,7 @@ def test_the_pasted_command_gives_the_shell_exactly_these_words(tmp_path: Path) 
         f"version: 1\njob: {{script: show.py, args: {json.dumps(nasty)}}}\ncluster: {{env: {{A: $X 'y'}}, hosts: {{localhost: 1}}}}\n",
         base=str(tmp_path),
     )
-    command = launch_spec(mine, CPU).command("cfg dir/ds_config.json")
+    command = launch_spec(mine, NO_GPU).command("cfg dir/ds_config.json")
     assert shlex.split(command)  # it is whole
     plain = command.replace("-m deepspeed.launcher.runner --num_gpus 1", "")
     words, folder, value, config = json.loads(subprocess.run(["sh", "-c", plain], capture_output=True, text=True, check=True).stdout)
@@ -118,7 +119,7 @@ def test_each_node_has_its_own_command_where_nobody_starts_the_others() -> None:
 
 def test_accelerate_finds_in_the_environment_what_its_own_launcher_would_have_set() -> None:
     spec = launch_spec(
-        plan(job="{script: a.py, integration: accelerate}", deepspeed="{bf16: {enabled: true}, zero_optimization: {stage: 3}}"), CPU
+        plan(job="{script: a.py, integration: accelerate}", deepspeed="{bf16: {enabled: true}, zero_optimization: {stage: 3}}"), NO_GPU
     )
     env = spec.environment("/x/ds.json")
     assert env["ACCELERATE_USE_DEEPSPEED"] == "true"
@@ -150,5 +151,5 @@ def test_what_cannot_be_a_command_names_its_key(cluster: str, sentence: str) -> 
     ],
 )
 def test_visible_devices_choose_the_slots_where_nothing_else_does(cluster: str, variable: str, used: list[int]) -> None:
-    machine = Machine(source="this machine", gpus=GPUS.gpus, host=Host(environment={"CUDA_VISIBLE_DEVICES": variable}))
+    machine = machines.machine(*GPUS.gpus, host=Host(environment={"CUDA_VISIBLE_DEVICES": variable}))
     assert slots(plan(cluster), machine) == {"localhost": used}

@@ -7,13 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from lab import PATIENCE, Lab
+from lab import Lab
+
+from tests.waiting import PATIENCE
 
 SIDE_BY_SIDE = 5
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "scenario(name): looks at what became of this job of tests/run/scenarios.py")
 
 
 @pytest.fixture(scope="session")

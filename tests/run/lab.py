@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,9 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.start import start
+from tests.waiting import wait_for
 
 HERE = Path(__file__).parent
-PATIENCE = 120.0
 
 
 class Lab:
@@ -37,15 +36,6 @@ class Lab:
         )
         plan = load(text, "lab.yaml", str(self.path))
         return start(plan, Machine.unprobed(), run_dir=self.path / "job", front_pid=front_pid)
-
-
-def wait_for(what: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """Poll until something is true, and return it."""
-    deadline = time.monotonic() + patience
-    while not (found := what()):
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-    return found
 
 
 def end_of(folder: JobFolder) -> dict[str, Any]:

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lab import Lab, end_of, gone, of_job, read, ready, shims, wait_for
+from lab import Lab, end_of, gone, of_job, read, ready, shims
 
 from dstui.run.events import Event, Exited, Notice
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.follow import Follower
 from dstui.run.status import refresh
 from dstui.run.stop import stop
+from tests.waiting import wait_for
 
 LAUNCHER, NODE = "deepspeed.launcher.runner", "deepspeed.launcher.launch"
 
@@ -215,7 +216,7 @@ def leftovers(lab: Lab) -> dict[str, Any]:
     wait_for(lambda: b"is compiling built" in read(folder.events_file))
     go.touch()
     wait_for(lambda: b"is compiling broken" in read(folder.events_file))
-    other = Path(f"/dev/shm/deepspeed_allreduce_buffer_{os.getuid()}_127.0.0.1_1_0")
+    other = Path(f"/dev/shm/deepspeed_allreduce_buffer_{os.getuid()}_127.0.0.1_{100_000 + os.getpid()}_0")  # no port, so nobody's
     other.touch()
     before = len(list(buffers(folder)))
     stop(folder)

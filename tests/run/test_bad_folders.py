@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import Lab, end_of, of_job, ready, wait_for
+from lab import Lab, end_of, of_job, ready
 from made import dstui, made
 
 from dstui.run.diagnosis import diagnose_job
@@ -17,6 +17,7 @@ from dstui.run.folder import JobFolder
 from dstui.run.index import find
 from dstui.run.status import rebuilt, refresh
 from dstui.run.stop import stop
+from tests.waiting import wait_for
 
 UNREADABLE = {
     "half-written": '{"state": "runn',
@@ -70,6 +71,7 @@ def test_without_any_record_nothing_is_made_up(tmp_path: Path) -> None:
     assert code == 2 and "no rank has left a record" in err
 
 
+@pytest.mark.launcher
 def test_a_job_whose_status_was_lost_lives_on_and_is_looked_after_again(tmp_path: Path) -> None:
     folder = Lab(tmp_path).start("all:hang")
     ready(folder)
@@ -98,6 +100,7 @@ def test_a_folder_in_the_place_of_a_log_is_no_log(tmp_path: Path) -> None:
     assert code == 0 and "[0] step 1 loss 2.0" in out
 
 
+@pytest.mark.launcher
 def test_a_folder_that_is_deleted_under_the_job_comes_back_and_the_job_can_be_found_and_stopped(tmp_path: Path) -> None:
     folder = Lab(tmp_path).start("all:hang")
     ready(folder)

@@ -23,9 +23,12 @@ os.write(1, (told + os.linesep).encode())  # the launcher gives both ranks one p
 """
 NUMACTL = '#!/bin/sh\ncpus=${1#--physcpubind=}; shift\nexec taskset -c "$cpus" "$@"\n'
 
-pytestmark = pytest.mark.skipif(
-    not shutil.which("taskset") or len(os.sched_getaffinity(0)) < 2, reason="needs taskset and two CPUs, to see a binding"
-)
+pytestmark = [
+    pytest.mark.launcher,
+    pytest.mark.skipif(
+        not shutil.which("taskset") or len(os.sched_getaffinity(0)) < 2, reason="needs taskset and two CPUs, to see a binding"
+    ),
+]
 
 
 @pytest.fixture

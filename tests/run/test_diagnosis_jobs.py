@@ -88,6 +88,7 @@ def small_memory() -> Iterator[Path]:
         yield group
 
 
+@pytest.mark.launcher
 def test_live_a_rank_that_the_kernel_killed_is_host_memory_by_the_kernels_own_word(tmp_path: Path, small_memory: Path) -> None:
     if not os.access("/dev/kmsg", os.R_OK):
         pytest.skip("the kernel's log may not be read here")
@@ -164,6 +165,7 @@ def test_a_job_folder_that_is_half_there_is_still_answered(tmp_path: Path) -> No
     assert diagnose([folder.path]).cause in (None, "EARLY-EXIT")
 
 
+@pytest.mark.launcher
 @pytest.mark.scenario("one_rank_is_killed")
 def test_live_a_killed_rank_is_named(outcome: dict[str, Any]) -> None:
     found = diagnose_job(outcome["folder"])
@@ -171,22 +173,26 @@ def test_live_a_killed_rank_is_named(outcome: dict[str, Any]) -> None:
     assert "rank 1" in report(found)
 
 
+@pytest.mark.launcher
 @pytest.mark.scenario("one_rank_exits")
 def test_live_a_rank_that_left_is_named(outcome: dict[str, Any]) -> None:
     found = diagnose_job(outcome["folder"])
     assert (found.cause, found.first_failing_rank) == ("EARLY-EXIT", 1)
 
 
+@pytest.mark.launcher
 @pytest.mark.scenario("everything_said")
 def test_live_a_job_that_ended_well_is_green(outcome: dict[str, Any]) -> None:
     assert diagnose_job(outcome["folder"]).kind == "success"
 
 
+@pytest.mark.launcher
 @pytest.mark.scenario("stopped")
 def test_live_a_stop_is_a_stop(outcome: dict[str, Any]) -> None:
     assert diagnose_job(outcome["folder"]).kind == "stop"
 
 
+@pytest.mark.launcher
 @pytest.mark.scenario("no_rank_starts")
 def test_live_a_launcher_that_refuses_is_nobodys_rank(outcome: dict[str, Any]) -> None:
     found = diagnose_job(outcome["folder"])

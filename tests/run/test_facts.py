@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from crash_texts import SAMPLES, fallout, traceback
-from lab import Lab, end_of, memory_cgroup, ready, wait_for
+from lab import Lab, end_of, memory_cgroup, ready
 from made import made
 
 from dstui.run.diagnosis import Diagnosis, diagnose_job
 from dstui.run.facts import Facts, cgroup_of, kills_in, least, look
 from dstui.run.folder import JobFolder
+from tests.waiting import wait_for
 
 GIB = 1 << 30
 LAUNCH = {"attempt": 1, "oom_kill": 2, "host_oom_kill": 7, "memory_limit": 4 * GIB, "shm_total": GIB, "shm_free": GIB}
@@ -186,6 +187,7 @@ print(end_of(Lab(Path(sys.argv[1])).start("1:eat", "0:hang"))["state"])
 """
 
 
+@pytest.mark.launcher
 def test_live_a_rank_that_its_cgroup_had_no_memory_for_is_proven_by_the_count(tmp_path: Path) -> None:
     with memory_cgroup(2 * GIB) as group:
         script = f'echo $$ > {group}/cgroup.procs && exec "$@"'
@@ -196,6 +198,7 @@ def test_live_a_rank_that_its_cgroup_had_no_memory_for_is_proven_by_the_count(tm
     assert any("of the job's cgroup for want of memory (limit 2 GiB" in line.text for line in found.evidence)
 
 
+@pytest.mark.launcher
 def test_live_a_rank_whose_shell_limits_its_memory_is_told_from_one_that_the_kernel_killed(tmp_path: Path) -> None:
     (tmp_path / "ask.py").write_text("import os\nif os.environ['RANK'] == '1': bytearray(64 << 30)\n")
     program = PROGRAM.replace('"1:eat", "0:hang"', f"job='script: {tmp_path}/ask.py'")
@@ -206,6 +209,7 @@ def test_live_a_rank_whose_shell_limits_its_memory_is_told_from_one_that_the_ker
     assert any("48 GiB (ulimit -v)" in line.text for line in found.evidence)
 
 
+@pytest.mark.launcher
 def test_live_who_sent_the_supervisor_a_sigterm_is_told(tmp_path: Path) -> None:
     folder = Lab(tmp_path).start("all:hang")
     ready(folder)

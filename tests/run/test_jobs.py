@@ -9,6 +9,8 @@ import pytest
 
 from dstui.run.events import Exited, Line, Metric, Notice, RankState, Started
 
+pytestmark = pytest.mark.launcher
+
 Outcome = dict[str, Any]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import psutil
 import pytest
-from lab import HERE, Lab, end_of, of_job, ready, wait_for
+from lab import HERE, Lab, end_of, of_job, ready
 
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
@@ -25,6 +25,7 @@ from dstui.run.notify import facts_of, notify
 from dstui.run.start import start
 from dstui.run.status import ranks_of, refresh
 from dstui.run.stop import stop
+from tests.waiting import wait_for
 
 FACTS = {"name": "lab", "state": "failed", "exit_code": 3, "duration": 12.5, "folder": "/tmp", "first_failing_rank": 1, "last_loss": None}
 
@@ -88,6 +89,7 @@ def test_a_server_that_is_not_there_is_a_sentence(tmp_path: Path) -> None:
     assert problem is not None and "127.0.0.1 could not be notified" in problem and "secret" not in problem
 
 
+@pytest.mark.deadline
 def test_a_server_that_never_answers_is_left_at_the_deadline(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         began = time.monotonic()
@@ -120,6 +122,7 @@ def test_a_command_that_fails_is_a_sentence_with_its_last_line(tmp_path: Path, c
     assert problem.isprintable()
 
 
+@pytest.mark.deadline
 def test_a_command_that_hangs_is_ended_with_its_children_and_one_that_leaves_is_not_waited_for(tmp_path: Path) -> None:
     problem = notify("sleep 1000 & echo $! > pid; wait", FACTS, str(tmp_path), deadline=0.5)
     assert problem == "run.on_end: the command was not through after 0.5 s and was ended"
@@ -188,6 +191,7 @@ def test_a_notification_that_fails_is_a_notice_and_the_jobs_status_stays(_jobs: 
     assert (follower.state, follower.exit_code, folder.read_status()["exit_code"]) == ("failed", 3, 3)
 
 
+@pytest.mark.launcher
 @pytest.mark.parametrize("how", ["looked at", "stopped"])
 def test_a_job_whose_supervisor_was_killed_is_told_once_by_who_writes_its_end(tmp_path: Path, how: str) -> None:
     told, go = tmp_path / "told", tmp_path / "go"

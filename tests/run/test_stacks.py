@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import Lab, ready, wait_for
+from lab import Lab, ready
 from made import dstui, made
 
 from dstui.run.folder import JobFolder
@@ -20,12 +20,13 @@ from dstui.run.status import ranks_of
 from dstui.run.stop import stop
 from dstui.run.stragglers import Watch
 from dstui.run.waiting import folded
+from tests.waiting import wait_for
 
 needs_py_spy = pytest.mark.skipif(find_program() is None, reason="py-spy is not installed")
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFolder]:
+def hanging_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFolder]:
     """Two real ranks, of which each hangs at a place of its own."""
     path = tmp_path_factory.mktemp("stacks")
     folder = Lab(path).start("0:hang", f"1:wait {path / 'never'}")
@@ -36,8 +37,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobFolder]:
 
 
 @needs_py_spy
-def test_each_living_rank_tells_its_frames_from_the_innermost_outwards(job: JobFolder) -> None:
-    found = stacks(job, deadline=60)
+def test_each_living_rank_tells_its_frames_from_the_innermost_outwards(hanging_job: JobFolder) -> None:
+    found = stacks(hanging_job, deadline=60)
     assert [(stack.rank, stack.reason) for stack in found] == [(0, ""), (1, "")]
     for stack in found:
         assert stack.threads[0].name == "MainThread"
@@ -46,19 +47,19 @@ def test_each_living_rank_tells_its_frames_from_the_innermost_outwards(job: JobF
 
 
 @needs_py_spy
-def test_the_command_prints_them_and_the_job_goes_on(job: JobFolder, tmp_path: Path) -> None:
-    code, out, _ = dstui("stacks", job.path, "--deadline", 60, cwd=tmp_path)
+def test_the_command_prints_them_and_the_job_goes_on(hanging_job: JobFolder, tmp_path: Path) -> None:
+    code, out, _ = dstui("stacks", hanging_job.path, "--deadline", 60, cwd=tmp_path)
     assert code == 0 and "\nrank 0\n    " in out and "\nrank 1\n    " in out and out.count("<module> (") == 2
     assert out.startswith("rank 0: in <lambda> (behave.py:") and "\nrank 1: in wait (behave.py:" in out
-    code, out, _ = dstui("stacks", job.path, "--rank", 1, "--deadline", 60, cwd=tmp_path)
+    code, out, _ = dstui("stacks", hanging_job.path, "--rank", 1, "--deadline", 60, cwd=tmp_path)
     assert code == 0 and out.startswith("rank 1\n  MainThread (") and "rank 0" not in out
-    code, out, _ = dstui("stacks", job.path, "--json", "--deadline", 60, cwd=tmp_path)
+    code, out, _ = dstui("stacks", hanging_job.path, "--json", "--deadline", 60, cwd=tmp_path)
     assert [(stack["rank"], stack["threads"][0]["name"]) for stack in json.loads(out)["stacks"]] == [(0, "MainThread"), (1, "MainThread")]
-    assert len(ranks_of(job, job.read_status()).living) == 2
+    assert len(ranks_of(hanging_job, hanging_job.read_status()).living) == 2
 
 
-def test_its_silence_is_seen_and_said_once(job: JobFolder) -> None:
-    follower, watch = Follower(job), Watch(0.2)
+def test_its_silence_is_seen_and_said_once(hanging_job: JobFolder) -> None:
+    follower, watch = Follower(hanging_job), Watch(0.2)
     said: list[str] = []
 
     def look() -> list[str]:
@@ -75,12 +76,12 @@ def test_its_silence_is_seen_and_said_once(job: JobFolder) -> None:
 
 
 @needs_py_spy
-def test_a_stopped_rank_is_read_or_given_up_and_stays_as_it_is(job: JobFolder) -> None:
-    pid = ranks_of(job, job.read_status()).ranks[0].pid
+def test_a_stopped_rank_is_read_or_given_up_and_stays_as_it_is(hanging_job: JobFolder) -> None:
+    pid = ranks_of(hanging_job, hanging_job.read_status()).ranks[0].pid
     assert pid
     os.kill(pid, signal.SIGSTOP)
     try:
-        found = stacks(job, [0], deadline=20)[0]
+        found = stacks(hanging_job, [0], deadline=20)[0]
         assert found.threads or found.reason
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -97,15 +98,15 @@ def test_a_stopped_rank_is_read_or_given_up_and_stays_as_it_is(job: JobFolder) -
         ("echo '{}'; exit 0", ""),
     ],
 )
-def test_a_program_that_fails_is_a_reason(job: JobFolder, tmp_path: Path, script: str, said: str) -> None:
+def test_a_program_that_fails_is_a_reason(hanging_job: JobFolder, tmp_path: Path, script: str, said: str) -> None:
     program = tmp_path / "py-spy"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     began = time.monotonic()
-    found = stacks(job, program=str(program), deadline=0.5 if "sleep" in script else 20)
+    found = stacks(hanging_job, program=str(program), deadline=0.5 if "sleep" in script else 20)
     assert [stack.rank for stack in found] == [0, 1] and all(said in stack.reason and not stack.threads for stack in found)
     assert time.monotonic() - began < 30
-    assert "cannot be started" in stacks(job, [1], program=str(tmp_path))[0].reason
+    assert "cannot be started" in stacks(hanging_job, [1], program=str(tmp_path))[0].reason
 
 
 @pytest.mark.parametrize(("scope", "said"), [(0, "SYS_PTRACE"), (1, "sysctl kernel.yama.ptrace_scope=0"), (2, "sudo"), (3, "lets nobody")])
@@ -183,6 +184,7 @@ waits()
 """
 
 
+@pytest.mark.launcher
 @pytest.mark.parametrize(("allowed", "handled"), [(True, True), (True, False)])
 def test_without_py_spy_faulthandler_answers_where_script_and_plan_allow_it_and_nothing_is_killed_where_not(
     tmp_path: Path, allowed: bool, handled: bool

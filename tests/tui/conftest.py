@@ -10,9 +10,11 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.files import read_plan
-from dstui.machine.snapshot import GIB, Gpu, Host, Machine
+from dstui.machine.snapshot import Machine
 from dstui.tui.app import DstuiApp
 from dstui.tui.widgets.rows import Rows
+from tests import machines
+from tests.machines import A100, NO_GPU, gpus, joined
 
 PLAN = """\
 version: 1
@@ -36,13 +38,9 @@ SCRIPT = "import deepspeed, argparse\nparser = deepspeed.add_config_arguments(ar
 Open = Callable[..., AbstractAsyncContextManager[Pilot[int]]]
 
 
-def machine(gpus: int = 0) -> Machine:
+def machine(count: int = 0) -> Machine:
     """A recorded machine: so many A100, or none."""
-    cards = tuple(
-        Gpu(index=n, name="NVIDIA A100-SXM4-80GB", memory_total=80 * GIB, memory_used=0, compute_capability="8.0") for n in range(gpus)
-    )
-    links = tuple(tuple("X" if a == b else "NV12" for b in range(gpus)) for a in range(gpus))
-    return Machine(source="a test", gpus=cards, links=links, host=Host(cpus_usable=2, memory_total=8 * GIB, memory_limit=None))
+    return machines.machine(*gpus(count, **A100), links=joined(count), host=NO_GPU.host)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +12,7 @@ import pytest
 from dstui.files import write_atomic
 from dstui.tui.drafts import Draft, drafts_folder, left_behind
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
+from tests.waiting import wait_for
 
 EDITED = PLAN.replace("stage: 2", "stage: 3")
 
@@ -63,16 +63,7 @@ async def test_who_leaves_and_discards_is_not_asked_again(open_app: Open) -> Non
         await pilot.press("3", "down", "enter")
         await until(pilot, drafts)
         await pilot.press("q", "d")
-    await gone()
-
-
-async def gone() -> None:
-    """Wait until the thread that writes has taken the last draft away."""
-    for _ in range(500):
-        if not drafts():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError(drafts())
+    wait_for(lambda: not drafts())  # a thread takes it away
 
 
 async def test_what_was_left_behind_is_offered_with_its_lines_and_undo_takes_it_back(open_app: Open, tmp_path: Path) -> None:

@@ -178,6 +178,7 @@ async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_whe
         assert time.time() - hanging.log(1).stat().st_mtime > 0.5
 
 
+@pytest.mark.launcher
 @pytest.mark.parametrize(
     ("behaviour", "cause", "said"),
     [
