@@ -61,7 +61,7 @@ def looks(pilot: Pilot[int]) -> str:
         )
         known = strip.text.find(PLACE) + len(PLACE) if PLACE in strip.text else None  # what follows is a folder of this test run
         text.append(strip.text[:known].rstrip())
-        styles.append(cells.rstrip(cells[-1:]) + cells[-1:])
+        styles.append(cells[:known].rstrip(cells[-1:]) + cells[-1:])
     legend = [f"{letter} {name}" for name, letter in names.items()]
     return "\n".join([*text, "", *styles, "", *legend, ""])
 
