@@ -81,6 +81,7 @@ async def settled(pilot: Pilot[int], quiet: float = 0.5) -> str:
 async def test_a_screen_looks_as_it_did(
     open_app: Open, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, name: str, variant: str
 ) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(Path.cwd() / "state"))  # where no other test's runs are
     if variant == "mono":
         monkeypatch.setenv("NO_COLOR", "1")
     shown, file = SCREENS[name], BASELINES / f"{name}-{variant}.txt"
