@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dstui.adopt.signs import is_accelerate
-from dstui.files import FileProblem, find_plan, overridden, read_plan, read_text
+from dstui.files import FileProblem, find_plan, is_file, overridden, read_plan, read_text
 from dstui.plan import Plan, load
 
 
@@ -27,7 +27,7 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
     path = find_plan(name)
     if path.suffix in (".json", ".hjson"):
         return Opened(overridden(_adopted(path, script), sets), None)
-    if path == Path(name) and path.is_file() and is_accelerate(read_text(path)):
+    if path == Path(name) and is_file(path) and is_accelerate(read_text(path)):
         raise FileProblem(f"{path} is an accelerate configuration: `dstui check` judges it, but this version cannot import it yet")
     if script:
         raise FileProblem(

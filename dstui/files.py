@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
+from dstui.limits import MAX_BYTES
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError, parse_hostfile
-
-MAX_BYTES = 4 * 1024 * 1024
-"""No configuration is larger; what is was given by mistake (a checkpoint, a log)."""
 
 SHIPPED = {"quickstart": "quickstart.yaml"}
 """Plans that come with dstui and can be named from any folder."""
@@ -26,13 +26,14 @@ class FileProblem(Exception):
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, newlines as they stand. Raises FileProblem."""
     try:
-        if path.is_dir():
-            raise FileProblem(f"{path} is a folder: name a file in it")
-        if not path.is_file() and path.exists():
-            raise FileProblem(f"{path} is neither a file nor a folder: name a regular file")
-        with path.open("rb") as file:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - nothing blocks on a pipe
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise FileProblem(f"{path} is neither a file nor a folder: name a regular file")
             raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
+    except IsADirectoryError:
+        raise FileProblem(f"{path} is a folder: name a file in it") from None
+    except (OSError, ValueError) as error:
         raise FileProblem(f"{path}: {reason(error)}") from None
     if len(raw) > MAX_BYTES:
         raise FileProblem(f"{path} is larger than {MAX_BYTES // 1024**2} MiB: no configuration is, so this is another file")
@@ -45,17 +46,43 @@ def read_text(path: Path) -> str:
         raise FileProblem(f"{path}:{line}: not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8") from None
 
 
-def reason(error: OSError) -> str:
-    """An OSError in words, with what to do where that is plain."""
+def is_there(path: Path | str) -> bool:
+    """Whether there is anything; False also for what no path can be (too long, a byte 0 in it), where Path's own method raises."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_file(path: Path | str) -> bool:
+    """Whether a regular file is there; False also for what no path can be."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_folder(path: Path | str) -> bool:
+    """Whether a folder is there; False also for what no path can be."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def typed_path(text: str) -> Path:
+    """A path as somebody typed it, with `~` as the shell has it."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - Path's own raises where there is no such user
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Why a path cannot be used, in words, with what to do where that is plain."""
+    if isinstance(error, ValueError):
+        return "no file can have this name"
     hints = {
         "FileNotFoundError": "no such file or folder",
         "PermissionError": "no permission: choose another place, or change its mode",
         "IsADirectoryError": "is a folder",
         "NotADirectoryError": "a part of this path is a file, not a folder",
     }
-    if error.errno == 28:
+    if error.errno == errno.ENOSPC:
         return "the disk is full: free some space, or choose another place"
-    if error.errno == 30:
+    if error.errno == errno.ENAMETOOLONG:
+        return "longer than the name of any file"
+    if error.errno == errno.ENXIO:
+        return "is neither a file nor a folder: name a regular file"
+    if error.errno == errno.EROFS:
         return "the file system is read-only: choose another place"
     return hints.get(type(error).__name__, error.strerror or str(error))
 
@@ -65,10 +92,10 @@ def state_on_disk(path: Path, text: str) -> Literal["new", "changed", "same"]:
     try:
         with path.open("rb") as file:
             return "same" if file.read() == text.encode() else "changed"
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return "new"
-    except OSError:
-        return "changed"
+    except OSError as error:
+        return "new" if error.errno == errno.ENAMETOOLONG else "changed"
 
 
 def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bool = False) -> bool:
@@ -77,7 +104,7 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     Raises FileProblem, also where other content is there and `replace` is not asked for. A symbolic link stays one:
     its target is replaced.
     """
-    path = path.resolve() if path.is_symlink() else path
+    path = path.resolve() if os.path.islink(path) else path  # noqa: PTH114 - never raises
     state = state_on_disk(path, text)
     if state == "same":
         return False
@@ -93,7 +120,7 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
             os.fsync(file.fileno())
         Path(temporary).chmod(mode)
         Path(temporary).replace(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         raise FileProblem(f"{path}: {reason(error)}") from None
@@ -109,7 +136,7 @@ def _umask() -> int:
 def find_plan(name: str) -> Path:
     """The path of a Plan: the file of that name, else the shipped Plan that is called so (`quickstart`)."""
     path = Path(name)
-    if name in SHIPPED and not path.exists():
+    if name in SHIPPED and not is_there(path):
         package = Path(__file__).parent
         places = (package / "configs" / SHIPPED[name], package.parent / "configs" / SHIPPED[name])  # installed; a checkout
         return next((place for place in places if place.exists()), path)
@@ -120,7 +147,7 @@ def read_pool(plan: Plan) -> dict[str, int] | None:
     """Host -> slots of the hostfile that a Plan names; None where it names none. Raises FileProblem."""
     if plan.cluster.hostfile is None:
         return None
-    path = Path(plan.base) / Path(plan.cluster.hostfile).expanduser()
+    path = Path(plan.place(plan.cluster.hostfile))
     try:
         return parse_hostfile(read_text(path))
     except HostfileError as error:

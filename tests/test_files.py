@@ -21,7 +21,7 @@ def test_what_cannot_be_read_is_said_in_a_sentence(tmp_path: Path) -> None:
         ".": "is a folder",
         "binary": "is a binary file",
         "latin": r"latin:2: not UTF-8 \(byte 0xe9\)",
-        "large": "larger than 4 MiB",
+        "large": "larger than 1 MiB",
         "pipe": "neither a file nor a folder",
     }.items():
         with pytest.raises(FileProblem, match=sentence):

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from dstui.adopt.dsconfig import ConfigError
+from dstui.plan.document import DocumentError, Loader, values
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,20 @@ class AccelerateConfig:
 
 def read_accelerate(text: str) -> AccelerateConfig:
     """Read a file's text. Raises ConfigError where accelerate could not."""
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        root = yaml.compose(text, Loader=loader)
-        config = yaml.load(text, Loader=loader)
+        loader = Loader(text)
+        root = loader.get_single_node()
+        for _ in values(root):
+            pass
+        config = loader.construct_document(root) if root is not None else None
+    except DocumentError as error:
+        raise ConfigError(error.message, error.line, error.column) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         hint = _glued(text, mark.line) if mark else ""
         at = (mark.line + 1, mark.column + 1) if mark else (None, None)
         raise ConfigError(hint or f"not YAML: {error.problem}", *at) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"not YAML: {str(error).splitlines()[0]}") from None
     if not isinstance(config, dict):
         raise ConfigError("the file is empty" if config is None else "no mapping of keys to values, as an accelerate configuration is")

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dstui.adopt.positions import Place, Positions, positions
+from dstui.limits import MAX_DIGITS, MOST_LISTED, LimitError, fraction, whole
 from dstui.plan.finding import Finding, Fix
 
-MAX_DEPTH = 60
 MEANT = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
 """What hjson takes for a string, and what was meant."""
 
@@ -48,9 +48,10 @@ def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = Fal
 
     Without an integration it is the Trainer where some value is "auto", else plain DeepSpeed.
     """
-    places = positions(text)
-    if places.depth > MAX_DEPTH:
-        raise ConfigError(f"nested deeper than {MAX_DEPTH} levels")
+    try:
+        places = positions(text)
+    except LimitError as error:
+        raise ConfigError(error.message, error.line, error.column) from None
     strict, problem = _strict(text)
     if (
         problem is None
@@ -69,7 +70,7 @@ def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = Fal
         found.findings.append(_not_strict(found, problem, mark))
     found.findings.extend(_bare_words(found) if problem else [])
     found.findings.extend(_twice(found))
-    found.findings.extend(_endless(found, config, ""))
+    found.findings.extend(_endless(found, config, "")[:MOST_LISTED])
     return found
 
 
@@ -88,13 +89,18 @@ def _named(value: Any) -> str:
 def _strict(text: str) -> tuple[Any, json.JSONDecodeError | None]:
     """The text as strict JSON (as Python reads it), or why it is none."""
     try:
-        return json.loads(text), None
+        return json.loads(text, parse_int=whole, parse_float=fraction), None
     except json.JSONDecodeError as error:
         return None, error
-    except RecursionError:
-        raise ConfigError(f"nested deeper than {MAX_DEPTH} levels") from None
-    except ValueError:
-        raise ConfigError("a number with thousands of digits") from None
+    except LimitError as error:
+        raise ConfigError(error.message, *_place_of_digits(text)) from None
+
+
+def _place_of_digits(text: str) -> tuple[int, int]:
+    """Line and column of the first number that is too long."""
+    found = re.search(rf"(?<![^\s:,\[])[\d.eE+-]{{{MAX_DIGITS + 1},}}", text)
+    at = found.start() if found else 0
+    return text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
 
 
 def _hjson(text: str, problem: json.JSONDecodeError) -> Any:
@@ -102,7 +108,9 @@ def _hjson(text: str, problem: json.JSONDecodeError) -> Any:
     import hjson
 
     try:
-        return _plain(hjson.loads(text))
+        return _plain(hjson.loads(text, parse_int=whole, parse_float=fraction))
+    except LimitError as error:
+        raise ConfigError(error.message, *_place_of_digits(text)) from None
     except hjson.HjsonDecodeError as error:
         line, column = (problem.lineno, problem.colno) if problem.lineno else (error.lineno, error.colno)
         said = problem.msg if problem.msg.startswith("JSON") else problem.msg.lower()
@@ -110,7 +118,7 @@ def _hjson(text: str, problem: json.JSONDecodeError) -> Any:
         raise ConfigError(message, line, column) from None
     except OverflowError:
         raise ConfigError("a number too large to be one") from None
-    except (RecursionError, ValueError):
+    except (ValueError, LookupError):  # hjson runs past the end of some texts
         raise ConfigError("not JSON, and not what DeepSpeed reads either", problem.lineno, problem.colno) from None
 
 
@@ -132,11 +140,10 @@ def _plain(value: Any) -> Any:
 
 def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: bool) -> Finding:
     """JSON with additions that only DeepSpeed takes."""
-    rewrite = json.dumps(_as_meant(found.config), indent=2) + "\n"
     addition = "a comment" if found.places.comments else "a trailing comma, a word without quotes or the like"
     what = "begins with a byte-order mark" if mark and not problem else f"is not strict JSON: {addition}"
     place = Place(problem.lineno, problem.colno) if problem else Place(1, 1)
-    fix = Fix("write it as clean JSON", rewrite=rewrite)
+    fix = _clean(found, "write it as clean JSON")
     if found.integration == "deepspeed":
         why = "DeepSpeed reads hjson and takes it; transformers, accelerate and most tools do not"
         return Finding("DS024", "info", "", f"the file {what}", why, line=place.line, column=place.column, fix=fix)
@@ -157,14 +164,17 @@ def _as_meant(value: Any) -> Any:
 
 def _bare_words(found: DsConfig) -> list[Finding]:
     """Words without quotes, which hjson takes for strings that go to the end of their line."""
-    findings = []
-    for path, place, word in found.places.words:
+    findings, fix = [], _clean(found, "write it as clean JSON")
+    for path, place, word in found.places.words[:MOST_LISTED]:
         shown = word.strip()[:40]
         message = f"{path} becomes the string {shown!r}, to the end of its line"
         why = "without quotes hjson takes a word for a string, and says nothing"
-        fix = Fix("write it as clean JSON", rewrite=json.dumps(_as_meant(found.config), indent=2) + "\n")
         findings.append(Finding("DS025", "warning", path, message, why, line=place.line, column=place.column, fix=fix))
     return findings
+
+
+def _clean(found: DsConfig, text: str) -> Fix:
+    return Fix(text, rewrite=json.dumps(_as_meant(found.config), indent=2) + "\n")
 
 
 def _endless(found: DsConfig, value: Any, path: str) -> list[Finding]:
@@ -179,10 +189,9 @@ def _endless(found: DsConfig, value: Any, path: str) -> list[Finding]:
 
 def _twice(found: DsConfig) -> list[Finding]:
     """Keys that stand twice: DeepSpeed refuses them, Python's json takes the last."""
-    findings = []
-    for path, place in found.places.again:
+    findings, fix = [], _clean(found, "write it with the last one only")
+    for path, place in found.places.again[:MOST_LISTED]:
         first = found.places.keys[path].line
-        fix = Fix("write it with the last one only", rewrite=json.dumps(_as_meant(found.config), indent=2) + "\n")
         message = f"{path} stands here a second time (first on line {first})"
         name = path.rpartition(".")[2]
         if found.integration == "deepspeed":

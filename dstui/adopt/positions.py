@@ -1,6 +1,6 @@
 """Where the keys of a JSON-like text stand: strict JSON, and what hjson adds (comments, bare words, no braces). Pure.
 
-hjson gives no positions, and composing JSON as YAML costs 6 ms a file; this scan takes 0.2 ms and never fails.
+hjson gives no positions, and composing JSON as YAML costs 6 ms a file; this scan takes 0.2 ms and fails only where a limit is exceeded.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dstui.limits import MAX_DEPTH, MAX_PATH, MAX_VALUES, TOO_DEEP, TOO_LONG, TOO_MANY, LimitError
+
 TOKEN = re.compile(
-    r"""(?P<space>[ \t\r\f\ufeff]+) | (?P<comment>/\*.*?\*/ | (?://|\#)[^\n]*) | (?P<mark>[{}\[\]:,\n])
-      | (?P<string>"(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*') | (?P<word>[^\s{}\[\]:,"']+ | ["'])""",
+    r"""(?P<space>[ \t\r\f\ufeff]+) | (?P<comment>/\*.*?(?:\*/|\Z) | (?://|\#)[^\n]*) | (?P<mark>[{}\[\]:,\n])
+      | (?P<string>"(?:\\.|[^"\\\n])*"? | '(?:\\.|[^'\\\n])*'?) | (?P<word>[^\s{}\[\]:,"']+)""",
     re.VERBOSE | re.DOTALL,
 )
-DEEPEST = 200
-"""Levels after which a scan gives up: no configuration is nested like that, and paths would grow without end."""
+MAX_TOKENS = 5 * MAX_VALUES
+"""A key, its colon, its value, a comma and the end of the line."""
 LITERAL = re.compile(r"(?:true|false|null|-?\d[\d.eE+-]*)\Z")
 
 
@@ -38,7 +40,6 @@ class Positions:
     """Keys that stand a second time."""
     words: list[tuple[str, Place, str]] = field(default_factory=list)
     """Values without quotes that are no literal: hjson reads them as strings, to the line's end."""
-    depth: int = 0
     comments: int = 0
 
     def line_of(self, path: str) -> int | None:
@@ -64,21 +65,22 @@ class _Level:
 
 
 def positions(text: str) -> Positions:
-    """Scan a text."""
+    """Scan a text. Raises LimitError."""
     found = Positions()
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     levels = [_Level("{", "")]
     bare = not text.lstrip("\ufeff \t\r\n").startswith(("{", "["))
-    for kind, token, at, end in _tokens(text, levels, found):
+    for count, (kind, token, at, end) in enumerate(_tokens(text, levels, found)):
         line = bisect_right(starts, at)
         place = Place(line, at - starts[line - 1] + 1)
         level = levels[-1]
+        if count > MAX_TOKENS:
+            raise LimitError(TOO_MANY, *place)
         if token in ("{", "["):
             outer = len(levels) == 1 and not bare and level.key is None
             levels.append(_Level(token, "" if outer else level.path()))
-            found.depth = max(found.depth, len(levels))
-            if found.depth > DEEPEST:
-                break
+            if len(levels) > MAX_DEPTH + 1:
+                raise LimitError(TOO_DEEP, *place)
         elif token in ("}", "]"):
             if len(levels) > 1:
                 levels.pop()
@@ -105,6 +107,8 @@ def _next(level: _Level, token: str) -> None:
 def _key(found: Positions, level: _Level, name: str, place: Place) -> None:
     level.key = name
     path = level.path()
+    if len(path) > MAX_PATH:
+        raise LimitError(TOO_LONG, *place)
     if path in found.keys:
         found.again.append((path, place))
     else:

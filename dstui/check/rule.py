@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dstui.check.context import Context, Problem
+from dstui.limits import MOST_LISTED
 from dstui.plan.catalogue import NEWEST, RELEASES, version_tuple
 from dstui.plan.finding import Finding, Severity, When
 
@@ -46,8 +47,11 @@ class Rule:
         )
 
     def findings(self, c: Context) -> Iterator[Finding]:
-        """What the rule finds in a configuration."""
-        for p in self.judge(c):
+        """What the rule finds in a configuration; of many problems the first."""
+        for count, p in enumerate(self.judge(c)):
+            if count == MOST_LISTED:
+                yield Finding(self.code, "info", c.root.rstrip("."), f"more of this kind ({self.code}) is not listed: mend these first")
+                return
             severity = p.severity or self.severity
             why = p.why or (f"DeepSpeed: {p.says or self.says}" if p.says or self.says else "")
             when = (p.when or self.when) if severity == "error" else None

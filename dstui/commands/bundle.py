@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from dstui.files import FileProblem
+from dstui.files import FileProblem, is_folder
 from dstui.machine.probe import probe
 from dstui.output import refuse, remark, say, tell
 from dstui.run.bundle import LAST_LINES, bundle
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write it and say what to do with it; 0, 1 where there is no such run, 2 where it cannot be read or written."""
     try:
-        folder = JobFolder(args.run) if args.run and Path(args.run).is_dir() else find(args.run)
+        folder = JobFolder(args.run) if args.run and is_folder(args.run) else find(args.run)
         more = {} if (folder.path / "machine.json").exists() else {"machine.json": json.dumps(probe().to_json(), indent=1) + "\n"}
         written = bundle(folder, args.output or Path.cwd(), more=more, lines=max(args.lines, 0), replace=args.force)
     except LookupError as error:

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dstui.files import is_folder
 from dstui.output import Results, flush, put, refuse, say
+from dstui.plan.patterns import compiled
 from dstui.run.export import export
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.grep import finder
@@ -83,7 +85,7 @@ def _ranks(folder: JobFolder, args: argparse.Namespace) -> set[int] | None:
 
 
 def _attempt(folder: JobFolder, attempt: int | None) -> int | None:
-    if attempt is not None and (attempt < 1 or not (folder.attempt(attempt) / "logs").is_dir()):
+    if attempt is not None and (attempt < 1 or not is_folder(folder.attempt(attempt) / "logs")):
         raise Refused(f"--attempt {attempt}: {folder.name} has no such attempt; its last is {folder.read_status().get('attempt', 1)}")
     return attempt
 
@@ -132,8 +134,8 @@ def _level(word: str | None) -> int:
 
 def _expression(pattern: str | None) -> re.Pattern[str] | None:
     try:
-        return re.compile(pattern) if pattern else None
-    except re.error as error:
+        return compiled(pattern) if pattern else None
+    except ValueError as error:
         raise Refused(f"--grep {pattern}: {error}") from None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from dstui.files import FileProblem, read_plan, read_pool, write_atomic
+from dstui.files import FileProblem, read_plan, read_pool, reason, write_atomic
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.output import refuse, say, tell
@@ -53,7 +53,7 @@ def _write(files: list[Artifact], folder: Path, force: bool) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise FileProblem(f"{folder}: {error.strerror}") from None
+        raise FileProblem(f"{folder}: {reason(error)}") from None
     for artifact in files:
         path = folder / artifact.name
         state = "written" if write_atomic(path, artifact.text, replace=force, executable=artifact.executable) else "unchanged"

@@ -16,7 +16,7 @@ from typing import Any
 
 from dstui.check.rules.machine import wish_for
 from dstui.doctor.case import Case
-from dstui.files import FileProblem, read_text
+from dstui.files import FileProblem, is_there, read_text
 from dstui.hosts.ssh import Failure
 from dstui.machine.advice import Wish
 from dstui.machine.child import output_of
@@ -25,7 +25,7 @@ from dstui.machine.remote import Program, look_at
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
-from dstui.render.launch import HERE, RenderError, place, slots
+from dstui.render.launch import HERE, RenderError, slots
 
 READY = Path(__file__).with_name("ready.py")
 DEADLINE = 120.0
@@ -62,16 +62,16 @@ def job_of(plan: Plan | None, machine: Machine) -> Job:
     """The job of a Plan on this machine; without a Plan a job that wants nothing but this machine."""
     if plan is None:
         return Job(None, {"localhost": 0}, sys.executable, str(Path.cwd()), None)
-    python, workdir = plan.job.python or sys.executable, place(plan, plan.job.workdir)
+    python, workdir = plan.job.python or sys.executable, plan.place(plan.job.workdir)
     script = str(Path(workdir, plan.job.script)) if plan.job.script else None
     problem, used = None, None
     try:
-        pool = parse_hostfile(read_text(Path(place(plan, plan.cluster.hostfile)))) if plan.cluster.hostfile else None
+        pool = parse_hostfile(read_text(Path(plan.place(plan.cluster.hostfile)))) if plan.cluster.hostfile else None
         used = slots(plan, machine, pool)
     except (FileProblem, HostfileError, RenderError) as error:
         problem = str(error)
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
-    python = place(plan, python) if "/" in python else python
+    python = plan.place(python) if "/" in python else python
     folder = _model(plan)
     hub = plan.model.source if plan.model and not folder else None
     return Job(plan, hosts, python, workdir, script, folder, hub, problem)
@@ -82,8 +82,8 @@ def _model(plan: Plan) -> str | None:
     source = plan.model.source if plan.model else None
     if not source:
         return None
-    path = place(plan, source)
-    return path if source.startswith((".", "/", "~")) or Path(path).exists() else None
+    path = plan.place(source)
+    return path if source.startswith((".", "/", "~")) or is_there(path) else None
 
 
 def cases(plan: Plan | None, *, imports: bool = True) -> tuple[Job, tuple[Case, ...]]:

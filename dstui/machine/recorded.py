@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from dstui.files import FileProblem, read_text
+from dstui.limits import parse_json
 from dstui.machine.paste import PasteError, machine_from_text
 from dstui.machine.snapshot import Machine
 from dstui.machine.topology import islands
@@ -26,10 +26,10 @@ def read_machine(path: Path) -> Machine:
 
 def _from_json(text: str, path: Path) -> Machine:
     try:
-        data = json.loads(text)
+        data = parse_json(text)
     except ValueError as error:
         raise FileProblem(f"{path}: neither a snapshot nor a matrix: {error}") from None
-    if not isinstance(data.get("gpus"), list) or not isinstance(data.get("host", {}), Mapping):
+    if not isinstance(data, dict) or not isinstance(data.get("gpus"), list) or not isinstance(data.get("host", {}), Mapping):
         raise FileProblem(f"{path}: no snapshot of a machine: it has no list `gpus`. `dstui machine --save FILE` writes one")
     try:
         machine = Machine.from_json({**data, "source": f"the snapshot {path.name}"})

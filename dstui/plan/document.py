@@ -13,14 +13,11 @@ from typing import Any, Literal
 
 import yaml
 
-from dstui.plan.scalars import resolve
+from dstui.limits import MAX_DEPTH, MAX_DIGITS, MAX_PATH, MAX_VALUES, TOO_DEEP, TOO_LONG, TOO_MANY, LimitError
+from dstui.plan.scalars import is_null, resolve
 
 Path = tuple[str | int, ...]
 Node = yaml.Node
-
-MAX_NODES = 100_000
-"""Nodes after aliases are followed: a file of a kilobyte can stand for billions ("billion laughs")."""
-MAX_DEPTH = 60
 
 
 class DocumentError(Exception):
@@ -31,6 +28,7 @@ class DocumentError(Exception):
         self.message, self.line, self.column, self.path = message, line, column, path
 
 
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 Reading = Literal["value", "text", "text or null"]
 """How a plain scalar is read: by the core schema, or as the text that stands there (arguments, variables, names)."""
 
@@ -53,6 +51,17 @@ class Document:
         return compose(self.text)
 
     @cached_property
+    def _entries(self) -> dict[int, Entries]:
+        return {}
+
+    def entries(self, node: yaml.MappingNode) -> Entries:
+        """The entries of a mapping by their keys; made once per mapping, for a look-up must not depend on how many there are."""
+        found = self._entries.get(id(node))
+        if found is None:
+            found = self._entries[id(node)] = {key.value: (key, value) for key, value in pairs(node)}
+        return found
+
+    @cached_property
     def data(self) -> Any:
         """The plain values: dicts, lists, strings, numbers that keep their spelling, bools, None."""
         return _Builder(self.text, self.reading).build(self.root, (), 0)
@@ -61,28 +70,37 @@ class Document:
         """The node at a path, None where there is none."""
         node: Node | None = self.root
         for part in path:
-            node = _child(node, part)
+            node = self._child(node, part)
         return node
 
     def line_of(self, path: Path) -> int | None:
         """The line (from 1) on which the key of this path stands, or of the nearest parent that is written."""
         node, line = self.root, None
         for part in path:
-            key = next((k for k, _ in pairs(node) if k.value == part), None) if isinstance(node, yaml.MappingNode) else None
-            child = _child(node, part)
+            child = self._child(node, part)
             if child is None:
                 break
-            line, node = (key or child).start_mark.line + 1, child
+            key = self.entries(node)[str(part)][0] if isinstance(node, yaml.MappingNode) else child
+            line, node = key.start_mark.line + 1, child
         return line
 
+    def _child(self, node: Node | None, part: str | int) -> Node | None:
+        if isinstance(node, yaml.MappingNode):
+            found = self.entries(node).get(str(part))
+            return found[1] if found else None
+        if isinstance(node, yaml.SequenceNode) and (index := position(part)) is not None and index < len(node.value):
+            child: Node = node.value[index]
+            return child
+        return None
 
-def _child(node: Node | None, part: str | int) -> Node | None:
-    if isinstance(node, yaml.MappingNode):
-        return next((value for key, value in pairs(node) if key.value == str(part)), None)
-    if isinstance(node, yaml.SequenceNode) and str(part).isdecimal() and int(part) < len(node.value):
-        child: Node = node.value[int(part)]
-        return child
-    return None
+
+def position(part: str | int) -> int | None:
+    """A part of a path as the position in a list; None where it is none."""
+    text = str(part)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
+Entries = dict[str, tuple[yaml.ScalarNode, Node]]
 
 
 def pairs(node: yaml.MappingNode) -> Iterator[tuple[yaml.ScalarNode, Node]]:
@@ -90,11 +108,29 @@ def pairs(node: yaml.MappingNode) -> Iterator[tuple[yaml.ScalarNode, Node]]:
     return ((key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode))
 
 
+class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # PyYAML has the C parser where libyaml was there
+    """PyYAML's, within limits: its composer tells the resolver of every node before it goes into it, and there one too many is refused."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.depth = self.count = 0
+
+    def descend_resolver(self, parent: Node | None, _index: Any) -> None:
+        """Before a node is composed."""
+        self.depth += 1
+        self.count += 1
+        if parent is not None and (self.depth > MAX_DEPTH + 1 or self.count > MAX_VALUES):
+            raise _at(parent, (), TOO_DEEP if self.depth > MAX_DEPTH + 1 else TOO_MANY)
+
+    def ascend_resolver(self) -> None:
+        """After it."""
+        self.depth -= 1
+
+
 def compose(text: str) -> Node:
     """Text to a tree of nodes. Raises DocumentError."""
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        node: Node | None = yaml.compose(text, Loader=loader)
+        node: Node | None = yaml.compose(text, Loader=Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         line, column = (mark.line + 1, mark.column + 1) if mark is not None else (None, None)
@@ -104,11 +140,37 @@ def compose(text: str) -> Node:
         raise DocumentError(
             "a character that no text file should hold: remove it", text.count("\n", 0, at) + 1 if isinstance(at, int) else None
         ) from None
-    except RecursionError:
-        raise DocumentError(f"nested deeper than {MAX_DEPTH} levels") from None
     if node is None:
         raise DocumentError("the file is empty")
     return node
+
+
+def values(root: Node | None) -> Iterator[Node]:
+    """Every key and value of a composed tree, aliases followed. Raises DocumentError where that exceeds a limit."""
+    waiting, count = [(root, 0, 0)] if root is not None else [], 0
+    while waiting:
+        node, depth, width = waiting.pop()
+        count += 1
+        if excess := _excess(node, depth, width, count):
+            raise _at(node, (), excess)
+        yield node
+        if isinstance(node, yaml.MappingNode):
+            for key, value in node.value:
+                inner = width + (len(key.value) if isinstance(key, yaml.ScalarNode) else 0)
+                waiting += ((key, depth + 1, width), (value, depth + 1, inner))
+        elif isinstance(node, yaml.SequenceNode):
+            waiting += ((item, depth + 1, width) for item in node.value)
+
+
+def _excess(node: Node, depth: int, width: int, count: int) -> str:
+    """Which limit is exceeded, in words."""
+    if depth > MAX_DEPTH:
+        return TOO_DEEP
+    if count > MAX_VALUES:
+        return TOO_MANY
+    if isinstance(node, yaml.ScalarNode) and node.tag in NUMBERS and len(node.value) > MAX_DIGITS:
+        return f"a number of {len(node.value):,} digits: no setting has more than {MAX_DIGITS}"
+    return TOO_LONG if width > MAX_PATH else ""
 
 
 def _sentence(text: str, error: yaml.MarkedYAMLError) -> str:
@@ -135,44 +197,48 @@ class _Builder:
     def __init__(self, text: str, reading: Callable[[Path], Reading]) -> None:
         self.text, self.reading, self.count = text, reading, 0
 
-    def build(self, node: Node, path: Path, depth: int) -> Any:
+    def build(self, node: Node, path: Path, width: int) -> Any:
+        """`width`: the characters of the path."""
         self.count += 1
-        if depth > MAX_DEPTH:
-            raise _at(node, path[:3], f"nested deeper than {MAX_DEPTH} levels")
-        if self.count > MAX_NODES:
-            raise _at(node, path[:3], f"aliases that stand for more than {MAX_NODES:,} values")
+        if len(path) > MAX_DEPTH:  # an alias within what it stands for
+            raise _at(node, path[:3], TOO_DEEP)
+        if self.count > MAX_VALUES:
+            raise _at(node, path[:3], TOO_MANY)
         if isinstance(node, yaml.MappingNode):
             if (name := placeholder(node)) and self.reading(path) == "text":
                 return name
-            return self._mapping(node, path, depth)
+            return self._mapping(node, path, width)
         if isinstance(node, yaml.SequenceNode):
-            return [self.build(item, (*path, i), depth + 1) for i, item in enumerate(node.value)]
+            return [self.build(item, (*path, i), width + 1) for i, item in enumerate(node.value)]
         return self._scalar(node, path)
 
-    def _mapping(self, node: yaml.MappingNode, path: Path, depth: int) -> dict[str, Any]:
+    def _mapping(self, node: yaml.MappingNode, path: Path, width: int) -> dict[str, Any]:
         built: dict[str, Any] = {}
         lines: dict[str, int] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 raise _at(key, path, "a key that is a list or a mapping: keys are plain words")
+            inner = width + len(key.value) + 1
+            if inner > MAX_PATH:
+                raise _at(key, path[:3], TOO_LONG)
             if key.value in built:
                 raise _at(key, (*path, key.value), f"the key {key.value!r} stands here a second time (first on line {lines[key.value]})")
             if key.value == "<<" and not key.style:
                 raise _at(key, (*path, "<<"), "merge keys (<<) are not part of YAML 1.2: write the keys out")
             lines[key.value] = key.start_mark.line + 1
-            built[key.value] = self.build(value, (*path, key.value), depth + 1)
+            built[key.value] = self.build(value, (*path, key.value), inner)
         return built
 
     def _scalar(self, node: Any, path: Path) -> Any:
         if self.text[node.start_mark.index : node.start_mark.index + 1] == "!":
             raise _at(node, path, "a tag (!…): a Plan holds plain values only")
         reading = "text" if node.style else self.reading(path)
-        if reading == "text" or (reading == "text or null" and resolve(node.value or "null") is not None):
+        if reading == "text" or (reading == "text or null" and not is_null(node.value)):
             return node.value
         try:
             return resolve(node.value)
-        except ValueError:
-            raise _at(node, path, "a number with thousands of digits") from None
+        except LimitError as error:
+            raise _at(node, path, error.message) from None
 
 
 def placeholder(node: yaml.MappingNode) -> str | None:

@@ -8,7 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from dstui.limits import MAX_DIGITS, MAX_RANKS, MAX_SLOTS
+
 _LINE = re.compile(r"^(\S+)\s+slots=(\d+)")
+_NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_HOST = re.compile(rf"(?:{_NAME}@)?(?:{_NAME}|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%{_NAME})?\]?)")
+_LONGEST_HOST = 255
 
 
 class HostfileError(Exception):
@@ -17,6 +22,20 @@ class HostfileError(Exception):
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(f"line {line}: {message}" if line else message)
         self.message, self.line = message, line
+
+
+def wrong_with_host(name: str) -> str:
+    """Why this is no host that ssh, pdsh and mpirun can all be given, in a sentence; empty where it is one.
+
+    A name, an IPv4 or IPv6 address, with USER@ before it where one is wanted: never an option, never anything that a shell looks at.
+    """
+    if not name or any(letter.isspace() for letter in name):
+        return "a host's name has no spaces" if name else "a host's name is missing"
+    if name.startswith("-"):
+        return "a host's name never begins with '-', which would make it an option of ssh"
+    if len(name) > _LONGEST_HOST or not _HOST.fullmatch(name):
+        return f"a host's name has letters, digits, '.', '-' and '_' only ({_LONGEST_HOST} at most), or is an address"
+    return ""
 
 
 def parse_hostfile(text: str) -> dict[str, int]:
@@ -29,13 +48,21 @@ def parse_hostfile(text: str) -> dict[str, int]:
         match = _LINE.search(line)
         if match is None:
             raise HostfileError(f"{line[:60]!r} is not `HOST slots=N`", number)
-        host, slots = match[1], int(match[2])
+        host, slots = match[1], _slots(match[2], number)
+        if problem := wrong_with_host(host):
+            raise HostfileError(f"{host[:60]!r}: {problem}", number)
         if host in pool:
             raise HostfileError(f"the host {host!r} stands here a second time: give it once, with all its slots", number)
         pool[host] = slots
     if not pool:
         raise HostfileError("no host in it: one line per host, `worker-1 slots=8`")
     return pool
+
+
+def _slots(digits: str, line: int) -> int:
+    if len(digits) > MAX_DIGITS or int(digits) > MAX_SLOTS:
+        raise HostfileError(f"{digits[:20]} slots are more than {MAX_SLOTS:,}, the most of one host", line)
+    return int(digits)
 
 
 def hostfile_text(hosts: Mapping[str, int]) -> str:
@@ -56,6 +83,7 @@ def select(
         raise HostfileError("include and exclude are both given: DeepSpeed takes one of them")
     if (include or exclude) and (num_nodes or num_gpus):
         raise HostfileError("num_nodes and num_gpus do not go with include or exclude: keep one way of choosing")
+    _refuse_many(len(pool) * num_gpus if num_gpus else sum(pool.values()))
     slots = {host: list(range(count)) for host, count in pool.items()}
     if include:
         wanted = _filter(include, slots, "include")
@@ -76,18 +104,30 @@ def select(
     return slots
 
 
+def _refuse_many(ranks: int) -> None:
+    """Before so many are listed."""
+    if ranks > MAX_RANKS:
+        raise HostfileError(f"{ranks:,} ranks are more than {MAX_RANKS:,}, the most that a job can have here")
+
+
 def _filter(text: str, slots: Mapping[str, list[int]], name: str) -> dict[str, set[int]]:
     chosen: dict[str, set[int]] = {}
     for part in text.split("@"):
         host, colon, listed = part.partition(":")
         if host not in slots:
-            raise HostfileError(f"{name} names the host {host!r}, which is not among {', '.join(slots)}")
+            among = ", ".join([*list(slots)[:20], *(["…"] if len(slots) > 20 else [])])
+            raise HostfileError(f"{name} names the host {host[:60]!r}, which is not among {among}")
+        has = len(slots[host])
         try:
             wanted = [int(s) for s in listed.split(",")] if colon else slots[host]
         except ValueError:
-            raise HostfileError(f"{name} has {part!r}: slots are numbers with commas ({host}:0,2), ranges are not known") from None
+            raise HostfileError(f"{name} has {part[:60]!r}: slots are numbers with commas ({host}:0,2), ranges are not known") from None
         for slot in wanted:
-            if slot not in slots[host]:
-                raise HostfileError(f"{name} names slot {slot} of {host}, which has slots 0 to {len(slots[host]) - 1}")
+            if not 0 <= slot < has:
+                raise HostfileError(f"{name} names slot {_short(slot)} of {host}, which has slots 0 to {has - 1}")
         chosen.setdefault(host, set()).update(wanted)
     return chosen
+
+
+def _short(number: int) -> str:
+    return str(number) if abs(number) < 10**MAX_DIGITS else "with thousands of digits"

@@ -7,13 +7,15 @@ they are, for they are other people's vocabularies (the checks judge them).
 from __future__ import annotations
 
 import difflib
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields
+from itertools import islice
 from typing import Any
 
+from dstui.limits import MOST_LISTED
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.finding import Finding
+from dstui.plan.kinds import KINDS, LISTS_OF_TEXTS, TEXTS, shown
 from dstui.plan.model import SECTIONS, Cluster, Job, Run
 
 KEPT = ("models", "accelerate", "deepspeed")
@@ -51,9 +53,9 @@ def reading(path: Path) -> Reading:
         return "text or null"
     for depth in (2, 3):
         spec = FIELDS.get(path[: depth - 1], {}).get(str(path[depth - 1])) if len(path) >= depth else None
-        if spec is not None and spec.metadata["kind"] in ("words", "words or str", "env", "patterns"):
+        if spec is not None and spec.metadata["kind"] in LISTS_OF_TEXTS:
             return "text"
-        if spec is not None and spec.metadata["kind"] == "str" and len(path) == depth:
+        if spec is not None and spec.metadata["kind"] in TEXTS and len(path) == depth:
             return "text or null"
     return "value"
 
@@ -76,6 +78,8 @@ def sections(document: Document, source: str) -> dict[str, Any]:
         raise PlanError([_finding("", "a Plan is a mapping: `version: 1`, `job:`, `deepspeed:` …", 1, 1)], source)
     form.unknown((), data, TOP)
     values: dict[str, Any] = {"name": data.get("name") or ""}
+    for _, message in KINDS["str"](values["name"]):
+        form.wrong(("name",), message)
     if form.version(data.get("version", MISSING)) and "job" not in data and "deepspeed" not in data:
         form.wrong((), "neither job: nor deepspeed: is here: this is no Plan")
     for name, cls in SECTIONS.items():
@@ -86,10 +90,8 @@ def sections(document: Document, source: str) -> dict[str, Any]:
         form.script(job)
     if isinstance(cluster := values["cluster"], Cluster):
         form.cluster(cluster)
-    if isinstance(run := values["run"], Run) and run.metrics:
-        form.metrics(run)
     if form.findings:
-        raise PlanError(form.findings, source)
+        raise PlanError(form.found(), source)
     return values
 
 
@@ -101,20 +103,29 @@ class _Form:
     """Checks the form of what is written and gathers what is wrong."""
 
     def __init__(self, document: Document) -> None:
-        self.document, self.findings = document, list[Finding]()
+        self.document, self.findings, self.more = document, list[Finding](), 0
+
+    def found(self) -> list[Finding]:
+        """What is wrong; of many mistakes the first, and how many there are."""
+        further = f"and {self.more:,} further mistakes, which are not listed: mend these first"
+        return [*self.findings, _finding("", further, None)] if self.more else self.findings
 
     def wrong(self, path: Path, message: str) -> None:
+        if len(self.findings) >= MOST_LISTED:
+            self.more += 1
+            return
         node = self.document.node(path)
         line = self.document.line_of(path) or 1
         column = node.start_mark.column + 1 if node is not None and node.start_mark.line + 1 == line else None
         self.findings.append(_finding(".".join(map(str, path)), message, line, column))
 
     def unknown(self, path: Path, data: Mapping[str, Any], known: Iterable[str]) -> None:
-        for key in data:
-            if key not in known:
-                close = difflib.get_close_matches(key, known, 1, 0.6)
-                hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
-                self.wrong((*path, key), f"unknown key; {hint}")
+        strange = [key for key in data if key not in known]
+        self.more += len(strange[MOST_LISTED:])
+        for key in strange[:MOST_LISTED]:
+            close = difflib.get_close_matches(key, known, 1, 0.6)
+            hint = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(known)}"
+            self.wrong((*path, key), f"unknown key; {hint}")
 
     def version(self, version: Any) -> bool:
         if version is MISSING:
@@ -128,7 +139,7 @@ class _Form:
             return {}
         if isinstance(value, dict):
             return value
-        self.wrong(path, f"a mapping belongs here (key: value), not {_shown(value)}")
+        self.wrong(path, f"a mapping belongs here (key: value), not {shown(value)}")
         return {}
 
     def section(self, path: Path, cls: type, data: Any) -> Any:
@@ -149,19 +160,18 @@ class _Form:
         return cls(**values)
 
     def value(self, path: Path, spec: Field[Any], value: Any) -> Any:
-        kind, choices = spec.metadata["kind"], spec.metadata["choices"]
-        minimum, maximum = spec.metadata["minimum"], spec.metadata["maximum"]
-        good, wanted = FORMS[kind](value)
-        if not good:
-            self.wrong(path, f"{wanted} belongs here, not {_shown(value)}")
+        choices, minimum, maximum = (spec.metadata[name] for name in ("choices", "minimum", "maximum"))
+        if mistakes := list(islice(KINDS[spec.metadata["kind"]](value), MOST_LISTED + 1)):
+            for below, message in mistakes:
+                self.wrong((*path, *below), message)
             return spec.default if spec.default_factory is MISSING else spec.default_factory()
         if choices and value not in choices:
             close = difflib.get_close_matches(str(value), choices, 1)
-            self.wrong(path, f"{_shown(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            self.wrong(path, f"{shown(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else ""))
         if minimum is not None and value < minimum:
-            self.wrong(path, f"{_shown(value)} is less than {minimum:g}, the least that makes sense")
+            self.wrong(path, f"{shown(value)} is less than {minimum:g}, the least that makes sense")
         if maximum is not None and value > maximum:
-            self.wrong(path, f"{_shown(value)} is more than {maximum:g}, the most that makes sense")
+            self.wrong(path, f"{shown(value)} is more than {maximum:g}, the most that makes sense")
         return tuple(value) if isinstance(value, list) else value
 
     def script(self, job: Job) -> None:
@@ -171,54 +181,6 @@ class _Form:
     def cluster(self, cluster: Cluster) -> None:
         if cluster.hosts is not None and cluster.hostfile is not None:
             self.wrong(("cluster", "hostfile"), "hosts and hostfile are both given: keep one")
-        for name in cluster.env:
-            if not name.replace("_", "a").isalnum() or name[:1].isdigit():
-                self.wrong(("cluster", "env", name), "a variable's name has letters, digits and _ only")
-        for host in cluster.hosts or ():
-            if not host or any(c.isspace() for c in host):
-                self.wrong(("cluster", "hosts", host), "a host's name has no spaces")
-
-    def metrics(self, run: Run) -> None:
-        from dstui.plan.patterns import wrong_with  # the parser of regular expressions is for Plans that have some
-
-        for name, pattern in run.metrics.items():
-            if problem := wrong_with(name, pattern):
-                self.wrong(("run", "metrics", name), problem)
-
-
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_words(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(word, str) for word in value)
-
-
-def _is_slots(value: Any) -> bool:
-    return isinstance(value, dict) and all(_is_int(v) and v >= 1 for v in value.values()) and bool(value)
-
-
-FORMS: dict[str, Callable[[Any], tuple[bool, str]]] = {
-    "str": lambda v: (isinstance(v, str), "text"),
-    "int": lambda v: (_is_int(v), "a whole number"),
-    "bool": lambda v: (isinstance(v, bool), "true or false"),
-    "number": lambda v: (_is_int(v) or (isinstance(v, float) and math.isfinite(v)), "a number"),
-    "words": lambda v: (_is_words(v), "a list of words ([--epochs, 1])"),
-    "words or str": lambda v: (isinstance(v, str) or _is_words(v), "a list of words or a word ([q_proj, v_proj])"),
-    "env": lambda v: (isinstance(v, dict) and all(isinstance(x, str) for x in v.values()), "a mapping NAME: value"),
-    "slots": lambda v: (_is_slots(v), "a mapping host: slots with at least one host and one slot each ({worker-1: 8})"),
-    "patterns": lambda v: (isinstance(v, dict) and all(isinstance(x, str) for x in v.values()), "a mapping NAME: 'regular expression'"),
-}
-"""Kind of a field -> a test of the value's form, and what belongs there in words."""
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, dict):
-        return "a mapping"
-    if isinstance(value, list):
-        return "a list"
-    text = value if isinstance(value, str) else getattr(value, "spelling", str(value))
-    return f"'{text[:40]}…'" if len(text) > 40 else f"'{text}'"
 
 
 __all__ = ["FIELDS", "PlanError", "Run", "compose", "reading", "sections"]

@@ -10,8 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from dstui.limits import MAX_RANKS, MAX_SLOTS
+
 MOST_PARAMETERS = 10**14
 """No model has more; what is larger is a slip."""
+WEEK = 7 * 24 * 3600
 INTEGRATIONS = ("deepspeed", "trainer", "accelerate")
 LAUNCHERS = ("local", "ssh", "pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm", "torchrun", "accelerate", "nossh")
 
@@ -31,9 +34,9 @@ def opt(  # noqa: PLR0913 - all but the first two are named
 ) -> Any:
     """A field of a Plan section.
 
-    `kind` names the form of its value: str, int, bool, number, words (a list of strings), words or str, env (name -> value),
-    slots (host -> number of ranks), patterns (metric -> regular expression), section (with `of`, its dataclass). Each may also be
-    null where the default is None.
+    `kind` names the form of its value (`dstui.plan.kinds`): str, int, bool, number, host, module, words (a list of strings), words or str,
+    env (name -> value), slots (host -> number of ranks), patterns (metric -> regular expression), section (with `of`, its dataclass).
+    Each may also be null where the default is None. A number that leads to work has a `maximum`.
     """
     metadata = {"help": help, "kind": kind, "choices": choices, "minimum": minimum, "maximum": maximum, "of": of}
     if isinstance(default, (dict, list)):
@@ -46,7 +49,7 @@ class Job:
     """What is run: the training script, its arguments, and who reads the DeepSpeed configuration."""
 
     script: str | None = opt(None, "The training script, relative to workdir. Give this or module.", kind="str")
-    module: str | None = opt(None, "A module to run as `python -m`, instead of script.", kind="str")
+    module: str | None = opt(None, "A module to run as `python -m`, instead of script.", kind="module")
     args: tuple[str, ...] = opt((), "Arguments of the script; {ds_config} becomes the path of the rendered ds_config.json.", kind="words")
     workdir: str = opt(".", "The folder in which the script runs, relative to the Plan's own folder.", kind="str")
     python: str | None = opt(None, "The interpreter of the ranks; null is the one that dstui runs in.", kind="str")
@@ -115,9 +118,9 @@ class Cluster:
         None, "Host -> slots (ranks). {localhost: 2} is 2 ranks here; null is every GPU of this machine.", kind="slots"
     )
     hostfile: str | None = opt(None, "A hostfile in DeepSpeed's form (`worker-1 slots=8`), instead of hosts.", kind="str")
-    cpu_ranks: int = opt(2, "Ranks on a machine without a GPU, where hosts is not given.", kind="int", minimum=1)
-    num_nodes: int | None = opt(None, "Use only the first N hosts (--num_nodes).", kind="int", minimum=1)
-    num_gpus: int | None = opt(None, "Ranks per host: slots 0 to N-1 on each (--num_gpus).", kind="int", minimum=1)
+    cpu_ranks: int = opt(2, "Ranks on a machine without a GPU, where hosts is not given.", kind="int", minimum=1, maximum=MAX_SLOTS)
+    num_nodes: int | None = opt(None, "Use only the first N hosts (--num_nodes).", kind="int", minimum=1, maximum=MAX_RANKS)
+    num_gpus: int | None = opt(None, "Ranks per host: slots 0 to N-1 on each (--num_gpus).", kind="int", minimum=1, maximum=MAX_SLOTS)
     include: str | None = opt(None, "Hosts and slots to use: worker-1@worker-2:0,2 (--include).", kind="str")
     exclude: str | None = opt(None, "Hosts and slots to leave out, in the same grammar (--exclude).", kind="str")
     launcher: str | None = opt(
@@ -130,8 +133,8 @@ class Cluster:
         kind="str",
         choices=("deepspeed", "numactl"),
     )
-    master_addr: str | None = opt(None, "Address of rank 0, where the others meet; null lets the launcher find it.", kind="str")
-    master_port: int | None = opt(None, "Port of rank 0; null takes a free one at launch.", kind="int", minimum=1)
+    master_addr: str | None = opt(None, "Address of rank 0, where the others meet; null lets the launcher find it.", kind="host")
+    master_port: int | None = opt(None, "Port of rank 0; null takes a free one at launch.", kind="int", minimum=1, maximum=65535)
     env: Mapping[str, str] = opt({}, "Variables for every rank on every host (.deepspeed_env).", kind="env")
     env_file: str | None = opt(None, "Another name or place for .deepspeed_env (DS_ENV_FILE).", kind="str")
 
@@ -140,8 +143,8 @@ class Cluster:
 class Restarts:
     """What happens after a failure."""
 
-    max: int = opt(0, "How often a failed job is started again.", kind="int", minimum=0)
-    backoff: float = opt(10, "Seconds before the next attempt.", kind="number", minimum=0)
+    max: int = opt(0, "How often a failed job is started again.", kind="int", minimum=0, maximum=1000)
+    backoff: float = opt(10, "Seconds before the next attempt.", kind="number", minimum=0, maximum=WEEK)
     args: tuple[str, ...] = opt((), "Arguments appended from the second attempt on; {checkpoint} is the latest one.", kind="words")
 
 
@@ -150,7 +153,7 @@ class Run:
     """How the run is watched."""
 
     restarts: Restarts = opt(Restarts(), "What happens after a failure.", kind="section", of=Restarts)
-    silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1)
+    silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1, maximum=WEEK)
     metrics: Mapping[str, str] = opt(
         {},
         "Numbers of your own in the lines: name -> a regular expression with one group, the number. reward: 'reward[=: ]+([-+0-9.e]+)'",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, Final
@@ -44,6 +45,10 @@ METRICS: Final = {
 TAKEN: Final = {*METRICS, "step", "steps"}
 
 NAME: Final = re.compile(r"[A-Za-z_][\w./-]{0,39}")
+LONGEST: Final = 1000
+"""Characters of a pattern,"""
+MOST_BRACKETS: Final = 50
+"""and brackets in it: the parser recurses once per bracket."""
 MANY: Final = 3
 """A repeat of more than so many times counts as one without end."""
 MOST_OPEN: Final = 2
@@ -53,6 +58,20 @@ _parser: Any = import_module("re._parser" if sys.version_info >= (3, 11) else "s
 _REPEATS: Final = {_parser.MAX_REPEAT, _parser.MIN_REPEAT, getattr(_parser, "POSSESSIVE_REPEAT", None)}
 
 
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A regular expression that somebody wrote. Raises ValueError with what is wrong with it, in a sentence."""
+    if len(pattern) > LONGEST or pattern.count("(") > MOST_BRACKETS:
+        raise ValueError(f"a regular expression of more than {LONGEST} characters or {MOST_BRACKETS} brackets: write a shorter one")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what another release of Python may read otherwise
+            return re.compile(pattern)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from None
+    except (OverflowError, RecursionError, MemoryError):
+        raise ValueError("no regular expression: something is repeated more often than can be counted") from None
+
+
 def wrong_with(name: str, pattern: str) -> str:
     """Why this cannot be a metric of the user's own, in a sentence; empty where it can."""
     if name in TAKEN:
@@ -60,9 +79,9 @@ def wrong_with(name: str, pattern: str) -> str:
     if not NAME.fullmatch(name):
         return "a metric's name is a letter, then letters, digits and _ . / - , 40 at most"
     try:
-        groups = re.compile(pattern).groups
-    except re.error as error:
-        return f"no regular expression: {error}"
+        groups = compiled(pattern).groups
+    except ValueError as error:
+        return str(error)
     if groups != 1:
         return f"{groups or 'no'} groups: put ( ) around the number, and (?: ) around what else belongs together"
     parsed = list(_parser.parse(pattern))

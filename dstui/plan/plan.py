@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -83,6 +84,10 @@ class Plan:
         """DeepSpeed's own configuration, with its own key names; numbers keep their spelling."""
         deepspeed: Mapping[str, Any] = self._sections["deepspeed"]
         return deepspeed
+
+    def place(self, path: str) -> str:
+        """A path that the Plan names, made absolute: relative to the Plan's own folder, `~` as the shell has it."""
+        return posixpath.normpath(posixpath.join(self.base, posixpath.expanduser(path)))
 
     def get(self, path: str, default: Any = None) -> Any:
         """What is written at a dotted path; `default` where nothing is."""

@@ -10,6 +10,8 @@ import json
 import re
 from typing import Any
 
+from dstui.limits import of_few_digits
+
 _NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")
 _TRUE = re.compile(r"(?:true|True|TRUE)\Z")
 _FALSE = re.compile(r"(?:false|False|FALSE)\Z")
@@ -40,25 +42,35 @@ class SpelledFloat(float):
 def resolve(text: str) -> Any:
     """The value of a plain scalar: None, a bool, a number that keeps its spelling, or the text itself.
 
-    Raises ValueError for an integer too long to be one (over 4,300 digits).
+    Raises LimitError for a number too long to be one.
     """
     number: SpelledInt | SpelledFloat
-    if _NULL.match(text):
+    if is_null(text):
         return None
     if _TRUE.match(text):
         return True
     if _FALSE.match(text):
         return False
     if _INT.match(text):
-        number = SpelledInt(text)
+        number = SpelledInt(of_few_digits(text))
     elif _BASED.match(text):
-        number = SpelledInt(int(text, 0))
+        number = SpelledInt(int(of_few_digits(text), 0))
     elif _FLOAT.match(text):
-        number = SpelledFloat(re.sub(r"\.(?=[in])", "", text.lower()))  # float() wants inf and nan without the dot
+        number = SpelledFloat(re.sub(r"\.(?=[in])", "", of_few_digits(text).lower()))  # float() wants inf and nan without the dot
     else:
         return text
     number.spelling = text
     return number
+
+
+def is_null(text: str) -> bool:
+    """Whether a plain scalar is null: a word for it, or nothing at all."""
+    return _NULL.match(text) is not None
+
+
+def _is_text(text: str) -> bool:
+    """Whether a plain scalar is the text itself."""
+    return not any(pattern.match(text) for pattern in (_NULL, _TRUE, _FALSE, _INT, _BASED, _FLOAT))
 
 
 def json_number(value: int | float) -> str:
@@ -81,7 +93,7 @@ def yaml_scalar(value: Any, *, text: bool = False, quote: str = "") -> str:
     string = str(value)
     if quote == "'" and string.isprintable():
         return "'" + string.replace("'", "''") + "'"
-    if not quote and _PLAIN.match(string) and not _BOOLEAN_ELSEWHERE.match(string) and isinstance(resolve(string), str):
+    if not quote and _PLAIN.match(string) and not _BOOLEAN_ELSEWHERE.match(string) and _is_text(string):
         return string
     if not quote and text and (_INT.match(string) or _FLOAT.match(string)):
         return string

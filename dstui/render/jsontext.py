@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dstui.plan.scalars import json_number
+from dstui.text import escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,7 @@ def json_text(value: Any) -> str:
 
 def _lines(value: Any, path: str, indent: str, head: str, comma: str) -> Iterator[JsonLine]:
     if isinstance(value, Mapping) and value:
-        items = [
-            (f"{path}.{key}" if path else str(key), f"{json.dumps(str(key), ensure_ascii=False)}: ", item) for key, item in value.items()
-        ]
+        items = [(f"{path}.{key}" if path else str(key), f"{_quoted(str(key))}: ", item) for key, item in value.items()]
         brackets = "{}"
     elif isinstance(value, (list, tuple)) and any(isinstance(item, (Mapping, list, tuple)) for item in value):
         items = [(f"{path}.{index}", "", item) for index, item in enumerate(value)]
@@ -52,4 +51,9 @@ def _scalar(value: Any) -> str:
         return "[" + ", ".join(_scalar(item) for item in value) + "]"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return json_number(value)
-    return json.dumps(value, ensure_ascii=False)
+    return _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    """A string, true, false or null, with the letters that are safe to show as they are."""
+    return escaped(json.dumps(value, ensure_ascii=False))

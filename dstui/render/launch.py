@@ -7,6 +7,7 @@ the tag, the shim. Sources: deepspeed/launcher/runner.py and launch.py of releas
 from __future__ import annotations
 
 import posixpath
+import re
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from dstui.machine.snapshot import Machine
 from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, select
+from dstui.text import UNSAFE
 
 DS_CONFIG = "{ds_config}"
 """In the arguments of a job: the path of the rendered ds_config.json."""
@@ -24,6 +26,8 @@ CONFIG_VARIABLE = "DSTUI_DS_CONFIG"
 """Where every rank finds that path too."""
 BIND = "bind.sh"
 """The wrapper that starts each rank on its own CPUs."""
+TOLD = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
+"""What a terminal must not see; a line break within quotes may stay."""
 HERE = ("localhost", "127.0.0.1", "::1")
 BACKENDS = ("pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm")
 """What `deepspeed --launcher` knows; it starts the ranks of every host by itself."""
@@ -96,14 +100,25 @@ class LaunchSpec:
         return "\n\n".join(f"# on {host}\n" + "\n".join(self._lines(ds_config, node)) for node, host in enumerate(self.hosts))
 
     def _lines(self, ds_config: str, node: int | None) -> Iterator[str]:
-        yield f"cd {shlex.quote(self.workdir)} &&"
+        yield f"cd {quoted(self.workdir)} &&"
         folder = posixpath.dirname(self.python)
         if folder:  # ninja, pdsh and the like of a virtual environment are found beside its python
-            yield f'PATH={shlex.quote(folder)}:"$PATH" \\'
+            yield f'PATH={quoted(folder)}:"$PATH" \\'
         for name, value in self.environment(ds_config).items():
-            yield f"{name}={shlex.quote(value)} \\"
-        yield shlex.join(self._launcher(node)) + " \\"
-        yield "  " + shlex.join(self._target(ds_config))
+            yield f"{name}={quoted(value)} \\"
+        yield " ".join(map(quoted, self._launcher(node))) + " \\"
+        yield "  " + " ".join(map(quoted, self._target(ds_config)))
+
+
+def quoted(word: str) -> str:
+    """A word as any shell takes it and any terminal shows it: what is unsafe to show is told to printf by its bytes."""
+    pieces, at = list[str](), 0
+    for match in TOLD.finditer(word):
+        octal = "".join(f"\\{byte:03o}" for byte in match[0].encode("utf-8", "surrogateescape"))
+        pieces += [shlex.quote(word[at : match.start()])] if match.start() > at else []
+        pieces.append(f"\"$(printf '{octal}')\"")
+        at = match.end()
+    return "".join(pieces + ([shlex.quote(word[at:])] if at < len(word) or not word else []))
 
 
 def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> dict[str, list[int]] | None:
@@ -145,7 +160,7 @@ def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
         raise RenderError("job.script", "no script is named: give the training script, relative to workdir")
     used = slots(plan, machine, pool)
     hosts = tuple(used or ("localhost",))
-    here = all(host in HERE for host in hosts) and cluster.hostfile is None
+    here = all(host in HERE for host in hosts)
     launcher = cluster.launcher or ("local" if here else "ssh")
     if launcher == "local" and not here:
         raise RenderError(
@@ -165,9 +180,9 @@ def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
     return LaunchSpec(
         python=_interpreter(plan),
         launcher_options=(*options, *cluster.launcher_args),
-        script=(job.script,) if job.script else ("-m", str(job.module)),
+        script=(_as_script(job.script),) if job.script else ("-m", str(job.module)),
         script_args=job.args,
-        workdir=place(plan, job.workdir),
+        workdir=plan.place(job.workdir),
         env=_environment(plan, cpu, launcher),
         ranks=dict(enumerate(ranks)),
         cpu=cpu,
@@ -183,14 +198,14 @@ def _bindings(machine: Machine, slots_of_a_host: list[int]) -> tuple[Binding, ..
     return near_binding(machine, there) if there else even_binding(machine, len(slots_of_a_host))
 
 
-def place(plan: Plan, path: str) -> str:
-    """A path of the Plan, made absolute: they are relative to the Plan's own folder."""
-    return posixpath.normpath(posixpath.join(plan.base, posixpath.expanduser(path) if path.startswith("~") else path))
+def _as_script(path: str) -> str:
+    """A path that no launcher takes for an option of its own, nor the shim for the wrapper that stands before the script."""
+    return f"./{path}" if path.startswith(("-", "bind:")) else path
 
 
 def _interpreter(plan: Plan) -> str:
     python = plan.job.python or sys.executable
-    return place(plan, python) if "/" in python else python
+    return plan.place(python) if "/" in python else python
 
 
 def _local_options(plan: Plan, machine: Machine, used: Mapping[str, list[int]] | None) -> list[str]:
@@ -198,14 +213,14 @@ def _local_options(plan: Plan, machine: Machine, used: Mapping[str, list[int]] |
     cluster = plan.cluster
     if cluster.include or cluster.exclude:
         return _filters(plan)
-    if used is None or (cluster.hosts is None and cluster.num_gpus is None and machine.gpus):
+    if used is None or (cluster.hosts is None and cluster.hostfile is None and cluster.num_gpus is None and machine.gpus):
         return []
     return ["--num_gpus", str(sum(map(len, used.values())))]
 
 
 def _far_options(plan: Plan, hosts: tuple[str, ...], launcher: str) -> list[str]:
     """Several hosts, or one that is not this machine: without --force_multi a single one would be run here."""
-    options = ["--hostfile", place(plan, plan.cluster.hostfile) if plan.cluster.hostfile else "./hostfile"]
+    options = ["--hostfile", plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "./hostfile"]
     if launcher in BACKENDS:
         options += ["--launcher", launcher, "--force_multi"]
     address = plan.cluster.master_addr
@@ -232,7 +247,7 @@ def _environment(plan: Plan, cpu: bool, launcher: str) -> dict[str, str]:
     if plan.job.integration == "accelerate":
         env |= accelerate_environment(plan)
     if plan.cluster.env_file:
-        env["DS_ENV_FILE"] = place(plan, plan.cluster.env_file)
+        env["DS_ENV_FILE"] = plan.place(plan.cluster.env_file)
     elif launcher in BACKENDS and plan.cluster.env:
         env["DS_ENV_FILE"] = "./.deepspeed_env"
     return env | dict(plan.cluster.env)

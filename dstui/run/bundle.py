@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dstui import __version__
-from dstui.files import FileProblem, read_text, reason
+from dstui.files import FileProblem, is_folder, is_there, read_text, reason
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.logfile import LogFile
 from dstui.run.mask import mask, secrets, secrets_in
@@ -31,8 +31,8 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
 
     Raises FileProblem where the folder is not a job's, where `to` exists and `replace` is not asked for, and where it cannot be written.
     """
-    to = to / f"{folder.name}-bundle.zip" if to.is_dir() else to
-    if to.exists() and not replace:
+    to = to / f"{folder.name}-bundle.zip" if is_folder(to) else to
+    if is_there(to) and not replace:
         raise FileProblem(f"{to} exists: it is replaced only when asked (--force); -o names another file")
     if not any((folder.path / mark).is_file() for mark in MARKS):
         raise FileProblem(f"{folder.path} is not a job folder: it has none of {', '.join(MARKS)}")

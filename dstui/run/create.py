@@ -9,6 +9,9 @@ from pathlib import Path
 from dstui.files import FileProblem, reason
 from dstui.run.folder import RUNS_FOLDER, JobFolder
 
+LONGEST = 100
+"""Characters of a Plan's name that its job folders get: a folder's own name has 255 bytes at most."""
+
 
 def create(name: str, now: datetime, run_dir: Path | None = None) -> JobFolder:
     """A new, empty job folder: `run_dir` itself, else dstui_runs/NAME-YYYYMMDD-HHMMSS (-2 and so on) in the current folder.
@@ -17,7 +20,7 @@ def create(name: str, now: datetime, run_dir: Path | None = None) -> JobFolder:
     """
     if run_dir is not None:
         return _given(run_dir.absolute())
-    stem = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-.') or 'run'}-{now:%Y%m%d-%H%M%S}"
+    stem = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name).strip('-.')[:LONGEST] or 'run'}-{now:%Y%m%d-%H%M%S}"
     base = Path.cwd() / RUNS_FOLDER
     for number in range(1, 1000):
         path = base / (stem if number == 1 else f"{stem}-{number}")
@@ -38,6 +41,6 @@ def _given(path: Path) -> JobFolder:
             raise FileProblem(f"{path} is not empty; a job folder is never reused: give a new one with --run-dir")
     except FileExistsError:
         raise FileProblem(f"{path} is a file, not a folder; give a new one with --run-dir") from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise FileProblem(f"Cannot make the job folder {path}: {reason(error)} (--run-dir names another place)") from None
     return JobFolder(path)

@@ -36,7 +36,10 @@ def finder(text: str, *, regex: bool, ignore_case: bool) -> Wanted | None:
     if ignore_case and not text.isascii():
         return None
     texts = _needed(text) if regex else [text] if text else []
-    expression = re.compile(text.encode(), re.IGNORECASE if ignore_case else 0) if regex else None
+    try:
+        expression = re.compile(text.encode(), re.IGNORECASE if ignore_case else 0) if regex else None
+    except (re.error, UnicodeEncodeError):  # \\u00e9 is for letters alone
+        return None
     return Wanted(tuple((each.lower() if ignore_case else each).encode() for each in texts), expression, ignore_case)
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dstui.files import is_file
 from dstui.run.folder import RUNS_FOLDER, JobFolder
 from dstui.run.status import rebuilt, refresh
 
@@ -55,7 +56,7 @@ def runs() -> list[dict[str, Any]]:
 
 def is_job(folder: JobFolder) -> bool:
     """Whether a folder is a job's; its status may be lost."""
-    return folder.status_file.is_file() or folder.launch_file.is_file()
+    return is_file(folder.status_file) or is_file(folder.launch_file)
 
 
 def find(name: str = "") -> JobFolder:

@@ -229,9 +229,10 @@ class Own:
         self.said: list[str] = []
         """What there is to say: patterns that were too slow."""
         self._patterns: dict[str, re.Pattern[str]] = {}
-        for name, text in patterns.items():
-            with suppress(re.error):
-                self._patterns[name] = re.compile(text)
+        if patterns:
+            from dstui.plan.patterns import compiled, wrong_with  # the parser of regular expressions is for those who have some
+
+            self._patterns = {name: compiled(text) for name, text in patterns.items() if not wrong_with(name, text)}
 
     def __bool__(self) -> bool:
         return bool(self._patterns)

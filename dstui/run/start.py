@@ -16,7 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dstui.files import FileProblem, reason, write_atomic
+from dstui.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.render.artifacts import artifacts
@@ -55,7 +55,7 @@ def start(
     check(spec)
     name = plan.name or Path(spec.script[-1]).stem
     runs = Path.cwd() / RUNS_FOLDER
-    had_runs, had_folder = runs.exists(), run_dir is not None and run_dir.exists()
+    had_runs, had_folder = is_there(runs), run_dir is not None and is_there(run_dir)
     try:
         folder = create(name, datetime.now(), run_dir)
     except FileProblem as error:
@@ -83,9 +83,9 @@ def check(spec: LaunchSpec) -> None:
     if not spec.local:
         raise LaunchError(f"cluster: {', '.join(spec.hosts)} ({spec.launcher}): this version starts jobs on this machine only")
     workdir = Path(spec.workdir)
-    if not workdir.is_dir():
+    if not is_folder(workdir):
         raise LaunchError(f"job.workdir: there is no folder {workdir}")
-    if spec.script[0] != "-m" and not (workdir / spec.script[0]).is_file():
+    if spec.script[0] != "-m" and not is_file(workdir / spec.script[0]):
         raise LaunchError(f"job.script: there is no file {workdir / spec.script[0]} (a script is relative to job.workdir)")
     _check_interpreter(spec.python, spec.env, workdir)
 

@@ -5,7 +5,6 @@ The checks are pure and know the formula only; a session may look into the model
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.check.auto import hidden_size_of, value_of
 from dstui.files import FileProblem, read_text
+from dstui.limits import parse_json
 from dstui.plan.finding import Finding
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class ModelOf:
     def of(cls, plan: Plan) -> ModelOf:
         """The one of this Plan; an empty source where it names none."""
         source = plan.model.source if plan.model is not None else None
-        return cls(str(Path(plan.base) / Path(source).expanduser()) if source else "")
+        return cls(plan.place(source) if source else "")
 
     def look(self) -> HiddenSize | None:
         """What it says of its hidden size; None for a hub id, or no model's configuration."""
@@ -64,7 +64,7 @@ def filled_in(plan: Plan, findings: Iterable[Finding], seen: HiddenSize | None) 
 
 @lru_cache(maxsize=4)
 def _hidden_size(path: Path, _changed: int) -> int | None:
-    config = json.loads(read_text(path))  # which refuses what would block or never end
+    config = parse_json(read_text(path))  # which refuses what would block or never end
     return hidden_size_of(config) if isinstance(config, dict) else None
 
 

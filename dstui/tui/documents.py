@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
-from dstui.files import FileProblem, write_atomic
+from dstui.files import FileProblem, is_folder, is_there, typed_path, write_atomic
 from dstui.tui.fields import UNSET, help_for, shown, typed
 from dstui.tui.screens.dialog import Answer, Ask, Prompt
 from dstui.tui.store import Store
@@ -57,8 +57,8 @@ class Documents(App[int]):
     def _save_as(self, name: str | None) -> None:
         if not name:
             return
-        path = Path(name).expanduser()
-        if path.exists() and path != self.store.path:
+        path = typed_path(name)
+        if is_there(path) and path != self.store.path:
             answers = [Answer("r", "replace it", True), Answer("n", "no, another name", False)]
             self.push_screen(Ask("Exists already", f"{path} exists.", answers), partial(self._save_over, path))
         else:
@@ -97,7 +97,7 @@ class Documents(App[int]):
         from dstui.files import state_on_disk
         from dstui.render.artifacts import artifacts
 
-        place = Path(folder).expanduser()
+        place = typed_path(folder)
         files = {place / a.name: a for a in artifacts(self.store.state.plan, self.store.state.known_machine, self.store.state.pool)}
         changed = [path.name for path, artifact in files.items() if state_on_disk(path, artifact.text) == "changed"]
         if changed:
@@ -174,7 +174,7 @@ class Documents(App[int]):
 
 
 def _no_folder(text: str) -> str:
-    return "" if Path(text).expanduser().is_dir() else f"{text or 'That'} is no folder."
+    return "" if is_folder(typed_path(text)) else f"{text or 'That'} is no folder."
 
 
 def yaml_value(text: str) -> Any:

@@ -13,6 +13,8 @@ from dataclasses import fields as dataclass_fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from dstui.limits import LimitError
+
 if TYPE_CHECKING:
     from dstui.tui.state import State
 
@@ -159,7 +161,10 @@ def parsed(field: Field, text: str) -> Any:
     text = text.strip()
     if not text:
         return UNSET
-    return _READERS[field.kind](text)
+    try:
+        return _READERS[field.kind](text)
+    except LimitError as error:
+        raise NotThat(f"{error.message}.") from None
 
 
 def _number(text: str) -> Any:

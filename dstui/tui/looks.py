@@ -35,9 +35,7 @@ class PoolOf:
     @classmethod
     def of(cls, plan: Plan) -> PoolOf:
         """The one of this Plan; an empty path where it names none."""
-        from dstui.render.launch import place
-
-        return cls(place(plan, plan.cluster.hostfile) if plan.cluster.hostfile else "")
+        return cls(plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "")
 
     def look(self) -> dict[str, int] | None:
         """Its hosts; None where it cannot be read (a launch then says why)."""

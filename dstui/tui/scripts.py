@@ -33,9 +33,7 @@ class ScriptOf:
     @classmethod
     def of(cls, plan: Plan) -> ScriptOf:
         """The one of this Plan."""
-        from dstui.render.launch import place
-
-        return cls(place(plan, plan.job.workdir), plan.job.script, plan.job.module)
+        return cls(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
 
     def look(self) -> ScriptFacts | Missing | None:
         """What the script says of itself; None where there is nothing to look into."""

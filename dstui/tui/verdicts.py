@@ -173,10 +173,9 @@ def _another(oracle: Oracle | None, python: str) -> Oracle:
 
 def interpreter(plan: Plan) -> str:
     """Whose DeepSpeed judges: that of the ranks."""
-    from dstui.render.launch import place
 
     python = plan.job.python
-    return sys.executable if python is None else place(plan, python) if "/" in python else python
+    return sys.executable if python is None else plan.place(python) if "/" in python else python
 
 
 def plain(config: Mapping[str, Any], filled: bool) -> dict[str, Any]:

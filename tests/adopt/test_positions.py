@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dstui.adopt.positions import positions
+from dstui.limits import LimitError
 
 NAMES = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=5)
 VALUES: st.SearchStrategy[Any] = st.recursive(
@@ -38,7 +40,8 @@ def test_every_key_of_a_json_text_is_found_and_nothing_else(value: dict[str, Any
 
 @given(st.text(max_size=200))
 def test_no_text_makes_the_scan_fail(text: str) -> None:
-    assert positions(text).depth < 300
+    with suppress(LimitError):
+        positions(text)
 
 
 def test_lines_columns_comments_bare_words_and_second_times() -> None:

@@ -66,12 +66,12 @@ def filter_names_nothing(c: Context) -> Problems:
     cluster = c.plan.cluster if c.plan is not None else None
     if cluster is None or cluster.hosts is None or (cluster.include and cluster.exclude):
         return
-    for name in ("include", "exclude", "num_nodes"):
+    for name in ("hosts", "include", "exclude", "num_nodes", "num_gpus"):
         if getattr(cluster, name):
             try:
-                select(cluster.hosts, **{name: getattr(cluster, name)})
+                select(cluster.hosts, **({} if name == "hosts" else {name: getattr(cluster, name)}))
             except HostfileError as error:
-                fix = Fix(f"remove cluster.{name}", ({"op": "remove", "path": f"/cluster/{name}"},))
+                fix = Fix(f"remove cluster.{name}", ({"op": "remove", "path": f"/cluster/{name}"},)) if name != "hosts" else None
                 yield about_the_plan(f"cluster.{name}", error.message, fix=fix)
 
 

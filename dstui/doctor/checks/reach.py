@@ -9,7 +9,6 @@ from dstui.doctor.case import Case, Judgement, check
 from dstui.files import FileProblem, read_text
 from dstui.machine.codec import Unknown
 from dstui.plan.hostfile import HostfileError, parse_hostfile
-from dstui.render.launch import place
 
 Judgements = Iterator[Judgement]
 SKEW_SECONDS = 2.0
@@ -22,7 +21,7 @@ def hostfile(case: Case) -> Judgements:
     if not case.plan or not name:
         yield Judgement("skipped", "the Plan names no hostfile")
         return
-    path = Path(place(case.plan, name))
+    path = Path(case.plan.place(name))
     try:
         hosts = parse_hostfile(read_text(path))
     except (FileProblem, HostfileError) as error:

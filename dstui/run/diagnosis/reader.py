@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from dstui.files import FileProblem
+from dstui.files import FileProblem, reason
 from dstui.run.diagnosis.findings import Findings
 from dstui.run.diagnosis.lines import rank_of_file
 from dstui.run.diagnosis.scan import Scanner
@@ -58,8 +58,8 @@ def log_files(paths: Iterable[Path | str]) -> list[str]:
             continue
         try:
             mode = Path(path).stat().st_mode
-        except OSError as error:
-            raise FileProblem(f"{path}: {error.strerror or error}") from None
+        except (OSError, ValueError) as error:
+            raise FileProblem(f"{path}: {reason(error)}") from None
         if stat.S_ISDIR(mode):
             inside = [str(file) for file in sorted(Path(path).rglob("*")) if file.suffix in SUFFIXES and file.is_file()]
             if not inside:

@@ -1,0 +1,149 @@
+"""The kinds of values in a Plan: what each field may hold, and what is wrong with what it holds instead.
+
+A kind is a function that yields a sentence for each mistake, with the path of its place below the field.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dstui.limits import MAX_SLOTS, MAX_TEXT
+from dstui.plan.document import Path
+from dstui.plan.hostfile import wrong_with_host
+
+Mistakes = Iterator[tuple[Path, str]]
+
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+MODULE = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*")
+MOST_METRICS = 100
+"""Patterns of the user's own: each is tried on every line of every rank."""
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return is_whole(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _form(fits: Callable[[Any], bool], wanted: str) -> Callable[[Any], Mistakes]:
+    def mistakes(value: Any) -> Mistakes:
+        if not fits(value):
+            yield (), f"{wanted} belongs here, not {shown(value)}"
+
+    return mistakes
+
+
+def text(value: Any) -> Mistakes:
+    """A path, a word, a line."""
+    if not isinstance(value, str):
+        yield (), f"text belongs here, not {shown(value)}"
+    elif "\0" in value:
+        yield (), "a NUL (\\0) cannot be in it: no path, argument or variable can hold one"
+    elif len(value) > MAX_TEXT:
+        yield (), f"a text of {len(value):,} characters: no path, argument or variable is longer than {MAX_TEXT:,}"
+
+
+def _words(value: Any) -> Mistakes:
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        yield (), f"a list of words ([--epochs, 1]) belongs here, not {shown(value)}"
+        return
+    for index, word in enumerate(value):
+        yield from (((index,), message) for _, message in text(word))
+
+
+def _words_or_text(value: Any) -> Mistakes:
+    if isinstance(value, str):
+        yield from text(value)
+    elif list(_words(value)):
+        yield (), f"a list of words or a word ([q_proj, v_proj]) belongs here, not {shown(value)}"
+
+
+def _host(value: Any) -> Mistakes:
+    yield from text(value)
+    if isinstance(value, str) and (problem := wrong_with_host(value)):
+        yield (), problem
+
+
+def _module(value: Any) -> Mistakes:
+    yield from text(value)
+    if isinstance(value, str) and not MODULE.fullmatch(value):
+        yield (), f"{shown(value)} is no name of a module, as in pkg.train"
+
+
+def _mapping_of_texts(value: Any, wanted: str) -> Mistakes:
+    if not isinstance(value, dict) or not all(isinstance(inner, str) for inner in value.values()):
+        yield (), f"{wanted} belongs here, not {shown(value)}"
+        return
+    for name, inner in value.items():
+        yield from (((name,), message) for _, message in text(inner))
+
+
+def _env(value: Any) -> Mistakes:
+    yield from _mapping_of_texts(value, "a mapping NAME: value")
+    for name, inner in value.items() if isinstance(value, dict) else ():
+        if not VARIABLE.fullmatch(name):
+            yield (name,), "a variable's name has letters, digits and _ only"
+        if isinstance(inner, str) and (control := CONTROL.search(inner)):
+            what = "a second line" if control[0] in "\r\n" else f"a control character (\\x{ord(control[0]):02x})"
+            yield (name,), f"{what} cannot be in it: .deepspeed_env has one line per variable, and launchers pass it on as it stands"
+
+
+def _slots(value: Any) -> Mistakes:
+    if not isinstance(value, dict) or not value or not all(is_whole(slots) and slots >= 1 for slots in value.values()):
+        yield (), f"a mapping host: slots with at least one host and one slot each ({{worker-1: 8}}) belongs here, not {shown(value)}"
+        return
+    for host, slots in value.items():
+        if problem := wrong_with_host(host):
+            yield (host,), problem
+        if slots > MAX_SLOTS:
+            yield (host,), f"{shown(slots)} slots are more than {MAX_SLOTS:,}, the most of one host"
+
+
+def _patterns(value: Any) -> Mistakes:
+    yield from _mapping_of_texts(value, "a mapping NAME: 'regular expression'")
+    if not isinstance(value, dict) or not value:
+        return
+    if len(value) > MOST_METRICS:
+        yield (), f"{len(value):,} patterns are more than {MOST_METRICS}, the most that can be tried on every line"
+        return
+    from dstui.plan.patterns import wrong_with  # the parser of regular expressions is for Plans that have some
+
+    for name, pattern in value.items():
+        if isinstance(pattern, str) and (problem := wrong_with(name, pattern)):
+            yield (name,), problem
+
+
+KINDS: dict[str, Callable[[Any], Mistakes]] = {
+    "str": text,
+    "int": _form(is_whole, "a whole number"),
+    "bool": _form(lambda value: isinstance(value, bool), "true or false"),
+    "number": _form(_is_number, "a number"),
+    "host": _host,
+    "module": _module,
+    "words": _words,
+    "words or str": _words_or_text,
+    "env": _env,
+    "slots": _slots,
+    "patterns": _patterns,
+}
+TEXTS = ("str", "host", "module")
+"""Kinds whose value is read as the text that stands there, unless null."""
+LISTS_OF_TEXTS = ("words", "words or str", "env", "patterns")
+"""Kinds in which everything is."""
+
+
+def shown(value: Any) -> str:
+    """A value in a message, cut where it is long."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    told = value if isinstance(value, str) else getattr(value, "spelling", str(value))
+    return f"'{told[:40]}…'" if len(told) > 40 else f"'{told}'"

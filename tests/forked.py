@@ -1,0 +1,187 @@
+"""Commands of dstui by the thousand: each runs in a child that is forked from one interpreter which has imported dstui already.
+
+A command costs some milliseconds so, instead of the third of a second in which an interpreter starts. What it may use is limited, and what it
+used is measured.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+OUTPUT = 64 << 20
+"""Bytes that a command may write into one file."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended. `status` is negative where a signal ended it."""
+
+    status: int
+    out: bytes
+    err: bytes
+    seconds: float
+    """Of this thread's clock on the wall."""
+    cpu: float
+    memory: int
+    """Bytes at its peak, what it shares with the interpreter that it was forked from included."""
+
+    @property
+    def said(self) -> str:
+        """Both outputs, for people."""
+        return (self.out + self.err).decode("utf-8", "backslashreplace")
+
+
+class Forked:
+    """The interpreter from which commands are forked. One at a time."""
+
+    def __init__(self, *, memory: int = 2 << 30, cpu: int = 60, deadline: float = 60.0) -> None:
+        """Limits of each command: bytes of address space, seconds of CPU, seconds on the wall."""
+        self._child = subprocess.Popen(
+            [sys.executable, __file__, str(memory), str(cpu), str(deadline)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def run(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> Ran:
+        """`dstui WORDS` in a folder; the environment is ours with `env` on top."""
+        assert self._child.stdin and self._child.stdout
+        self._child.stdin.write(base64.b64encode(pickle.dumps((list(words), str(cwd), {**os.environ, **(env or {})}))) + b"\n")
+        self._child.stdin.flush()
+        ran: Ran = Ran(**pickle.loads(base64.b64decode(self._child.stdout.readline())))
+        return ran
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self._child.stdin and self._child.stdout
+        self._child.stdin.close()
+        self._child.wait()
+        self._child.stdout.close()
+
+
+def spawned(words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, *, memory: int = 2 << 30, cpu: int = 60) -> Ran:
+    """The same by an interpreter of its own, as a user runs it."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "dstui", *words],
+            cwd=cwd,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+        )
+        limit(memory, cpu, child.pid)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        return Ran(**_measured(status, used, time.monotonic() - began, out, err))
+
+
+def limit(memory: int, cpu: int, pid: int = 0) -> None:
+    """For a process (this one: 0) from now on."""
+    limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_CPU: cpu, resource.RLIMIT_FSIZE: OUTPUT, resource.RLIMIT_CORE: 0}
+    for which, most in limits.items():
+        resource.prlimit(pid, which, (most, most))
+
+
+def _measured(status: int, used: Any, seconds: float, out: Any, err: Any) -> dict[str, Any]:
+    out.seek(0)
+    err.seek(0)
+    facts = {"status": os.waitstatus_to_exitcode(status), "seconds": seconds, "cpu": used.ru_utime + used.ru_stime}
+    return {**facts, "memory": used.ru_maxrss * 1024, "out": out.read(), "err": err.read()}
+
+
+# The interpreter that is forked
+
+
+def serve(memory: int, cpu: int, deadline: float) -> None:
+    """Read a command per line, run it in a child, answer with how it ended."""
+    import importlib
+
+    from dstui import cli
+
+    for name in ("headless", "check.rules", "arguments", "documents", "adopt.plan", *(f"commands.{name}" for name in cli.COMMANDS)):
+        importlib.import_module(f"dstui.{name}")
+    for line in sys.stdin.buffer:
+        words, cwd, env = pickle.loads(base64.b64decode(line))
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            began = time.monotonic()
+            child = os.fork()
+            if child == 0:
+                _become(words, cwd, env, (out.fileno(), err.fileno()), lambda: limit(memory, cpu))
+            status, used = _wait(child, deadline)
+            answer = _measured(status, used, time.monotonic() - began, out, err)
+        sys.stdout.buffer.write(base64.b64encode(pickle.dumps(answer)) + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _wait(child: int, deadline: float) -> tuple[int, Any]:
+    """The child's end; past its deadline it is made to end by SIGALRM, which no command expects."""
+    timer = threading.Timer(deadline, os.kill, (child, signal.SIGALRM))
+    timer.start()
+    try:
+        _, status, used = os.wait4(child, 0)
+    finally:
+        timer.cancel()
+        timer.join()
+    return status, used
+
+
+def _become(words: Sequence[str], cwd: str, env: Mapping[str, str], outputs: tuple[int, int], limited: Any) -> None:
+    """In the child: run the command as its own interpreter would, to the end of its threads. Does not return."""
+    status = 1
+    try:
+        os.setsid()
+        os.chdir(cwd)
+        os.environ.clear()
+        os.environ.update(env)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(outputs[0], 1)
+        os.dup2(outputs[1], 2)
+        sys.stdin, sys.stdout = os.fdopen(0), os.fdopen(1, "w", encoding="utf-8")
+        sys.stderr = sys.__stderr__ = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+        sys.argv = ["dstui", *words]
+        limited()
+        status = _main()
+    finally:
+        os._exit(status & 255)
+
+
+def _main() -> int:
+    import traceback
+
+    from dstui.cli import main
+
+    try:
+        status = main()
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        sys.stderr.write(f"Traceback: at the end: {error!r}\n")
+    return status
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))

@@ -1,0 +1,233 @@
+"""Input that is meant to kill, or that somebody wrote by mistake: a sentence, status 1 or 2, in no time and little memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.forked import Forked, Ran, spawned
+
+MEMORY = 300 << 20
+SECONDS = 6
+"""Of CPU time: 3 are wanted, and not every machine is as fast as the one on which the cases were written."""
+RAW = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
+"""Control characters but newline and tab, C1 and what reorders a line, as UTF-8."""
+
+LONG = "x" * 5000
+OSC = "\x1b]52;c;aGFja2Vk\x07"
+BYTE = "caf\udce9"
+"""A name with a byte that is no UTF-8, as Python has it."""
+PLAN = "version: 1\njob: {script: train.py}\n"
+RUNS = f"{PLAN}deepspeed: {{train_micro_batch_size_per_gpu: 1, optimizer: {{type: Adam, params: {{torch_adam: true}}}}}}\n"
+DEEP = {"brackets": "[" * 40_000, "braces": "{" * 40_000, "dashes": "\n" + "- " * 20_000, "both": '{"a":[' * 20_000}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command, the files that it finds, and how it must answer."""
+
+    name: str
+    words: tuple[str, ...]
+    says: str
+    files: Mapping[str, str | bytes] = field(default_factory=dict)
+    status: int = 2
+
+
+def of_plan(name: str, text: str, says: str, *, status: int = 2, files: Mapping[str, str | bytes] | None = None) -> Iterator[Case]:
+    """A Plan that render and headless refuse; check says the same as a diagnostic (1), or that it cannot be read (2)."""
+    more = {"plan.yaml": text, **(files or {})}
+    for words in (("render", "plan.yaml"), ("--headless", "plan.yaml", "--dry-run")):
+        yield Case(f"{name}, {words[0]}", words, says, more)
+    if status:
+        yield Case(f"{name}, check", ("check", "plan.yaml"), says, more, status)
+
+
+def of_cluster(name: str, cluster: str, says: str, **more: Mapping[str, str | bytes]) -> Iterator[Case]:
+    """A Plan with this cluster."""
+    return of_plan(name, f"{PLAN}cluster: {cluster}\n", says, status=1, **more)
+
+
+def nested() -> Iterator[Case]:
+    says = "nested deeper than 60 levels"
+    for name, deep in DEEP.items():
+        yield from of_plan(f"a Plan of {name}", f"{PLAN}deepspeed: {deep}", says)
+        if name != "dashes":
+            yield Case(f"{name} in a ds_config.json", ("check", "a.json"), says, {"a.json": deep})
+            yield Case(f"{name} in one that is launched", ("--headless", "a.json", "--dry-run", "--", "t.py"), says, {"a.json": deep})
+        yield Case(f"{name} in an accelerate YAML", ("check", "a.yaml"), says, {"a.yaml": f"distributed_type: DEEPSPEED\na: {deep}"})
+        yield Case(f"{name} after --set", ("--headless", "p", "--dry-run", "--set", f"deepspeed.a={deep}"), says, {"p": PLAN})
+    machine = '{"gpus": ' + "[" * 40_000
+    yield Case("a recorded machine", ("machine", "--machine", "m.json"), says, {"m.json": machine})
+    yield Case("a recorded machine to check for", ("check", "quickstart", "--machine", "m.json"), says, {"m.json": machine})
+    yield from of_plan("an alias within itself", f"{PLAN}deepspeed: {{a: &a [*a]}}\n", says)
+    yield Case("one in an accelerate YAML", ("check", "a.yaml"), says, {"a.yaml": "distributed_type: &a {a: *a}\n"})
+
+
+def numbers() -> Iterator[Case]:
+    yield from of_cluster(
+        "slots by the billion", "{hosts: {a: 1, b: 1}, num_gpus: 999999999}", "is more than 1024, the most that makes sense"
+    )
+    yield from of_cluster("slots of one host", "{hosts: {localhost: 9999999999}}", "slots are more than 1,024, the most of one host")
+    yield from of_cluster("ranks on the CPU", "{cpu_ranks: 9999999999}", "is more than 1024")
+    yield from of_cluster("a port", "{master_port: 65536}", "is more than 65535")
+    many = ", ".join(f"h{n}: 1024" for n in range(100))
+    yield from of_cluster("many hosts", f"{{hosts: {{{many}}}}}", "102,400 ranks are more than 100,000")
+    hostfile = {"h": "a slots=99999999999\n"}
+    for words in (("render", "plan.yaml"), ("--headless", "plan.yaml", "--dry-run")):
+        says = "line 1: 99999999999 slots are more than 1,024"
+        yield Case(f"a hostfile, {words[0]}", words, says, {"plan.yaml": f"{PLAN}cluster: {{hostfile: h}}\n", **hostfile})
+    yield Case("a hostfile to look at", ("machine", "--hosts", "h"), "slots are more than 1,024", hostfile)
+    yield from of_plan("restarts", f"{PLAN}run: {{restarts: {{max: 999999999}}}}\n", "is more than 1000", status=1)
+    yield from of_plan("silence", f"{PLAN}run: {{silence: 1e99}}\n", "is more than 604800", status=1)
+    for name, number in {
+        "digits": "7" * 4200,
+        "more digits": "7" * 5000,
+        "hexadecimal": "0x" + "f" * 9000,
+        "fraction": "0." + "1" * 900,
+    }.items():
+        says = f"a number of {len(number):,} digits: no setting has more than 60"
+        yield from of_plan(f"{name}", f"{PLAN}deepspeed: {{train_batch_size: {number}}}\n", says)
+        yield Case(f"{name} in an accelerate YAML", ("check", "a.yaml"), says, {"a.yaml": f"num_processes: {number}\n"})
+        if "x" not in number:
+            text = f'{{"train_batch_size":\n {number}}}'
+            yield Case(f"{name} in JSON", ("check", "a.json"), f"a.json:2:2: {says}", {"a.json": text})
+            yield Case(f"{name} in hjson", ("check", "a.json"), f"a.json:3:2: {says}", {"a.json": f"# hjson\n{text}"})
+    for value in ("1e999", "-1e999", "1e59", "9" * 59):
+        files = {"plan.yaml": f"{PLAN}deepspeed: {{train_batch_size: {value}, zero_optimization: {{stage: {value}}}}}\n"}
+        yield Case(f"{value} in a Plan", ("check", "plan.yaml"), "stage is ", files, 1)
+
+
+def many() -> Iterator[Case]:
+    for count in (16_000, 24_000):
+        keys = "".join(f"key_{number}: 1\n" for number in range(count))
+        yield from of_plan(f"{count} unknown keys", PLAN + keys, f"and {count - 50:,} further mistakes, which are not listed", status=1)
+        indented = "".join(f"  key_{number}: 1\n" for number in range(count))
+        yield Case(f"{count} under deepspeed", ("check", "p"), "more of this kind", {"p": f"{PLAN}deepspeed:\n{indented}"}, 1)
+        config = "{" + ", ".join(f'"key_{number}": 1' for number in range(count)) + "}"
+        yield Case(f"{count} in a ds_config.json", ("check", "a.json"), "more of this kind", {"a.json": config}, 1)
+        again = "{" + '"a": 1, ' * count + '"b": 1}'
+        yield Case(f"{count} times the same", ("check", "a.json"), "a second time", {"a.json": again}, 1)
+    sixty = "".join(f"key_{number}: 1\n" for number in range(60_000))
+    yield from of_plan("60,000 unknown keys", PLAN + sixty, "it stands for more than 50,000 values")
+    yield Case(
+        "an include of many slots",
+        ("render", "p"),
+        "names slot",
+        {"p": f"{PLAN}cluster: {{hosts: {{a: 9}}, include: 'a:{'0,' * 40_000}99'}}\n"},
+    )
+    dots = {"p": f"{PLAN}{'.' * 900}: 1\n{'deepspeed' + '.a' * 400}: 1\n"}
+    yield Case("keys of dots", ("render", "p"), "unknown key", dots)
+    wide = "a key whose path is longer than 1,000 characters"
+    yield Case("long keys in each other", ("render", "p"), wide, {"p": f"{PLAN}deepspeed: {f'{{{LONG[:300]}: ' * 4}1{'}' * 4}\n"})
+    yield Case("a key of 2,000 characters", ("check", "a.json"), wide, {"a.json": f'{{"{LONG}": 1}}'})
+    yield Case("quotes that never end", ("check", "a.json"), "not JSON", {"a.json": '{"a": "' + '\\"' * 300_000})
+    yield Case("comments that never end", ("check", "a.json"), "not what DeepSpeed reads either", {"a.json": "/* " * 300_000})
+
+
+def texts() -> Iterator[Case]:
+    unknown_user = f"{PLAN}cluster: {{hostfile: ~nosuchuser/x}}\n"
+    yield from of_plan("an unknown user", unknown_user, "no such file or folder", status=0)
+    nul = "a NUL (\\0) cannot be in it"
+    yield from of_cluster("a NUL in a path", '{hostfile: "a\\0b"}', nul)
+    yield from of_cluster("a NUL in a variable", '{env: {A: "a\\0b"}}', nul)
+    yield from of_plan("a NUL in an argument", 'version: 1\njob: {script: t.py, args: ["a\\0b"]}\n', nul, status=1)
+    yield from of_cluster(
+        "a second line in a variable", '{env: {A: "a\\nB=c"}}', "a second line cannot be in it: .deepspeed_env has one line"
+    )
+    yield from of_cluster("an escape in a variable", '{env: {A: "\\e[2J"}}', "a control character (\\x1b) cannot be in it")
+    for name, pattern in {"repeats": "(a){1000000000000}", "brackets": "(" * 50_000 + ")" * 50_000, "many": "(a)" + "(?:b)" * 60}.items():
+        metrics = f"{PLAN}run: {{metrics: {{reward: '{pattern}'}}}}\n"
+        yield from of_plan(f"a pattern with {name}", metrics, "regular expression", status=1)
+    yield Case(
+        "a name of 5,000 characters", ("render", "p"), "longer than the name of any file", {"p": f"{PLAN}cluster: {{hostfile: {LONG}}}\n"}
+    )
+
+
+def typed() -> Iterator[Case]:
+    """A path of 5,000 characters, one with a byte that is no UTF-8 and one with an escape sequence, wherever one can be typed."""
+    for name, path in {"long": LONG, "longer": f"{LONG}/{LONG}", "no UTF-8": BYTE, "an escape": OSC, "a user": "~nosuchuser/x"}.items():
+        for command in ("diagnose", "render", "check", "doctor"):
+            yield Case(f"{name}, {command}", (command, path), "dstui: " if command != "check" else ": ")
+        for command in ("logs", "stop", "bundle", "stacks", "attach"):
+            yield Case(f"{name}, {command}", (command, path), "dstui: ", status=1)
+        yield Case(f"{name}, runs --diff", ("runs", "--diff", path, path), "dstui: ", status=1)
+        for option in ("--machine", "--hosts"):
+            yield Case(f"{name}, machine {option}", ("machine", option, path), "dstui: ")
+        yield Case(f"{name}, headless", ("--headless", path, "--dry-run"), "dstui: ")
+        yield Case(f"{name}, the screen", (path,), "dstui: no terminal here")
+    for name, path in {"long": LONG, "longer": f"{LONG}/{LONG}"}.items():
+        yield Case(f"{name}, render -o", ("render", "quickstart", "-o", path), "longer than the name of any file")
+        yield Case(f"{name}, machine --save", ("machine", "--save", path), "longer than the name of any file")
+        yield Case(
+            f"{name}, --run-dir", ("--headless", "p", "--run-dir", path), "longer than the name of any file", {"p": RUNS, "train.py": ""}, 1
+        )
+
+
+def names() -> Iterator[Case]:
+    option = "a host's name never begins with '-'"
+    yield from of_cluster("an option", "{hosts: {-oProxyCommand=touch canary: 1}}", "a host's name has no spaces")
+    yield from of_cluster("an option without blanks", "{hosts: {-oProxyCommand=canary: 1}}", option)
+    yield from of_cluster("a master", "{hosts: {a: 1}, master_addr: -oProxyCommand=canary}", option)
+    for host in (
+        "a;canary",
+        "a$(canary)",
+        "a`canary`",
+        "a|b",
+        "a&b",
+        "a'b",
+        'a"b',
+        "a\\b",
+        "a>b",
+        "ä",
+        "a/b",
+        "a,b",
+        "a*",
+        "{a}",
+        "a\x1bb",
+    ):
+        quoted = '"' + host.replace("\\", "\\\\").replace('"', '\\"').replace("\x1b", "\\e") + '"'
+        yield from of_cluster(f"the host {host!a}", f"{{hosts: {{{quoted}: 1}}}}", "a host's name has letters, digits")
+        yield Case(f"the host {host!a} in a hostfile", ("machine", "--hosts", "h"), "a host's name has letters", {"h": f"{host} slots=1\n"})
+    yield Case("an option in a hostfile", ("machine", "--hosts", "h"), option, {"h": "-oProxyCommand=canary slots=1\n"})
+    yield from of_plan("a module that is an option", "version: 1\njob: {module: --help}\n", "is no name of a module", status=1)
+
+
+CASES = [case for make in (nested, numbers, many, texts, typed, names) for case in make()]
+
+
+@pytest.fixture(scope="module")
+def forked() -> Iterator[Forked]:
+    with Forked(memory=4 * MEMORY, cpu=SECONDS) as commands:
+        yield commands
+
+
+def answers(case: Case, ran: Ran) -> None:
+    """Whether a command has answered as the case wants it."""
+    assert (ran.status, "Traceback" in ran.said) == (case.status, False), ran.said[-3000:]
+    assert case.says in ran.said, ran.said[-3000:]
+    assert not RAW.search(ran.out + ran.err), ran.said[-3000:]
+    assert ran.memory < MEMORY
+
+
+def written(case: Case, folder: Path) -> Path:
+    """The folder with the case's files."""
+    for name, content in case.files.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_bad_input_is_a_sentence(case: Case, tmp_path: Path, forked: Forked) -> None:
+    answers(case, forked.run(case.words, written(case, tmp_path)))
+    assert not (tmp_path / "canary").exists()
+
+
+def test_an_interpreter_of_its_own_answers_as_those_that_were_forked(tmp_path: Path) -> None:
+    for number, case in enumerate(CASES[:: len(CASES) // 6]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        answers(case, spawned(case.words, written(case, folder), memory=4 * MEMORY, cpu=SECONDS))
