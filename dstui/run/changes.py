@@ -11,7 +11,6 @@ from typing import Any, Literal
 from dstui.files import FileProblem, read_text
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.scalars import yaml_scalar
-from dstui.render.launch import place
 from dstui.run.folder import JobFolder, read_json
 
 Op = Literal["add", "remove", "replace"]
@@ -84,7 +83,7 @@ def name_of(plan: Plan) -> str:
 
 def project_of(plan: Plan) -> tuple[str, str, str]:
     """By what runs are recognised as those of one project: the Plan's name, the working folder, and the script in it."""
-    return name_of(plan), place(plan, plan.job.workdir), plan.job.script or plan.job.module or ""
+    return name_of(plan), plan.place(plan.job.workdir), plan.job.script or plan.job.module or ""
 
 
 def history(folders: Iterable[JobFolder]) -> Iterator[tuple[Change, ...] | None]:

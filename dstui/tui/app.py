@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +17,7 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
@@ -26,6 +27,7 @@ from dstui.tui.driver import LastingDriver
 from dstui.tui.fields import Field, Option
 from dstui.tui.form_rows import OptionKey
 from dstui.tui.keys import KEYS, bindings, valid
+from dstui.tui.safely import SAFELY
 from dstui.tui.settings import remember, remembered
 from dstui.tui.steps import STEPS, Step, field_of
 from dstui.tui.store import Store
@@ -86,6 +88,10 @@ class DstuiApp(Beginning):
 
     def _remember_theme(self, name: str) -> None:
         self.run_worker(partial(remember, "theme", name), thread=True, exit_on_error=False, group="settings")
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's own, and the one without which nothing goes to the terminal."""
+        return [*super().get_line_filters(), SAFELY]
 
     def get_driver_class(self) -> type[Driver]:
         """Textual's own for this platform, lasting where it is that of a Unix terminal."""

@@ -9,6 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -83,7 +84,7 @@ class Ask(Lines):
     def compose(self) -> ComposeResult:
         """The question, and its answers as rows."""
         with Vertical() as box:
-            box.border_title = self.heading
+            box.border_title = Content(self.heading)
             yield Rows(id="answers")
 
     def lines(self) -> Sequence[Row]:
@@ -117,7 +118,7 @@ class Prompt(Lines):
     def compose(self) -> ComposeResult:
         """What is asked, the line, and what is wrong with it."""
         with Vertical() as box:
-            box.border_title = self.heading
+            box.border_title = Content(self.heading)
             rows = Rows(id="question")
             rows.can_focus = False
             yield rows

@@ -12,6 +12,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
 
@@ -140,8 +141,8 @@ class Plot(Screen[None]):
         canvas.show(shown)
         faults = f"✖ {shown.faults}" if shown.faults else ""
         left = f"{shown.left_out:,} values of 0 or less left out" if shown.left_out else ""
-        box.border_title = " · ".join(filter(None, self._title()))
-        box.border_subtitle = "  ".join(filter(None, [faults, left, f"{self.history.folder.name} over steps"]))
+        box.border_title = Content(" · ".join(filter(None, self._title())))
+        box.border_subtitle = Content("  ".join(filter(None, [faults, left, f"{self.history.folder.name} over steps"])))
 
     def _draw_head(self) -> None:
         line = self._headline()

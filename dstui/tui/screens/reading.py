@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.content import Content
 
 from dstui.tui.row import Row
 from dstui.tui.screens.dialog import Dialog
@@ -32,7 +33,7 @@ class Reading(Dialog):
     def compose(self) -> ComposeResult:
         """The text."""
         with Vertical() as box:
-            box.border_title = self.heading
+            box.border_title = Content(self.heading)
             yield Rows(id="reading")
 
     def on_mount(self) -> None:
