@@ -288,13 +288,23 @@ def no_meeting_point(c: Context) -> Problems:
         yield c.problem("main_process_ip", f"{machines(c)} machines need main_process_ip, the address of the first", why=why)
 
 
-@rule("AC059", "error", when="launch", source="utils/launch.py", book=RULES)
+@rule("AC059", "error", when="launch", source="utils/launch.py, prepare_deepspeed_cmd_env", book=RULES)
 def rank_of_the_machine(c: Context) -> Problems:
-    """machine_rank is not below num_machines."""
-    rank = c.written("machine_rank")
-    if isinstance(rank, int) and rank >= machines(c):
+    """machine_rank is not below num_machines: an error where it is read, of no effect with one machine or with pdsh and its like."""
+    rank, read = c.written("machine_rank"), machines(c) > 1 and _each_machine_is_launched(c)
+    if not isinstance(rank, int) or rank < machines(c):
+        return
+    if read:
         why = "the ranks wait for a machine that is not there"
         yield c.problem("machine_rank", f"machine_rank {rank} with {machines(c)} machines: they count from 0", why=why, fix=_first(c))
+    else:
+        how = "one machine" if machines(c) == 1 else "this launcher, which starts all machines from one"
+        yield c.problem("machine_rank", f"machine_rank {rank} has no effect with {how}", severity="info", fix=_first(c))
+
+
+def _each_machine_is_launched(c: Context) -> bool:
+    """Whether the command is given on every machine, so that each must say which one it is."""
+    return not uses_deepspeed(c) or inside(c, "deepspeed_multinode_launcher") in ("standard", "nossh")
 
 
 def _first(c: Context) -> Fix:

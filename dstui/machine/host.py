@@ -25,6 +25,8 @@ LOCAL = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overla
 NETWORK = {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "fuse.sshfs", "ceph", "wekafs", "9p", "virtiofs"}
 SYSTEM_MOUNTS = ("/proc", "/sys", "/etc/", "/run/", "/boot", "/snap/", "/dev/")
 VIRTUAL_NIC = re.compile(r"(docker|veth|br-|virbr|cni|flannel|cali|tun|tap|kube|lxc|wg|nodelocaldns|bonding_masters|dummy|ifb)")
+TOO_SMALL = 64 << 20
+"""Bytes of a file system on which nothing of a job finds room: a container's mounts of single files and keys are often 4 KB."""
 NO_LIMIT = 1 << 60  # what the first cgroup version writes for none is a little above
 STEERING = re.compile(r"(CUDA|NCCL|NVIDIA|GLOO|UCX|OMP|KMP|DS|TORCH|HF|PYTORCH)_\w+$")
 SECRET = re.compile(r"TOKEN|SECRET|KEY|PASSWORD")
@@ -384,6 +386,11 @@ def space(mount: str) -> dict[str, Any]:
     return {"total": answer.f_blocks * answer.f_frsize, "free": answer.f_bavail * answer.f_frsize}
 
 
+def roomy(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the file systems that are known to have no room for anything."""
+    return [disk for disk in found if not isinstance(disk["total"], int) or disk["total"] >= TOO_SMALL]
+
+
 def emit(kind: str, value: Any) -> None:
     """One line, at once."""
     sys.stdout.write(json.dumps([kind, value]) + "\n")
@@ -422,9 +429,9 @@ def main() -> None:
     found = disks()
     for disk in found:
         if not disk["local"]:
-            emit("host", {"disks": found})  # what follows may never answer
+            emit("host", {"disks": roomy(found)})  # what follows may never answer
         disk.update(space(disk["mount"]))
-    emit("host", {"disks": found})
+    emit("host", {"disks": roomy(found)})
     emit("done", None)
 
 

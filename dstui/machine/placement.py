@@ -22,15 +22,19 @@ PCIE_GIGABYTES = {1: 3.2, 2: 6.4, 3: 12.4, 4: 25.8, 5: 55.4, 6: 110.0}
 """GB/s to the host that x16 reaches in practice, by generation (measured for 3 to 5, else scaled)."""
 
 
+def working(machine: Machine, wish: Wish) -> set[int]:
+    """The chosen GPUs that can be used."""
+    return {gpu.index for gpu in wish.chosen(machine) if gpu.problem is None}
+
+
 def islands_of(machine: Machine, wish: Wish) -> list[Island]:
     """The islands that the chosen GPUs lie in, as far as they work."""
-    chosen = {gpu.index for gpu in wish.chosen(machine) if gpu.problem is None}
-    return [island for island in machine.islands if chosen & set(island.gpus)]
+    return [island for island in machine.islands if working(machine, wish) & set(island.gpus)]
 
 
 def clique_size(machine: Machine, wish: Wish) -> int:
-    """The largest number of chosen GPUs that are all joined to each other."""
-    chosen = set(wish.slots(machine))
+    """The largest number of chosen GPUs that work and are all joined to each other."""
+    chosen = working(machine, wish)
     return max((len(chosen & set(clique)) for island in machine.islands for clique in island.cliques), default=1)
 
 
@@ -254,8 +258,8 @@ def _disk_of(path: str, disks: tuple[Disk, ...]) -> Disk | None:
 @piece("MC212", "info", source="the islands of the pair matrix")
 def what_the_links_mean(machine: Machine, wish: Wish) -> Pieces:
     """What the links allow, in one sentence."""
-    parts, most = islands_of(machine, wish), clique_size(machine, wish)
-    if len(wish.slots(machine)) < 2 or not machine.links or len(parts) != 1:
+    parts, most, count = islands_of(machine, wish), clique_size(machine, wish), len(working(machine, wish))
+    if count < 2 or not machine.links or len(parts) != 1:
         return
     island = parts[0]
     if island.kind == "NVSwitch":
@@ -263,8 +267,8 @@ def what_the_links_mean(machine: Machine, wish: Wish) -> Pieces:
         yield Advice(f"one NVSwitch island: tensor parallelism up to {most} is cheap", why)
     elif island.kind in ("mesh", "pair"):
         least, _ = island.width or (0, 0)
-        message = f"all {len(island.gpus)} GPUs are joined to each other: tensor parallelism up to {most}"
+        message = f"all {count} GPUs are joined to each other: tensor parallelism up to {most}"
         yield Advice(message, f"{least} links between any two")
     else:
         why = "NCCL's rings reach all of them, but only within a clique is every pair joined"
-        yield Advice(f"{island.kind} of {len(island.gpus)} GPUs: tensor parallelism up to {most}", why)
+        yield Advice(f"{island.kind} of {count} GPUs: tensor parallelism up to {most}", why)

@@ -1,7 +1,7 @@
 """From links to meaning: the pair matrix as `nvidia-smi topo -m` prints it, and the islands that NVLink makes.
 
 Pure functions on the snapshot's types. Two GPUs are joined where their matrix cell is an NV# both ways, no peer-to-peer status
-between them is a definite no, and, where the way leads through NVSwitches, the fabric has not failed on either.
+between them is a definite no, neither is lost, and, where the way leads through NVSwitches, the fabric has not failed on either.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def fabric_failed(gpu: Gpu) -> bool:
 def islands(links: Matrix, p2p: Mapping[str, Matrix], gpus: Sequence[Gpu] = ()) -> tuple[Island, ...]:
     """The sets of GPUs that working NVLink joins, directly or through each other, in the order of their lowest index."""
     switched = _behind_switch(links, gpus)
-    failed = {gpu.index for gpu in gpus if fabric_failed(gpu)} & switched
+    failed = {gpu.index for gpu in gpus if gpu.problem or (gpu.index in switched and fabric_failed(gpu))}
 
     def joined(i: int, j: int) -> bool:
         if not (width(links[i][j]) and width(links[j][i])) or ({i, j} & failed):

@@ -92,13 +92,14 @@ def judge(request: dict[str, Any]) -> dict[str, Any]:
         readers.append(reader)
         children.append(child)
     answers = gather(readers)
+    held = [path for child in children for path in batons(child)]
     for child in children:
         with contextlib.suppress(OSError):
             os.killpg(child, signal.SIGKILL)
         with contextlib.suppress(OSError):
             os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    forget(port)
+    forget(port, held)
     failed = [answer for answer in answers if not answer["ok"]]
     first = next((answer for answer in failed if answer["kind"] not in (None, "RuntimeError")), failed[0] if failed else None)
     verdict = first or {"ok": len(answers) == ranks, "when": None, "kind": None, "message": ""}
@@ -127,8 +128,23 @@ def gather(readers: list[int]) -> list[dict[str, Any]]:
     return answers
 
 
-def forget(port: int) -> None:
-    """Remove what DeepSpeed's CPU collectives leave in shared memory (69 MB a rank)."""
+def batons(pid: int) -> list[str]:
+    """The locks of torch's extension builder that a rank holds: killed while it compiles it would leave them, and the next run waits."""
+    folder, found = f"/proc/{pid}/fd", []
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):  # noqa: PTH208 - one listing, no objects
+            with contextlib.suppress(OSError):
+                target = os.readlink(f"{folder}/{name}")  # noqa: PTH115
+                if target.endswith("/lock"):
+                    found.append(target)
+    return found
+
+
+def forget(port: int, held: list[str]) -> None:
+    """Remove what killed ranks leave: their locks, and the buffers of DeepSpeed's CPU collectives in shared memory (69 MB a rank)."""
+    for path in held:
+        with contextlib.suppress(OSError):
+            os.unlink(path)  # noqa: PTH108
     with contextlib.suppress(OSError):
         for name in os.listdir("/dev/shm"):  # noqa: PTH208 - one listing, no objects
             if name.startswith("deepspeed_allreduce_buffer_") and f"_{port}_" in name:
@@ -142,7 +158,8 @@ def main() -> None:
     import deepspeed
     import deepspeed.ops
 
-    deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})  # no op is compiled for collectives: plain gloo does
+    compatible = getattr(deepspeed.ops, "__compatible_ops__", {})
+    deepspeed.ops.__compatible_ops__ = {**compatible, "deepspeed_shm_comm": False}  # nothing is compiled for collectives: plain gloo does
     with contextlib.suppress(ImportError):  # every rank with ZeRO would import it, which takes 3 s each
         import deepspeed.runtime.zero.muon.muon_optimizer
     output.write(json.dumps({"ready": True, "version": deepspeed.__version__.partition("+")[0]}) + "\n")

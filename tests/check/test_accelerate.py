@@ -48,7 +48,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("AC042", yaml_with(use_cpu=True), yaml_with(use_cpu=False)),
     ("AC056", {"distributed_type": "DEEPSPEED"}, BASE),
     ("AC057", nodes(main_process_ip=None), nodes()),
-    ("AC059", yaml_with(machine_rank=1), nodes(machine_rank=1)),
+    ("AC059", nodes("standard", machine_rank=2), nodes("standard", machine_rank=1)),
 ]
 
 
@@ -63,6 +63,12 @@ def test_a_rule_fires_and_just_does_not_and_its_fix_helps(code: str, fires: dict
             after = check_accelerate(patched(fires, finding.fix.patch))
             assert not any((f.code, f.path) == (finding.code, finding.path) for f in after)
             assert not errors(after) - errors(before)
+
+
+@pytest.mark.parametrize("config", [yaml_with(machine_rank=1), nodes("pdsh", machine_rank=2)], ids=["one machine", "pdsh"])
+def test_a_rank_of_the_machine_that_accelerate_does_not_read_is_no_error(config: dict[str, Any]) -> None:
+    """Proven with accelerate itself in tests/long/test_accelerate_launch.py."""
+    assert [(f.code, f.severity) for f in check_accelerate(config) if f.path == "machine_rank"] == [("AC059", "info")]
 
 
 def test_every_rule_has_a_case() -> None:

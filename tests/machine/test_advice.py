@@ -118,6 +118,18 @@ def test_a_lost_gpu_blocks_every_job_of_the_machine() -> None:
     assert advice.level == "error" and "GPU 3" in advice.message and "hide it" in advice.fix
 
 
+@pytest.mark.parametrize(("name", "words"), [("dgx-h100", "tensor parallelism up to 7 is cheap"), ("rtx3090-pair", "")])
+def test_nothing_is_advised_with_a_lost_gpu(name: str, words: str) -> None:
+    """It is lost while its links still stand in the matrix, and, in a snapshot that was edited, in the islands too."""
+    whole = system(name)
+    machine = with_gpu(whole, 1, problem="the GPU is lost: it fell off the bus")
+    assert all(1 not in island.gpus or island.kind == "single" for island in machine.islands)
+    for one_of_them in (machine, replace(machine, islands=whole.islands)):
+        said = " ".join(advice.message for advice in advise(one_of_them) if advice.code == "MC212")
+        assert said.count("tensor parallelism") == bool(words) and words in said
+        assert "GPU 1 cannot be used" in one(one_of_them, "MC002").message
+
+
 def test_links_that_are_up_while_peer_to_peer_is_refused_point_to_fabric_manager() -> None:
     machine = system("dgx-a100")
     refused = tuple(tuple("X" if i == j else "NS" for j in range(8)) for i in range(8))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from dstui.machine import host
 from dstui.machine.assemble import machine_from
 from dstui.machine.child import lines_of
 from dstui.machine.snapshot import Driver, Host, Unknown
@@ -205,6 +207,17 @@ def test_each_file_system_is_listed_once_and_local_ones_come_first(tree: Tree, t
     ]
     assert disks[0].model == "SAMSUNG MZQL23T8"
     assert isinstance(disks[0].free, int) and isinstance(disks[1].free, int)
+
+
+def test_a_file_system_without_room_for_anything_is_not_listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"/": 1 << 40, "/secrets": 4096, "/mnt/answers-not": {"unknown": "stale file handle"}}
+    listed = [{"mount": mount, "filesystem": "tmpfs", "local": True} for mount in sizes]
+    monkeypatch.setattr(host, "disks", lambda: listed)
+    monkeypatch.setattr(host, "space", lambda mount: {"total": sizes[mount], "free": sizes[mount]})
+    host.main()
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    disks = [facts["disks"] for kind, facts in told if kind == "host" and "disks" in facts][-1]
+    assert [disk["mount"] for disk in disks] == ["/", "/mnt/answers-not"]
 
 
 def test_the_programs_that_look_are_python_3_8_and_need_nothing_of_dstui() -> None:
