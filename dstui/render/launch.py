@@ -242,8 +242,8 @@ def _filters(plan: Plan) -> list[str]:
 def _environment(plan: Plan, cpu: bool, launcher: str) -> dict[str, str]:
     env = {"DS_ACCELERATOR": "cpu"} if cpu else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # so that indices mean what nvidia-smi says
     env[CONFIG_VARIABLE] = DS_CONFIG
-    if cpu and launcher == "local" and (plan.cluster.include or plan.cluster.exclude):
-        env["LOCAL_SIZE"] = str((plan.cluster.hosts or {}).get("localhost", plan.cluster.cpu_ranks))  # slots, else NUMA nodes are counted
+    if cpu and launcher == "local":  # slots, else the launcher counts NUMA nodes (before 0.16 by numactl, without which it dies)
+        env["LOCAL_SIZE"] = str(sum((plan.cluster.hosts or {"localhost": plan.cluster.cpu_ranks}).values()))
     if plan.job.integration == "accelerate":
         env |= accelerate_environment(plan)
     if plan.cluster.env_file:

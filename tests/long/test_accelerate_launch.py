@@ -14,7 +14,7 @@ from dstui.check.accelerate import check_accelerate
 
 FOLDER = Path(os.environ.get("DSTUI_RELEASES", "~/.cache/dstui-releases")).expanduser() / "accelerate"
 SCRIPT = "import os\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])\n"
-STUB = "#!/bin/sh\necho deepspeed \"$@\"\n"
+STUB = '#!/bin/sh\necho deepspeed "$@"\n'
 BASE = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 2, "main_process_port": 0}
 TWO = {"num_machines": 2, "main_process_ip": "127.0.0.1", "main_process_port": 29611, "machine_rank": 2, "same_network": True}
 

@@ -138,6 +138,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
 }
 """Cause -> last lines of tracebacks, or single lines, that show it."""
 LAUNCHER_SAMPLES = {
+    "NO-NUMACTL": "FileNotFoundError: [Errno 2] No such file or directory: 'numactl'",
     "HOSTFILE-BAD": "ValueError: Hostfile contains multiple entries for worker-1, unable to proceed with launching",
     "INCLUDE-BAD": "ValueError: Hostname 'worker-9' not found in hostfile",
     "NUM-NODES-LOCAL": "ValueError: Num nodes is >1 but no extra nodes available via hostfile",

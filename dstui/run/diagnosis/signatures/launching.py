@@ -28,6 +28,15 @@ SIGNATURES = (
         launcher=True,
     ),
     Signature(
+        "NO-NUMACTL",
+        "root",
+        "numactl is not installed",
+        "DeepSpeed before 0.16 counts the CPUs' NUMA nodes with it, where no GPU is there and no LOCAL_SIZE is set.",
+        ("No such file or directory: 'numactl'",),
+        ("Install numactl, or set LOCAL_SIZE to the number of ranks of the host, as dstui does for its own launches",),
+        launcher=True,
+    ),
+    Signature(
         "INCLUDE-BAD",
         "root",
         "include or exclude names something that is not there",
