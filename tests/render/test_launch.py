@@ -53,7 +53,7 @@ def test_the_launchers_options_follow_from_the_cluster(cluster: str, machine: Ma
 @pytest.mark.parametrize(("cluster", "size"), [("{cpu_ranks: 3}", "3"), ("{hosts: {localhost: 4}, num_gpus: 2}", "4")])
 def test_the_launcher_is_told_the_ranks_of_a_cpu_and_need_not_count_them(cluster: str, size: str) -> None:
     """DeepSpeed before 0.16 counts them by numactl, and dies where it is not installed (tests/long/test_older_launchers.py)."""
-    assert launch_spec(plan(cluster), CPU).environment()["LOCAL_SIZE"] == size
+    assert launch_spec(plan(cluster), NO_GPU).environment()["LOCAL_SIZE"] == size
     assert "LOCAL_SIZE" not in launch_spec(plan(cluster), GPUS).environment()
 
 
