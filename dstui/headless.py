@@ -27,7 +27,7 @@ from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, world_size
 from dstui.run.diagnosis import Diagnosis, diagnose_job, report
 from dstui.run.events import Event, Exited, Line, Notice, RankState
-from dstui.run.folder import JobFolder, read_json
+from dstui.run.folder import JobFolder
 from dstui.run.follow import Follower
 from dstui.run.start import LaunchError, start
 from dstui.run.stop import stop
@@ -122,7 +122,7 @@ def follow(folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int 
 def _follow(folder: JobFolder, as_json: bool, asked: Callable[[], int | None]) -> int:
     follower = Follower(folder)
     show = _json_line if as_json else _Printer(len(str(max(len(follower.ranks) - 1, 0))))
-    watch = Watch(read_json(folder.launch_file).get("silence", SILENCE))
+    watch = Watch(folder.read_launch().get("silence") or SILENCE)
     stopping: threading.Thread | None = None
     why: Diagnosis | None = None
     if not as_json:

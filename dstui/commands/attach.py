@@ -7,14 +7,12 @@ import os
 import shlex
 
 from dstui.output import refuse, say
-from dstui.run.index import find
+from dstui.run.index import RUN, find
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument(
-        "run", nargs="?", default="", metavar="RUN", help="a job folder, a run's name or its beginning (default: the latest)"
-    )
+    parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
 
 
 def run(args: argparse.Namespace) -> int:

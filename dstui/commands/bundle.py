@@ -11,14 +11,12 @@ from dstui.machine.probe import probe
 from dstui.output import refuse, remark, say, tell
 from dstui.run.bundle import LAST_LINES, bundle
 from dstui.run.folder import JobFolder
-from dstui.run.index import find
+from dstui.run.index import RUN, find
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument(
-        "run", nargs="?", default="", metavar="RUN", help="a job folder, a run's name or its beginning (default: the latest)"
-    )
+    parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the zip (default: NAME-bundle.zip in the current folder)")
     parser.add_argument("--lines", type=int, default=LAST_LINES, metavar="N", help=f"last lines of each log (default: {LAST_LINES})")
     parser.add_argument("--force", action="store_true", help="replace the zip where it exists")

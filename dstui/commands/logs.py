@@ -14,7 +14,7 @@ from dstui.plan.patterns import compiled
 from dstui.run.export import export
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.grep import finder
-from dstui.run.index import find
+from dstui.run.index import RUN, find
 from dstui.run.levels import ALL, NAMES, Levels, level_named
 from dstui.run.moments import clock, moment
 from dstui.run.status import refresh
@@ -33,9 +33,7 @@ class Refused(Exception):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument(
-        "run", nargs="?", default="", metavar="RUN", help="a job folder, a run's name or its beginning (default: the latest)"
-    )
+    parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
     parser.add_argument("--rank", type=int, action="append", metavar="N", help="only this rank (may be given again)")
     parser.add_argument("--host", metavar="NAME", help="only the ranks of this host")
     parser.add_argument("--attempt", type=int, metavar="N", help="only this attempt, counted from 1 (default: all)")

@@ -85,6 +85,7 @@ def _line(status: dict[str, Any]) -> str:
         f"{duration_text(ended - began) if began else '?':>12}",
         f"{ranks:>4} rank{'' if ranks == 1 else 's'}",
         _short(Path(status["folder"])),
+        *([f"({status['foreign']})"] if "foreign" in status else ()),
     )
     return "  ".join(words)
 

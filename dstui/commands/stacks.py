@@ -6,16 +6,14 @@ import argparse
 import json
 
 from dstui.output import say, tell
-from dstui.run.index import find
+from dstui.run.index import RUN, find
 from dstui.run.stacks import DEADLINE, report, stacks
 from dstui.run.waiting import folded
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument(
-        "run", nargs="?", default="", metavar="RUN", help="a job folder, a run's name or its beginning (default: the latest)"
-    )
+    parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
     parser.add_argument("--rank", type=int, action="append", metavar="N", help="only this rank, every thread of it (may be given again)")
     parser.add_argument("--json", action="store_true", help="every thread of every rank as one JSON object")
     parser.add_argument("--deadline", type=float, default=DEADLINE, metavar="SECONDS", help=f"for one rank (default: {DEADLINE:g})")

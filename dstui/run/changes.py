@@ -11,7 +11,7 @@ from typing import Any, Literal
 from dstui.files import FileProblem, read_text
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.scalars import yaml_scalar
-from dstui.run.folder import JobFolder, read_json
+from dstui.run.folder import JobFolder
 
 Op = Literal["add", "remove", "replace"]
 
@@ -66,7 +66,7 @@ def same(one: Any, other: Any) -> bool:
 def plan_of(folder: JobFolder) -> Plan:
     """The Plan that a run was started from, its paths relative to where it lay then. Raises FileProblem or PlanError."""
     path = folder.path / "plan.yaml"
-    launch = read_json(folder.launch_file)
+    launch = folder.read_launch()
     base = next((str(launch[name]) for name in ("base", "workdir") if launch.get(name)), str(folder.path))  # older ones have no "base"
     return load(read_text(path), str(path), base)
 

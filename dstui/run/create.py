@@ -16,7 +16,8 @@ LONGEST = 100
 def create(name: str, now: datetime, run_dir: Path | None = None) -> JobFolder:
     """A new, empty job folder: `run_dir` itself, else dstui_runs/NAME-YYYYMMDD-HHMMSS (-2 and so on) in the current folder.
 
-    FileProblem where that is not possible; a folder that holds anything is refused.
+    It is its owner's alone, for it will hold environments and arguments. FileProblem where that is not possible; a folder that holds
+    anything is refused.
     """
     if run_dir is not None:
         return _given(run_dir.absolute())
@@ -25,7 +26,7 @@ def create(name: str, now: datetime, run_dir: Path | None = None) -> JobFolder:
     for number in range(1, 1000):
         path = base / (stem if number == 1 else f"{stem}-{number}")
         try:
-            path.mkdir(parents=True)
+            path.mkdir(0o700, parents=True)
         except FileExistsError:
             continue
         except OSError as error:
@@ -36,9 +37,10 @@ def create(name: str, now: datetime, run_dir: Path | None = None) -> JobFolder:
 
 def _given(path: Path) -> JobFolder:
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(0o700, parents=True, exist_ok=True)
         if any(path.iterdir()):
             raise FileProblem(f"{path} is not empty; a job folder is never reused: give a new one with --run-dir")
+        path.chmod(0o700)
     except FileExistsError:
         raise FileProblem(f"{path} is a file, not a folder; give a new one with --run-dir") from None
     except (OSError, ValueError) as error:

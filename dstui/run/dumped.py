@@ -14,6 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dstui.run.processes import Process
+from dstui.run.regular import open_regular
+
 ALLOWED = "DSTUI_STACKS"
 HOW = "or allow faulthandler: faulthandler.register(signal.SIGUSR2) in the script, cluster.env: {DSTUI_STACKS: SIGUSR2} in the Plan"
 QUIET = 0.2
@@ -22,14 +25,14 @@ HEAD = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)(?: \[[^]]*\])? \(mo
 FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
 
 
-def dump_by_signal(pid: int, log: Path, deadline: float) -> list[dict[str, Any]]:
-    """The threads of a rank, in py-spy's form; none where it was not allowed, or nothing came in `deadline` seconds."""
-    number = _allowed(pid)
+def dump_by_signal(rank: Process, log: Path, deadline: float) -> list[dict[str, Any]]:
+    """The threads of a rank of one's own job, in py-spy's form; none where it was not allowed, or nothing came in `deadline` seconds."""
+    number = _allowed(rank.pid)
     if number is None:
         return []
-    with suppress(OSError), log.open("rb") as file:
+    with suppress(OSError), os.fdopen(open_regular(log), "rb") as file:
         at = file.seek(0, os.SEEK_END)
-        os.kill(pid, number)
+        rank.send(number)
         said, until = "", time.monotonic() + deadline
         while time.monotonic() < until:
             time.sleep(QUIET)

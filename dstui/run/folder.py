@@ -15,18 +15,27 @@ Whoever reads must expect each of them to be missing or half-written.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-FINAL = ("succeeded", "failed", "stopped", "lost")
-"""The states of a job that has ended."""
+from dstui.run.forms import EVENT, FINAL, LAUNCH, STATUS, STOP, from_iso, sound
+from dstui.run.regular import append_regular, json_object, open_regular, read_json, read_regular, replace_regular
+
+__all__ = ["FINAL", "RUNS_FOLDER", "JobFolder", "from_iso", "iso", "read_json"]
+
 RUNS_FOLDER = "dstui_runs"
 """Where job folders go, in the current folder."""
+MOST_EVENTS = 16 << 20
+"""Bytes of events.jsonl that are read at once."""
+OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class JobFolder:
@@ -63,9 +72,17 @@ class JobFolder:
         return self.path if number == 1 else self.path / "attempts" / str(number)
 
     def prepare(self, attempt: int) -> None:
-        """Make the folders that the shims of an attempt write to."""
+        """Make the folders that the shims of an attempt write to. OSError where the job folder is somebody else's."""
+        self.path.mkdir(0o700, parents=True, exist_ok=True)
+        self._guard()
         for part in ("logs", "ranks"):
-            (self.attempt(attempt) / part).mkdir(parents=True, exist_ok=True)
+            (self.attempt(attempt) / part).mkdir(0o700, parents=True, exist_ok=True)
+
+    def _guard(self) -> None:
+        """Before anything is written: OSError where others may write the folder, as where another one lies in its place."""
+        found = self.path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OF_OTHERS:
+            raise OSError(errno.EPERM, "not a folder of this user's alone", str(self.path))
 
     def log(self, rank: int, attempt: int = 1) -> Path:
         """The output of one rank."""
@@ -78,29 +95,50 @@ class JobFolder:
     def read_status(self) -> dict[str, Any]:
         """status.json as it is; empty where there is none, or none that makes sense."""
         status = read_json(self.status_file)
-        return status if _sound(status) else {}
+        return status if sound(status, STATUS) else {}
+
+    def read_launch(self) -> dict[str, Any]:
+        """launch.json likewise."""
+        launch = read_json(self.launch_file)
+        return launch if sound(launch, LAUNCH) else {}
+
+    def read_stop(self) -> dict[str, Any]:
+        """stop.json likewise."""
+        asked = read_json(self.stop_file)
+        return asked if sound(asked, STOP) else {}
+
+    def read_events(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+        """What events.jsonl says from a byte on: the bytes of each line, and its event, empty where it makes no sense."""
+        data = b""
+        with suppress(OSError):
+            data = read_regular(self.events_file, start, MOST_EVENTS)
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            event = json_object(line)
+            yield len(line) + 1, event if sound(event, EVENT) else {}
+        if len(rest) == MOST_EVENTS:
+            yield len(rest), {}
 
     def write_status(self, status: dict[str, Any]) -> None:
         """Replace status.json in one step. OSError where it cannot be written."""
-        new = self.status_file.with_suffix(".new")
-        new.write_text(json.dumps(status, indent=1) + "\n", encoding="utf-8")
-        new.replace(self.status_file)
+        self.write_json(self.status_file, status)
+
+    def write_json(self, path: Path, found: dict[str, Any]) -> None:
+        """Replace a record in one step. OSError where it cannot be written."""
+        self._guard()
+        replace_regular(path, json.dumps(found, indent=1).encode() + b"\n")
 
     def append_event(self, time: float, event: str, **facts: Any) -> None:
         """One line of events.jsonl. OSError where it cannot be written."""
-        line = json.dumps({"t": round(time, 3), "event": event, **facts}) + "\n"
-        fd = os.open(self.events_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
-        try:
-            os.write(fd, line.encode())
-        finally:
-            os.close(fd)
+        self._guard()
+        append_regular(self.events_file, json.dumps({"t": round(time, 3), "event": event, **facts}).encode() + b"\n")
 
     def lock(self) -> int | None:
         """Become the one who looks after this job: a descriptor that holds the lock, None where somebody else does.
 
         Also None where the lock cannot be had at all (the folder is gone, or belongs to somebody else).
         """
-        fd = _opened(self.lock_file)
+        fd = self._opened_lock()
         if fd is None:
             return None
         try:
@@ -110,44 +148,15 @@ class JobFolder:
             return None
         return fd
 
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A small JSON object; empty where it is missing, half-written or something else."""
-    with suppress(OSError, ValueError):
-        found = json.loads(path.read_bytes())
-        if isinstance(found, dict):
-            return found
-    return {}
-
-
-def _opened(path: Path) -> int | None:
-    """A file for a lock, made where it is missing; on a read-only disk as it is."""
-    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
-        with suppress(OSError):
-            return os.open(path, flags | os.O_CLOEXEC, 0o666)
-    return None
-
-
-def _sound(status: dict[str, Any]) -> bool:
-    """Whether a status has the form that its readers rely on; another program, or another version, may have written it."""
-    ranks, attempt = status.get("ranks", {}), status.get("attempt", 1)
-    processes = [status.get(name) for name in ("supervisor", "front", "launcher")]
-    return (
-        isinstance(ranks, dict)
-        and all(number.isdigit() and isinstance(facts, dict) for number, facts in ranks.items())
-        and all(process is None or isinstance(process, dict) for process in processes)
-        and isinstance(attempt, int)
-        and attempt > 0
-    )
+    def _opened_lock(self) -> int | None:
+        """The file of the lock, made where it is missing; on a read-only disk as it is."""
+        for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
+            with suppress(OSError):
+                self._guard()
+                return open_regular(self.lock_file, flags)
+        return None
 
 
 def iso(time: float) -> str:
     """A moment as status.json writes it, in UTC."""
     return datetime.fromtimestamp(time, timezone.utc).isoformat(timespec="milliseconds")
-
-
-def from_iso(text: str | None) -> float | None:
-    """The reverse of `iso`; None where there is no moment in it."""
-    with suppress(TypeError, ValueError):
-        return datetime.fromisoformat(text or "").timestamp()
-    return None

@@ -6,7 +6,6 @@ ended long ago; the supervisor and its follower share nothing but files.
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from dstui.run.events import Event, Exited, Line, Notice, RankState, Started
 from dstui.run.folder import FINAL, JobFolder, from_iso
 from dstui.run.measure import Measure, RankView
+from dstui.run.regular import json_object
 from dstui.run.status import ranks_of, refresh
 from dstui.run.tail import Tail, allow_files
 from dstui.text import sanitise
@@ -60,7 +60,9 @@ class Follower:
         self._notices = Tail(folder.events_file)
         self._turn = 0
         self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
-        self._told_start = self._told_end = False
+        self._told_start = self._told_end = self._told_foreign = False
+        self._foreign = ""
+        """Why the job is not this user's own, until that was told."""
         self._read_status()
 
     @property
@@ -132,6 +134,8 @@ class Follower:
         if self.state not in FINAL and now - self._refreshed >= REFRESH:
             self._refreshed = now
             status = refresh(self.folder)
+            if "foreign" in status and not self._told_foreign:
+                self._told_foreign, self._foreign = True, status["foreign"]
             if status.get("state") in FINAL and self.folder.read_status().get("state") not in FINAL:
                 self._unwritten = status  # the disk is full, or the folder is somebody else's
 
@@ -186,12 +190,12 @@ class Follower:
 
     def _read_notices(self) -> list[Event]:
         events: list[Event] = []
+        if self._foreign:
+            events.append(Notice(f"this job {self._foreign}: it is only looked at"))
+            self._foreign = ""
         for line in self._notices.read(BUDGET):
-            try:
-                found = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(found, dict) and found.get("event") == "notice":
+            found = json_object(line.encode())
+            if found.get("event") == "notice":
                 events.append(Notice(sanitise(str(found.get("text")))))
         return events
 

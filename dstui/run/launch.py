@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dstui.run.folder import JobFolder
-from dstui.run.processes import TAG
+from dstui.run.processes import SUPERVISES, TAG
 
 if TYPE_CHECKING:  # the supervisor has no use for the rendering
     from dstui.plan.model import Run
@@ -56,6 +56,7 @@ def command(plan: Mapping[str, Any], folder: JobFolder, tag: str, attempt: int =
 def environment(plan: Mapping[str, Any], tag: str) -> dict[str, str]:
     """The launcher's environment: ours, the Plan's, the job's tag, and first on the PATH what stands beside the interpreter."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1", **plan["env"], TAG: tag}
+    env.pop(SUPERVISES, None)
     beside = os.path.dirname(plan["python"])  # noqa: PTH120 - "" where only a name is given
     if beside:
         env["PATH"] = os.pathsep.join(filter(None, [beside, env.get("PATH")]))

@@ -12,6 +12,7 @@ import stat
 from pathlib import Path
 from typing import ClassVar
 
+from dstui.run.regular import open_regular
 from dstui.run.text import LONGEST, decode
 
 PIECE = 64 * 1024
@@ -85,7 +86,7 @@ class LogFile:
 
     def _open(self) -> int:
         """The file; it stays open where there are enough descriptors for that. OSError where it cannot be read."""
-        fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = open_regular(self.path)
         if LogFile._held < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - ASIDE:
             self._fd = fd
             LogFile._held += 1

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dstui.run.events import Metric
-from dstui.run.folder import JobFolder, read_json
+from dstui.run.folder import JobFolder
 from dstui.run.grep import Wanted
 from dstui.run.metrics import HINTS, Own, clock_of, scan
 
@@ -52,8 +52,7 @@ class Measure:
     @classmethod
     def of(cls, folder: JobFolder) -> Measure:
         """What the Plan of this job wants to have measured; a folder that is older or broken has no wishes."""
-        patterns = read_json(folder.launch_file).get("metrics")
-        return cls({str(name): str(text) for name, text in patterns.items()} if isinstance(patterns, dict) else {})
+        return cls(folder.read_launch().get("metrics") or {})
 
     @property
     def wanted(self) -> Wanted | None:

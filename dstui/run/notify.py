@@ -24,9 +24,11 @@ from tempfile import TemporaryFile
 from typing import Any
 from urllib.parse import urlsplit
 
-from dstui.run.folder import JobFolder, from_iso, read_json
+from dstui.run.folder import JobFolder, from_iso
 from dstui.run.logfile import LogFile
 from dstui.run.metrics import scan
+from dstui.run.own import NotOwn, own_tag
+from dstui.run.processes import SUPERVISES
 from dstui.run.ranks import Ranks
 from dstui.run.status import ranks_of
 from dstui.run.summary import duration_text
@@ -77,14 +79,18 @@ def last_loss(ranks: Ranks) -> float | None:
 
 def announce(launch: Mapping[str, Any], folder: JobFolder, status: Mapping[str, Any], ranks: Ranks) -> str | None:
     """What the supervisor does last: notify whom launch.json names. A sentence where that failed, for events.jsonl."""
-    return notify(launch["on_end"], facts_of(folder, status, ranks), launch["workdir"])
+    return notify(launch["on_end"], facts_of(folder, status, ranks), launch.get("workdir") or str(folder.path))
 
 
 def main(argv: list[str]) -> int:
     """Notify of the end of the job in a folder; what went wrong becomes a line of its events."""
     folder = JobFolder(argv[0])
     status = folder.read_status()
-    problem = announce(read_json(folder.launch_file), folder, status, ranks_of(folder, status))
+    try:
+        own_tag(folder, status)
+    except NotOwn:
+        return 1
+    problem = announce(folder.read_launch(), folder, status, ranks_of(folder, status))
     if problem:
         folder.append_event(time.time(), "notice", text=problem)
     return 1 if problem else 0
@@ -105,12 +111,13 @@ def notify(target: str, facts: Mapping[str, Any], workdir: str, deadline: float 
 
 def _execute(command: str, facts: Mapping[str, Any], workdir: str, deadline: float) -> str | None:
     """A command for the shell, in a session of its own, with the facts in its environment."""
-    env = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in facts.items()}
+    told = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in facts.items()}
+    env = {name: value for name, value in os.environ.items() if name != SUPERVISES}
     with TemporaryFile() as output:  # not a pipe: what the command leaves in the background would hold it open
         child = subprocess.Popen(
             command,
             shell=True,
-            env={**os.environ, **env},
+            env={**env, **told},
             cwd=workdir,
             stdin=subprocess.DEVNULL,
             stdout=output,

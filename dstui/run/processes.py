@@ -2,18 +2,25 @@
 
 A process is named by its pid and its start time, so that a pid which was given to somebody else is never mistaken for the old one.
 Everything that a job starts carries the job's tag in its environment; that finds a process also in another session or process group.
+What a file says of a process is no reason to signal it: that is what its own environment, or its descent, says.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 TAG = "DSTUI_JOB"
 """The variable that carries a job's tag in every process of the job."""
+SUPERVISES = "DSTUI_SUPERVISES"
+"""The variable that carries it in the job's supervisor, which is no part of the job."""
+SUPERVISOR = "dstui.run.supervisor"
+"""The module that a supervisor runs; its folder follows it on the command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +36,24 @@ class Process:
         return find(self.pid) == self
 
     def send(self, number: int) -> None:
-        """Signal it, if it is still there and ours."""
-        if self.alive:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(self.pid, number)
+        """Signal it, if it is still there and ours. What is signalled is what was looked at, whoever gets its pid in between."""
+        with suppress(ProcessLookupError, PermissionError):
+            handle = os.pidfd_open(self.pid)
+            try:
+                if self.alive:
+                    signal.pidfd_send_signal(handle, number)
+            finally:
+                os.close(handle)
+
+    def words(self) -> list[str]:
+        """Its command line; empty where it is gone."""
+        with suppress(OSError):
+            return [os.fsdecode(word) for word in Path(f"/proc/{self.pid}/cmdline").read_bytes().split(b"\0")]
+        return []
 
     def command(self) -> str:
-        """Its command line; empty where it is gone."""
-        try:
-            return Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
-        except OSError:
-            return ""
+        """The same as one text."""
+        return os.fsencode(" ".join(self.words())).decode("utf-8", "replace").strip()
 
     def describe(self) -> str:
         """Pid and command line, for a person."""
@@ -54,13 +68,34 @@ def find(pid: int) -> Process | None:
 
 def tagged(tag: str) -> set[Process]:
     """The processes of this user that carry the tag."""
-    mark = f"{TAG}={tag}\0".encode()
-    found = set()
-    for pid in _pids():
-        with suppress(OSError):
-            if mark in Path(f"/proc/{pid}/environ").read_bytes() and (process := find(pid)):
-                found.add(process)
-    return found
+    return {process for pid in _pids() if carries(pid, TAG, tag) and (process := find(pid))}
+
+
+def carries(pid: int, name: str, tag: str) -> bool:
+    """Whether a process says in its environment that it is of a job; False where that cannot be read, as of another user's."""
+    with suppress(OSError):
+        return f"{name}={tag}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return False
+
+
+def user_of(pid: int) -> int | None:
+    """The user whom a process belongs to; None where it is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}").stat().st_uid
+    return None
+
+
+@cache
+def boot() -> str:
+    """What tells this start of the machine from all others: pids and start times begin anew with each."""
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+def sees(uid: int) -> bool:
+    """Whether the processes of a user can be seen from here: /proc may be mounted so that only one's own can."""
+    return uid == os.geteuid() or Path("/proc/1/stat").exists()
 
 
 def descendants(root: int) -> set[Process]:

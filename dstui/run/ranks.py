@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dstui.run.folder import JobFolder, read_json
-from dstui.run.processes import Process
+from dstui.run.forms import SHIM, rank_number, sound
+from dstui.run.processes import Process, boot
 
 RankState = Literal["waiting", "started", "ended", "lost"]
 KILLED = 128 + 9
 """A rank that is gone without a word was killed, for only SIGKILL leaves the shim no time to write."""
 NEVER_STARTED = 1
-MOST = 1 << 16
-"""Ranks that a record may announce."""
 
 
 @dataclass(slots=True)
@@ -52,7 +51,7 @@ class Rank:
 
     def as_record(self, number: int, tag: str) -> dict[str, Any]:
         """As its shim has written it, where that was deleted."""
-        shim = {"shim": self.shim.pid, "ticks": self.shim.ticks} if self.shim else {}
+        shim = {"shim": self.shim.pid, "ticks": self.shim.ticks, "boot": boot()} if self.shim else {}
         known = {"pid": self.pid, "started": self.began, "ended": self.ended, "exit_code": self.exit_code, "master": self.master}
         return {"rank": number, "host": self.host, "tag": tag, **known, **shim}
 
@@ -64,19 +63,23 @@ class Ranks:
     folder: JobFolder
     attempt: int = 1
     ranks: dict[int, Rank] = field(default_factory=dict)
+    tag: str | None = None
+    """The job's: a record with another one is none of its."""
+    unseen: bool = False
+    """Whether its processes cannot be seen, so that nobody can say that one is gone."""
 
     @classmethod
-    def expected(cls, folder: JobFolder, hosts: Mapping[int, str], attempt: int = 1) -> Ranks:
+    def expected(cls, folder: JobFolder, hosts: Mapping[int, str], attempt: int = 1, tag: str | None = None) -> Ranks:
         """The ranks that the launch plan names, none of them started yet."""
-        return cls(folder, attempt, {rank: Rank(host) for rank, host in sorted(hosts.items())})
+        return cls(folder, attempt, {rank: Rank(host) for rank, host in sorted(hosts.items())}, tag)
 
     def update(self, now: float) -> list[int]:
         """Read what has changed and look after the living; the ranks whose state is another one now."""
         before = {number: rank.state for number, rank in self.ranks.items()}
         self._read_records()
         here = os.uname().nodename
-        for number, rank in self.ranks.items():
-            if rank.state != "started" or rank.host != here:
+        for number, rank in list(self.ranks.items()):
+            if rank.state != "started" or rank.host != here or self.unseen:
                 continue
             if rank.shim is not None and rank.shim.alive:
                 rank.seen = now
@@ -92,32 +95,44 @@ class Ranks:
         except OSError:
             return
         for entry in entries:
-            digits = entry.name.removeprefix("rank_").removesuffix(".json")
-            if digits.isdigit():
-                rank = self.ranks.setdefault(int(digits), Rank("?"))
-                if not rank.over and _modified(entry) != rank.written:
-                    self._read(int(digits), rank)
+            number = rank_number(entry.name.removeprefix("rank_").removesuffix(".json"))
+            rank = self.ranks.get(number, Rank("?")) if number is not None else None
+            if number is not None and rank is not None and not rank.over and _modified(entry) != rank.written:
+                self._read(number, rank)
 
     def _read(self, number: int, rank: Rank) -> None:
         path = self.folder.record(number, self.attempt)
         written = _modified(path)
-        found = read_json(path)
-        if not isinstance(found.get("pid"), int):
-            return  # not written yet; a record is one write, so that the next look has it whole
-        rank.written, rank.host, rank.pid = written, str(found.get("host")), found["pid"]
-        shim, ticks = found.get("shim"), found.get("ticks")
-        rank.shim = Process(shim, ticks) if isinstance(shim, int) and isinstance(ticks, int) else None
-        master = found.get("master") or [None, None]
-        rank.master = (str(master[0]), str(master[1])) if all(master) else None
-        size = found.get("world_size")
-        for missing in range(min(size, MOST) if isinstance(size, int) else 0):
-            self.ranks.setdefault(missing, Rank(rank.host))
-        began = found.get("started")
-        rank.began = float(began) if isinstance(began, (int, float)) else None
-        rank.seen = max(rank.seen, rank.began or 0.0)
-        rank.state = "started"
-        if isinstance(found.get("exit_code"), int):
+        found = read_record(path)
+        if found.get("pid") is None or (self.tag is not None and found.get("tag") != self.tag):
+            return  # not written yet (a record is one write, so that the next look has it whole), or none of this job's
+        self.ranks[number] = rank
+        rank.written = written
+        if rank.state == "waiting":
+            self._begin(rank, found)
+        if found.get("exit_code") is not None:
             rank.state, rank.exit_code, rank.ended = "ended", found["exit_code"], found.get("ended") or rank.seen
+
+    def _begin(self, rank: Rank, found: Mapping[str, Any]) -> None:
+        """A rank has started: who it is, which no later record changes."""
+        rank.state, rank.host, rank.pid = "started", str(found.get("host")), found["pid"]
+        shim, ticks = found.get("shim"), found.get("ticks")
+        this_boot = found.get("boot") in (boot(), None)
+        rank.shim = Process(shim, ticks) if shim is not None and ticks is not None and this_boot else None
+        master = found.get("master") or [None, None]
+        rank.master = (master[0], master[1]) if all(master) else None
+        for missing in range(found.get("world_size") or 0):
+            self.ranks.setdefault(missing, Rank(rank.host))
+        rank.began = found.get("started")
+        rank.seen = max(rank.seen, rank.began or 0.0)
+
+    def remember(self, told: Mapping[str, Mapping[str, Any]]) -> None:
+        """Take the word of a status for ranks whose records are gone."""
+        for number in self.waiting:
+            facts = told.get(str(number), {})
+            if facts.get("state") in ("ended", "lost") and facts.get("exit_code") is not None:
+                rank = self.ranks[number]
+                rank.state, rank.pid, rank.exit_code = facts["state"], facts.get("pid"), facts["exit_code"]
 
     @property
     def living(self) -> list[int]:
@@ -146,6 +161,12 @@ class Ranks:
         if first is not None:
             return self.ranks[first].exit_code or 0
         return 0 if self.over else NEVER_STARTED
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What a shim has written of its rank; empty where it is missing, half-written or makes no sense."""
+    found = read_json(path)
+    return found if sound(found, SHIM) else {}
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:

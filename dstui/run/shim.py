@@ -16,6 +16,7 @@ import json
 import os
 import resource
 import signal
+import stat
 import sys
 import time
 
@@ -116,26 +117,50 @@ def sender(pid: int, orphaned: bool) -> str:
 def record(path: str, facts: dict[str, object]) -> None:
     """Write the whole record in place; a rank never suffers from a record that cannot be written."""
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT, 0o666)
+        fd = open_regular(path, os.O_WRONLY | os.O_CREAT, 0o600)
         os.pwrite(fd, json.dumps(facts).encode().ljust(RECORD), 0)
         os.close(fd)
     except OSError as error:
         print(f"dstui: cannot write {path}: {error}", file=sys.stderr)
 
 
+def open_regular(path: str, flags: int, mode: int) -> int:
+    """A regular file, whatever has been put in its place; its folder is made again where it was deleted."""
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        fd = os.open(path, flags, mode)
+    except FileNotFoundError:
+        os.mkdir(os.path.dirname(path), 0o700)  # noqa: PTH102, PTH120 - pathlib would double the import time
+        fd = os.open(path, flags, mode)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(f"{path} is not a regular file")
+    os.set_blocking(fd, True)  # the rank inherits it
+    return fd
+
+
 def open_log(path: str) -> int:
     """The rank's log; where it cannot be opened, the launcher's own output takes the lines."""
     try:
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        return open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     except OSError as error:
         print(f"dstui: cannot write {path}: {error}; the rank's lines go to the launcher's log", file=sys.stderr)
         return 1
 
 
+def boot() -> str:
+    """What tells this start of the machine from all others."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
 def started_at() -> int:
     """Our own start in clock ticks since boot: with the pid, a name that is never given twice."""
-    with open("/proc/self/stat", "rb") as stat:  # noqa: PTH123 - pathlib would double the import time
-        return int(stat.read().rpartition(b")")[2].split()[19])
+    with open("/proc/self/stat", "rb") as file:  # noqa: PTH123 - pathlib would double the import time
+        return int(file.read().rpartition(b")")[2].split()[19])
 
 
 def limits() -> dict[str, int]:
@@ -171,6 +196,7 @@ def main(argv: list[str]) -> int:
         "pid": child,
         "shim": os.getpid(),
         "ticks": started_at(),
+        "boot": boot(),
         "started": time.time(),
         "world_size": int(os.environ["WORLD_SIZE"]) if os.environ.get("WORLD_SIZE", "").isdigit() else None,
         "local_rank": int(os.environ["LOCAL_RANK"]) if os.environ.get("LOCAL_RANK", "").isdigit() else None,

@@ -10,18 +10,21 @@ from contextlib import suppress
 from pathlib import Path
 
 import dstui
-from dstui.run.folder import FINAL, JobFolder, read_json
+from dstui.run.folder import FINAL, JobFolder
+from dstui.run.processes import SUPERVISES, SUPERVISOR
+from dstui.run.regular import open_regular
 
 
-def spawn_supervisor(folder: JobFolder, lock: int) -> subprocess.Popen[bytes]:
-    """Start a supervisor for the job; OSError where that is not possible.
+def spawn_supervisor(folder: JobFolder, lock: int, tag: str) -> subprocess.Popen[bytes]:
+    """Start a supervisor for a job of one's own; OSError where that is not possible.
 
     The lock is handed on, so that at no moment the job seems to be nobody's.
     """
-    output = os.open(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+    output = open_regular(folder.supervisor_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", "dstui.run.supervisor", str(folder.path), str(lock)],
+            [sys.executable, "-m", SUPERVISOR, str(folder.path), str(lock)],
+            env={**os.environ, SUPERVISES: tag},
             cwd=Path(dstui.__file__).parent.parent,  # from there it is found, installed or not
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -36,8 +39,8 @@ def spawn_supervisor(folder: JobFolder, lock: int) -> subprocess.Popen[bytes]:
 
 
 def spawn_notification(folder: JobFolder) -> None:
-    """Notify of the end of a job that has no supervisor any more; nobody waits for it, and it writes down what went wrong."""
-    if not read_json(folder.launch_file).get("on_end") or folder.read_status().get("state") not in FINAL:
+    """Notify of the end of a job of one's own that has no supervisor; nobody waits for it, and it writes down what went wrong."""
+    if not folder.read_launch().get("on_end") or folder.read_status().get("state") not in FINAL:
         return  # an end that could not be written would be told again at every look
     with suppress(OSError):
         subprocess.Popen(

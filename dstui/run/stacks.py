@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from typing import Any
 
 from dstui.run.dumped import HOW, dump_by_signal
 from dstui.run.folder import JobFolder
-from dstui.run.processes import tagged
+from dstui.run.own import is_own, whose
+from dstui.run.processes import tagged, user_of
 from dstui.run.status import ranks_of
 from dstui.text import sanitise
 
@@ -78,7 +80,9 @@ def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None
     status = folder.read_status()
     ranks = ranks_of(folder, status)
     wanted = [number for number in sorted(ranks.living) if not only or number in only]
-    members = {process.pid for process in tagged(str(status.get("tag")))}
+    owner = whose(folder)  # a folder of somebody else's must not lead to processes of ours
+    members = {process.pid: process for process in tagged(str(status.get("tag"))) if user_of(process.pid) == owner}
+    own = is_own(folder, status)
     using = program or find_program()
 
     def look(number: int) -> Stack:
@@ -87,15 +91,16 @@ def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None
             return Stack(number, rank.host, reason=f"it runs on {rank.host}: call `dstui stacks` there")
         if rank.pid is None or rank.pid not in members:
             return Stack(number, rank.host, reason="it has just ended, or it belongs to another user")
-        threads, reason = dump(using, rank.pid, deadline) if using else ((), INSTALL)
-        threads = threads or tuple(_threads(dump_by_signal(rank.pid, folder.log(number, ranks.attempt), deadline)))
+        threads, reason = dump(using, rank.pid, deadline, folder) if using else ((), INSTALL)
+        if own and not threads:
+            threads = tuple(_threads(dump_by_signal(members[rank.pid], folder.log(number, ranks.attempt), deadline)))
         return Stack(number, rank.host, threads, "" if threads else f"{reason}; {HOW}")
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(pool.map(look, wanted))
 
 
-def dump(program: str, pid: int, deadline: float) -> tuple[tuple[Thread, ...], str]:
+def dump(program: str, pid: int, deadline: float, folder: JobFolder) -> tuple[tuple[Thread, ...], str]:
     """The threads of one process, or the reason why they are unknown."""
     try:
         done = subprocess.run([program, "dump", "--json", "--pid", str(pid)], capture_output=True, timeout=deadline, check=False)
@@ -106,7 +111,7 @@ def dump(program: str, pid: int, deadline: float) -> tuple[tuple[Thread, ...], s
     try:
         return tuple(_threads(json.loads(done.stdout))), ""
     except (ValueError, KeyError, TypeError):
-        return (), why_not(done.stderr.decode(errors="replace"), ptrace_scope())
+        return (), why_not(done.stderr.decode(errors="replace"), ptrace_scope(), str(folder.path))
 
 
 def _threads(found: Iterable[dict[str, Any]]) -> list[Thread]:
@@ -132,13 +137,13 @@ def ptrace_scope() -> int:
         return 0
 
 
-def why_not(said: str, scope: int) -> str:
-    """In words why py-spy has read nothing, and what to do."""
+def why_not(said: str, scope: int, folder: str = "") -> str:
+    """In words why py-spy has read nothing, and what to do. `folder`: of the job, which another user's index does not know."""
     if "ermission" not in said:
         return f"py-spy: {sanitise(said.strip().rpartition(chr(10))[2]) or 'it said nothing'}"
     if scope == 3:
         return f"this machine lets nobody look into processes until it is started again ({YAMA} is 3)"
-    remedy = f"sudo {sys.executable} -m dstui stacks"
+    remedy = f"sudo {sys.executable} -m dstui stacks {shlex.quote(folder)}"
     if scope:
         return f"this user may not look into processes ({YAMA} is {scope}): {remedy}, or sudo sysctl {YAMA}=0"
     return f"this user may not look into processes: {remedy}; in a container, start it with --cap-add SYS_PTRACE"

@@ -23,8 +23,8 @@ from dstui.render.artifacts import artifacts
 from dstui.render.launch import LaunchSpec, RenderError, launch_spec
 from dstui.run.create import create
 from dstui.run.folder import RUNS_FOLDER, JobFolder
-from dstui.run.index import remember
 from dstui.run.launch import launch_plan
+from dstui.run.own import NotOwn, own_tag, remember
 from dstui.run.processes import find
 from dstui.run.spawn import spawn_supervisor
 from dstui.run.status import initial
@@ -114,21 +114,28 @@ def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> No
 def _fill(folder: JobFolder, launch: Mapping[str, Any], files: Mapping[str, str]) -> None:
     for name, text in files.items():
         write_atomic(folder.path / name, text)
-    folder.launch_file.write_text(json.dumps(launch, indent=1) + "\n", encoding="utf-8")
+    folder.write_json(folder.launch_file, dict(launch))
     folder.prepare(1)
 
 
 def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, front_pid: int | None) -> None:
     """Write the first status and start the supervisor, which confirms by putting itself into it."""
     front = find(front_pid) if front_pid is not None else None
-    status = initial(uuid.uuid4().hex, spec.ranks, front)
+    tag = uuid.uuid4().hex
+    status = initial(tag, spec.ranks, front)
     lock = folder.lock()
     if lock is None:
         raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system know locks? (--run-dir names another place)")
     try:
         folder.write_status(status)
         folder.append_event(time.time(), "start", folder=str(folder.path))
-        supervisor = spawn_supervisor(folder, lock)
+        if problem := remember(folder, name, status["started"], tag):
+            text = f"the index of runs cannot be written ({problem}): other dstui commands can only look at this job. A SIGTERM to its "
+            folder.append_event(time.time(), "notice", text=f"{text}supervisor stops it. XDG_STATE_HOME names another place for the index")
+        own_tag(folder, status)
+        supervisor = spawn_supervisor(folder, lock, tag)
+    except NotOwn as why:
+        raise LaunchError(f"The job folder {folder.path} {why}: --run-dir names another place, on a disk that keeps permissions") from None
     finally:
         os.close(lock)
     deadline = time.monotonic() + UP
@@ -138,7 +145,6 @@ def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, front_pid: int | 
             said = folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
             raise LaunchError(f"The supervisor of the job did not start: {said or 'it said nothing'}")
         time.sleep(0.005)
-    remember(folder, name, status["started"])
 
 
 def _undo(folder: JobFolder, keep: bool) -> None:

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from dstui.run.folder import FINAL, JobFolder, iso, read_json
+from dstui.run.folder import FINAL, JobFolder, iso
+from dstui.run.forms import rank_number
 from dstui.run.leftovers import remove_buffers
-from dstui.run.processes import Process, started, tagged
-from dstui.run.ranks import Ranks
+from dstui.run.own import NotOwn, own_tag, whose
+from dstui.run.processes import SUPERVISES, SUPERVISOR, Process, boot, carries, sees, started, tagged
+from dstui.run.ranks import Ranks, read_record
 
 Status = dict[str, Any]
 
@@ -35,15 +37,27 @@ def initial(tag: str, hosts: Mapping[int, str], front: Process | None) -> Status
 
 
 def process_json(process: Process) -> dict[str, Any]:
-    """A process of this host as status.json names it: `ticks` tells it from a later one with the same pid."""
-    return {"pid": process.pid, "host": os.uname().nodename, "started": iso(started(process)), "ticks": process.ticks}
+    """A process of this host as status.json names it: `ticks` and `boot` tell it from a later one with the same pid."""
+    return {
+        "pid": process.pid,
+        "host": os.uname().nodename,
+        "started": iso(started(process)),
+        "ticks": process.ticks,
+        "boot": boot(),
+    }
 
 
 def process_of(found: Mapping[str, Any] | None) -> Process | None:
-    """The reverse; None where there is none, or one of another host."""
-    if not found or found.get("host") != os.uname().nodename:
+    """The reverse; None where there is none, or one of another host, or of before its last start."""
+    if not found or found.get("host") != os.uname().nodename or found.get("boot") not in (boot(), None):
         return None
-    return Process(int(found.get("pid") or 0), int(found.get("ticks") or 0))
+    return Process(found.get("pid") or 0, found.get("ticks") or 0)
+
+
+def supervisor_of(status: Status, tag: str) -> Process | None:
+    """The supervisor that a status names, where it lives and says itself that it looks after this job: only then is it signalled."""
+    named = process_of(status.get("supervisor"))
+    return named if named and named.alive and carries(named.pid, SUPERVISES, tag) else None
 
 
 def here(status: Status) -> bool:
@@ -53,25 +67,26 @@ def here(status: Status) -> bool:
 
 
 def ranks_of(folder: JobFolder, status: Status) -> Ranks:
-    """The ranks that a status names, as their records have them now."""
-    hosts = {int(rank): str(facts.get("host")) for rank, facts in status.get("ranks", {}).items()}
-    ranks = Ranks.expected(folder, hosts, int(status.get("attempt", 1)))
+    """The ranks that a status names, as their records have them now, or it itself where those are gone."""
+    told = status.get("ranks") or {}
+    hosts = {int(rank): str(facts.get("host")) for rank, facts in told.items()}
+    ranks = Ranks.expected(folder, hosts, status.get("attempt") or 1, status.get("tag"))
+    ranks.unseen = not sees(whose(folder))
     ranks.update(time.time())
+    ranks.remember(told)
     return ranks
 
 
 def asked_for(folder: JobFolder) -> int | None:
     """The exit status that somebody who asked for the end of the job wants it to have."""
-    code = read_json(folder.stop_file).get("exit_code")
-    return code if isinstance(code, int) else None
+    return folder.read_stop().get("exit_code")
 
 
-def finish(folder: JobFolder, status: Status, ranks: Ranks, asked: int | None, *, watched: bool = True) -> Status:
-    """The final status of a job that has ended, written where that is possible; what DeepSpeed left on this host is removed.
+def concluded(status: Status, ranks: Ranks, asked: int | None, *, watched: bool = True) -> Status:
+    """The final status of a job that has ended.
 
     `asked`: the exit status that a stop asked for, None where the job ended by itself. `watched`: somebody saw it end.
     """
-    removed = remove_buffers(rank.master for rank in ranks.ranks.values() if rank.master)
     code = ranks.exit_code() if asked is None else asked
     state = "stopped" if asked is not None else "succeeded" if code == 0 else "failed"
     ends = [rank.ended for rank in ranks.ranks.values() if rank.ended]
@@ -80,17 +95,24 @@ def finish(folder: JobFolder, status: Status, ranks: Ranks, asked: int | None, *
         now = max(ends, default=now)
         if state == "failed" and ends and not any(rank.state == "ended" for rank in ranks.ranks.values()):
             state = "lost"  # the host went down, or everything was killed at once: nobody can say how it ended
-    status = {
+    return {
         **status,
         "state": state,
         "ended": iso(now),
         "exit_code": code,
         "ranks": {str(number): rank.as_json() for number, rank in sorted(ranks.ranks.items())},
     }
+
+
+def finish(folder: JobFolder, status: Status, ranks: Ranks, asked: int | None, *, watched: bool = True) -> Status:
+    """The same, written where that is possible; what DeepSpeed left on this host is removed. Only for a job of one's own."""
+    removed = remove_buffers(rank.master for rank in ranks.ranks.values() if rank.master)
+    status = concluded(status, ranks, asked, watched=watched)
+    now = time.time()
     with suppress(OSError):
         for path in removed:
             folder.append_event(now, "notice", text=f"removed {path}, which DeepSpeed had left in memory")
-        folder.append_event(now, "exit", exit_code=code, state=state)
+        folder.append_event(now, "exit", exit_code=status["exit_code"], state=status["state"])
     with suppress(OSError):
         folder.write_status(status)
     return status
@@ -101,10 +123,12 @@ def rebuilt(folder: JobFolder) -> Status:
 
     Empty where no rank has left a record, by which its processes could be found.
     """
-    attempt = max((int(path.name) for path in folder.attempt(2).parent.glob("*") if path.name.isdecimal()), default=1)
+    numbers = (rank_number(path.name) for path in folder.attempt(2).parent.glob("*"))
+    attempt = max((number for number in numbers if number), default=1)
     ranks = Ranks.expected(folder, {}, attempt)
+    ranks.unseen = not sees(whose(folder))
     ranks.update(time.time())
-    tags = [tag for number in ranks.ranks if isinstance(tag := read_json(folder.record(number, attempt)).get("tag"), str)]
+    tags = [tag for number in ranks.ranks if (tag := read_record(folder.record(number, attempt)).get("tag"))]
     if not tags:
         return {}
     known = {str(number): rank.as_json() for number, rank in sorted(ranks.ranks.items())}
@@ -117,30 +141,61 @@ def refresh(folder: JobFolder) -> Status:
 
     Where nobody looks after the job any more (its supervisor was killed), a new supervisor is started if a process of the job lives, and
     the status is completed if none does. On another host than the job's it is returned as it is.
+    A job that is not this user's own is only looked at; why it is not stands under "foreign", as the end of a sentence.
     """
     status = folder.read_status() or rebuilt(folder)
-    if not status.get("tag") or status.get("state") in FINAL or not here(status):
+    if not status or status.get("state") in FINAL:
+        return status
+    try:
+        tag = own_tag(folder, status)
+    except NotOwn as why:
+        return {**looked_at(folder, status), "foreign": str(why)}
+    if not here(status):
         return status
     lock = folder.lock()
     if lock is None:
         return folder.read_status() or status
     try:
-        if not folder.read_status():
-            with suppress(OSError):  # another version may make sense of it
-                folder.status_file.replace(folder.status_file.with_suffix(".unreadable"))
-        status = folder.read_status() or status  # it may have ended while we came here
-        if status.get("state") in FINAL:
-            return status
-        from dstui.run.spawn import spawn_notification, spawn_supervisor
-
-        if tagged(status["tag"]):
-            with suppress(OSError):  # on a disk that cannot be written nobody can look after it
-                if not folder.read_status():
-                    folder.write_status(status)
-                spawn_supervisor(folder, lock)
-            return status
-        status = finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
-        spawn_notification(folder)
-        return status
+        return _look_after(folder, status, tag, lock)
     finally:
         os.close(lock)
+
+
+def looked_at(folder: JobFolder, status: Status) -> Status:
+    """What there is to see of a job that is somebody else's, or a copy: nothing is written, and what cannot be seen is not claimed.
+
+    Where its supervisor should be seen and is not at work, the job has ended if all its ranks have, and else it is lost: nobody can say.
+    """
+    ranks, supervisor = ranks_of(folder, status), process_of(status.get("supervisor"))
+    if ranks.unseen or not here(status) or (supervisor and supervisor.alive and _attends(supervisor, folder)):
+        return status
+    return concluded(status, ranks, asked_for(folder), watched=False) if ranks.over else {**status, "state": "lost"}
+
+
+def _attends(supervisor: Process, folder: JobFolder) -> bool:
+    """Whether a process was started as the supervisor of this very folder, not of one that this is a copy of."""
+    words = supervisor.words()
+    with suppress(OSError, ValueError):
+        return folder.path.samefile(words[words.index(SUPERVISOR) + 1])
+    return False
+
+
+def _look_after(folder: JobFolder, status: Status, tag: str, lock: int) -> Status:
+    """Bring up to date a job of one's own that nobody looks after: who calls this holds its lock."""
+    from dstui.run.spawn import spawn_notification, spawn_supervisor
+
+    if not folder.read_status():
+        with suppress(OSError):  # another version may make sense of it
+            folder.status_file.replace(folder.status_file.with_suffix(".unreadable"))
+    status = folder.read_status() or status  # it may have ended while we came here
+    if status.get("state") in FINAL:
+        return status
+    if tagged(tag):
+        with suppress(OSError):  # on a disk that cannot be written nobody can look after it
+            if not folder.read_status():
+                folder.write_status(status)
+            spawn_supervisor(folder, lock, tag)
+        return status
+    status = finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
+    spawn_notification(folder)
+    return status

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from dstui.run.folder import FINAL, JobFolder
+from dstui.run.own import NotOwn, own_tag
 from dstui.run.processes import Process, find, tagged
 from dstui.run.ranks import Ranks
 from dstui.run.spawn import spawn_notification
-from dstui.run.status import Status, finish, here, process_of, ranks_of, refresh
+from dstui.run.status import Status, finish, here, ranks_of, rebuilt, refresh, supervisor_of
 
 STEP = 5.0
 """Seconds on each rung of the ladder before the next."""
@@ -35,6 +34,8 @@ class StopReport:
     state: str
     exit_code: int | None
     left: list[str] = field(default_factory=list)
+    refused: str = ""
+    """Why nothing was done, as the end of a sentence: the job is not this user's own."""
 
 
 def nothing() -> None:
@@ -78,50 +79,48 @@ def until_gone(members: Members, seconds: float, tick: Callable[[], object] = no
         time.sleep(LOOK)
 
 
-def rank_processes(ranks: Ranks) -> list[Process]:
-    """The living ranks themselves (not their shims): whom to ask first."""
-    living = (ranks.ranks[number] for number in ranks.living)
-    return [process for rank in living if rank.pid and rank.shim and rank.shim.alive and (process := find(rank.pid))]
+def rank_processes(ranks: Ranks, members: set[Process]) -> list[Process]:
+    """The living ranks themselves (not their shims): whom to ask first. Only `members` of the job, whomever their records name."""
+    living = (ranks.ranks[number].pid for number in ranks.living)
+    return [process for pid in living if pid and (process := find(pid)) in members and process]
 
 
 def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM) -> StopReport:
-    """Stop a job and wait until nothing of it is left. `exit_code` becomes the job's, where it had not ended before.
+    """Stop a job of one's own and wait until nothing of it is left. `exit_code` becomes the job's, where it had not ended before.
 
     The supervisor does it; where it is dead or stuck, we do.
     """
     status = folder.read_status() or refresh(folder)
+    try:
+        tag = own_tag(folder, status)
+    except NotOwn as why:
+        return StopReport(str(status.get("state", "lost")), None, refused=str(why))
     if not status:
         unknown = f"{folder.status_file} is gone, half-written or of another version, and no rank has left a record of its processes"
         return StopReport("lost", None, [unknown])
-    tag = str(status.get("tag", ""))
     if not here(status) and status.get("state") not in FINAL:
         host = status["supervisor"]["host"]
         return StopReport(status["state"], None, [f"the job runs on {host}: stop it there (dstui stop {folder.path})"])
-    if status.get("state") not in FINAL and tag:
-        _ask(folder, exit_code, status)
-        status = _await_end(folder, exit_code)
-    left = climb(lambda: tagged(tag)) if tag else set()
+    if status.get("state") not in FINAL:
+        _ask(folder, exit_code, supervisor_of(status, tag))
+        status = _await_end(folder, exit_code, tag)
+    left = climb(lambda: tagged(tag))
     return StopReport(str(status.get("state", "lost")), status.get("exit_code"), sorted(process.describe() for process in left))
 
 
-def _ask(folder: JobFolder, exit_code: int, status: Status) -> None:
+def _ask(folder: JobFolder, exit_code: int, supervisor: Process | None) -> None:
     """Leave the request where the supervisor sees it, and wake it up; on a full disk its SIGTERM has to do."""
-    supervisor = process_of(status.get("supervisor"))
     number = signal.SIGUSR1
-    new = folder.stop_file.with_suffix(f".{os.getpid()}")
     try:
         by = {"by": os.getpid(), "command": Process(os.getpid(), 0).command()[:200]}
-        new.write_text(json.dumps({"exit_code": exit_code, **by}), encoding="utf-8")
-        new.replace(folder.stop_file)
+        folder.write_json(folder.stop_file, {"exit_code": exit_code, **by})
     except OSError:
         number = signal.SIGTERM
-        with suppress(OSError):
-            new.unlink()
     if supervisor:
         supervisor.send(number)
 
 
-def _await_end(folder: JobFolder, exit_code: int) -> Status:
+def _await_end(folder: JobFolder, exit_code: int, tag: str) -> Status:
     """Wait for the supervisor to be through; take its place where it is dead, and where it is stuck."""
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -132,26 +131,26 @@ def _await_end(folder: JobFolder, exit_code: int) -> Status:
         late = time.monotonic() - deadline
         if lock is not None or late > STEP:
             break
-        if late > 0 and (supervisor := process_of(status.get("supervisor"))):
+        if late > 0 and (supervisor := supervisor_of(status, tag)):
             supervisor.send(signal.SIGKILL)
         time.sleep(LOOK)
     try:
-        return _end(folder, exit_code)
+        return _end(folder, exit_code, tag)
     finally:
         if lock is not None:
             os.close(lock)
 
 
-def _end(folder: JobFolder, exit_code: int) -> Status:
+def _end(folder: JobFolder, exit_code: int, tag: str) -> Status:
     """End a job that nobody looks after."""
-    status = folder.read_status()
+    status = folder.read_status() or rebuilt(folder)
     if status.get("state") in FINAL:
         return status
-    tag, ranks = str(status["tag"]), ranks_of(folder, status)
+    ranks = ranks_of(folder, status)
     if ranks.over and not tagged(tag):
         status = finish(folder, status, ranks, None, watched=False)  # it had ended, but nobody could write it
     else:
-        climb(lambda: tagged(tag), rank_processes(ranks), lambda: ranks.update(time.time()))
+        climb(lambda: tagged(tag), rank_processes(ranks, tagged(tag)), lambda: ranks.update(time.time()))
         ranks.update(time.time())
         status = finish(folder, status, ranks, exit_code)
     spawn_notification(folder)

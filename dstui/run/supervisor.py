@@ -8,7 +8,6 @@ one was. It sleeps in sigtimedwait, looks a few times a second, and costs under 
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,14 +16,16 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from dstui.run.facts import Facts
-from dstui.run.folder import JobFolder, from_iso, iso, read_json
+from dstui.run.folder import JobFolder, from_iso, iso
 from dstui.run.launch import command, environment
 from dstui.run.leftovers import OpBuilds, build_root
-from dstui.run.processes import Process, descendants, find, reap, tagged
+from dstui.run.own import NotOwn, own_tag
+from dstui.run.processes import SUPERVISES, Process, descendants, find, reap, tagged
 from dstui.run.ranks import Rank, Ranks
+from dstui.run.regular import open_regular
 from dstui.run.restart import restart_arguments
 from dstui.run.shim import prctl
 from dstui.run.status import asked_for, finish, process_json, process_of, ranks_of
@@ -43,16 +44,20 @@ LATE = 60.0
 """Seconds after which ranks that have not started are named."""
 STOPPED_BY = {signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGINT: 128 + signal.SIGINT}
 FRONT_GONE = 128 + signal.SIGTERM
+NEEDED = ("python", "options", "script", "args", "env", "workdir", "restarts")
+"""What launch.json must say, or nothing more is started by it."""
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
 class Supervisor:
     """Looks after the job in one folder, from whatever point it is at to its end."""
 
-    def __init__(self, folder: JobFolder) -> None:
-        self.folder = folder
-        self.status = folder.read_status()
-        self.plan = read_json(folder.launch_file)
-        self.tag = str(self.status["tag"])
+    def __init__(self, folder: JobFolder, tag: str) -> None:
+        """`tag`: of the job, by the user's own index."""
+        self.folder, self.tag = folder, tag
+        self.status = {"state": "running", "ranks": {}, **folder.read_status(), "tag": tag}
+        launch = folder.read_launch()
+        self.plan = launch if all(launch.get(need) is not None for need in NEEDED) else {}
         self.front = process_of(self.status.get("front"))
         self.launcher = process_of(self.status.get("launcher"))
         self.builds = OpBuilds(build_root({**os.environ, **self.plan.get("env", {})}))
@@ -89,25 +94,31 @@ class Supervisor:
         """Start the launcher; an interpreter that cannot be started is a job without ranks."""
         self.launcher = self.status["launcher"] = None
         self.event("facts", attempt=self.ranks.attempt, **self.facts.now())
-        argv = self.status["command"] = command(self.plan, self.folder, self.tag, self.ranks.attempt, more)
-        with self.folder.launcher_log.open("ab") as log:
-            try:
-                child = subprocess.Popen(
-                    argv,
-                    cwd=self.plan["workdir"],
-                    env=environment(self.plan, self.tag),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                    preexec_fn=default_signals,  # noqa: PLW1509 - there are no threads here
-                )
-            except OSError as error:
-                log.write(f"dstui: cannot start {argv[0]} in {self.plan['workdir']}: {error.strerror}\n".encode())
-                return
-        child.returncode = 0  # reap() collects it, and what becomes of it is the ranks' to tell
-        self.launcher = find(child.pid)
-        self.status["launcher"] = process_json(self.launcher) if self.launcher else None
+        with os.fdopen(open_regular(self.folder.launcher_log, APPEND), "ab") as log:
+            if child := self._launched(more, log):
+                child.returncode = 0  # reap() collects it, and what becomes of it is the ranks' to tell
+                self.launcher = find(child.pid)
+                self.status["launcher"] = process_json(self.launcher) if self.launcher else None
+
+    def _launched(self, more: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes] | None:
+        """The launcher; None where it cannot be started, which its log says."""
+        try:
+            argv = self.status["command"] = command(self.plan, self.folder, self.tag, self.ranks.attempt, more)
+            return subprocess.Popen(
+                argv,
+                cwd=self.plan["workdir"],
+                env=environment(self.plan, self.tag),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=default_signals,  # noqa: PLW1509 - there are no threads here
+            )
+        except KeyError as missing:
+            log.write(f"dstui: cannot start the job: {self.folder.launch_file} does not say its {missing}\n".encode())
+        except OSError as error:
+            log.write(f"dstui: cannot start {argv[0]} in {self.plan['workdir']}: {error.strerror}\n".encode())
+        return None
 
     def sleep(self) -> None:
         """Until the next look, a dead child or a signal."""
@@ -150,10 +161,10 @@ class Supervisor:
             return
         with suppress(OSError):
             folder.prepare(self.ranks.attempt)
-            folder.launch_file.write_text(json.dumps(self.plan, indent=1) + "\n", encoding="utf-8")
+            folder.write_json(folder.launch_file, self.plan)
             for number, rank in self.ranks.ranks.items():
                 if rank.pid is not None:
-                    folder.record(number, self.ranks.attempt).write_text(json.dumps(rank.as_record(number, self.tag)), encoding="utf-8")
+                    folder.write_json(folder.record(number, self.ranks.attempt), rank.as_record(number, self.tag))
             self.locks.append(folder.lock())
             self.write()
             self.note("the job folder was deleted while the job runs: what the ranks have written, and will write, is lost")
@@ -185,7 +196,7 @@ class Supervisor:
         linger = LINGER_FAILED if self.ranks.exit_code() else LINGER
         left = until_gone(self.members, linger, self.look) if by_itself else self.members()
         if left:
-            left = climb(self.members, [] if by_itself else rank_processes(self.ranks), self.look)
+            left = climb(self.members, [] if by_itself else rank_processes(self.ranks, left), self.look)
         self.look()
         for process in left:
             self.note(f"process {process.describe()} could not be ended")
@@ -212,7 +223,7 @@ class Supervisor:
         self.status["next_attempt"] = None
         if self.asked is not None:
             return False
-        more, how = restart_arguments(self.plan, from_iso(self.status["started"]) or 0.0)
+        more, how = restart_arguments(self.plan, from_iso(self.status.get("started")) or 0.0)
         self.note(f"attempt {attempt + 1} of {allowed['max'] + 1} starts {how}")
         try:
             self.begin(attempt + 1, more)
@@ -224,7 +235,7 @@ class Supervisor:
     def begin(self, attempt: int, more: Sequence[str]) -> None:
         """The ranks anew, in a folder of their own."""
         self.folder.prepare(attempt)
-        self.ranks = Ranks.expected(self.folder, {number: rank.host for number, rank in self.ranks.ranks.items()}, attempt)
+        self.ranks = Ranks.expected(self.folder, {number: rank.host for number, rank in self.ranks.ranks.items()}, attempt, self.tag)
         self.status |= {"attempt": attempt, "state": "starting"}
         self._since.clear()
         self._named_late = False
@@ -304,12 +315,18 @@ def main(argv: list[str]) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY))
     folder = JobFolder(argv[0])
+    try:
+        # Who starts us with the lock in our hands has looked whose job it is.
+        tag = os.environ[SUPERVISES] if len(argv) > 1 else own_tag(folder, folder.read_status())
+    except NotOwn as why:
+        print(f"{folder.path} {why}", file=sys.stderr)
+        return 1
     lock = int(argv[1]) if len(argv) > 1 else folder.lock()
     if lock is None:
         print(f"{folder.path} has a supervisor already", file=sys.stderr)
         return 1
     os.set_inheritable(lock, False)
-    Supervisor(folder).run()
+    Supervisor(folder, tag).run()
     return 0
 
 

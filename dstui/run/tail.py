@@ -8,6 +8,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from dstui.run.grep import Wanted, only
+from dstui.run.regular import open_regular
 from dstui.run.text import LONGEST, decode, decode_lines, overdrawn
 
 
@@ -102,7 +103,7 @@ class Tail:
                 return False
             if found.st_ino != self._inode:
                 self.close()
-                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+                self._fd = open_regular(self.path)
                 self._inode = found.st_ino
                 self._at, self._pending = 0, b""
                 if self._backlog is not None and found.st_size > self._backlog:

@@ -6,13 +6,12 @@ known. Nothing is read here but the index: a slice names ranges of bytes, so tha
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from heapq import merge
 from itertools import groupby
-from math import ceil, isfinite
+from math import ceil
 from typing import NamedTuple
 
 from dstui.run.folder import FINAL, JobFolder, from_iso
@@ -57,7 +56,7 @@ class Spoken:
     """What dstui has to say of a job, as lines with their times: from events.jsonl, and what is told to `add`. Read like a log."""
 
     def __init__(self, folder: JobFolder | None) -> None:
-        self._path = folder.events_file if folder else None
+        self._folder = folder
         self._at = 0
         self._lines: list[bytes] = []
         self.times: list[float] = []
@@ -72,22 +71,12 @@ class Spoken:
 
     def poll(self) -> bool:
         """Take over the events that were written since."""
-        with suppress(OSError):
-            if self._path is not None and self._path.stat().st_size > self._at:
-                with self._path.open("rb") as file:
-                    file.seek(self._at)
-                    for line in file:
-                        if line.endswith(b"\n"):
-                            self._at += len(line)
-                            self._take(line)
-        return True
-
-    def _take(self, line: bytes) -> None:
-        with suppress(ValueError, TypeError, KeyError, AttributeError):  # no JSON, or none of ours
-            event = json.loads(line)
+        for size, event in self._folder.read_events(self._at) if self._folder is not None else ():
+            self._at += size
             text = _sentence(event)
-            if text and isfinite(event["t"]):
+            if text and "t" in event:
                 self.add(event["t"], sanitise(text))
+        return True
 
     def text(self, start: int, end: int) -> bytes:
         """The lines from one number to before another, each with a newline."""

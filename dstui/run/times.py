@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dstui.run.folder import JobFolder
+from dstui.run.regular import open_regular
 
 RECORD = struct.Struct("<dIIQ")
 HEADER = b"dstui arrivals 1\n".ljust(RECORD.size)
@@ -59,7 +60,7 @@ class Notes:
 
     def _open(self) -> None:
         """Go on where the last supervisor ended; OSError where another version of dstui wrote the file."""
-        fd = os.open(self.folder.arrivals_file, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+        fd = open_regular(self.folder.arrivals_file, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         size = os.fstat(fd).st_size
         whole = size - size % RECORD.size
         if whole and os.pread(fd, len(HEADER), 0) != HEADER:
@@ -139,7 +140,7 @@ class _Pieces:
         if not self.size:
             return b""
         try:
-            fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = open_regular(self.path)
         except OSError:
             return b""
         try:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from dstui.run.folder import FINAL, JobFolder, read_json
+from dstui.run.ranks import read_record
 
 if TYPE_CHECKING:
     import psutil
@@ -78,7 +79,7 @@ class Sampler:
         self.note = ""
         """What is not sampled, and why, in a few words."""
         self._folder, self._every = folder, every
-        self._launch = read_json(folder.launch_file)
+        self._launch = folder.read_launch()
         self._gpus: Sequence[Gpu] | None = None
         self._live: Live | None = None
         self._states: dict[int, GpuState] = {}
@@ -118,7 +119,7 @@ class Sampler:
     def _record(self, rank: int, attempt: int) -> dict[str, Any]:
         """What the rank's shim says about it; the same until its end."""
         if not self._records.get((attempt, rank)):
-            self._records[attempt, rank] = read_json(self._folder.record(rank, attempt))
+            self._records[attempt, rank] = read_record(self._folder.record(rank, attempt))
         return self._records[attempt, rank]
 
     @property

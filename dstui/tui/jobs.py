@@ -171,6 +171,9 @@ class Jobs(LogKeys):
         from dstui.run.stop import stop
 
         report = stop(folder)
+        if report.refused:
+            self.call_from_thread(self.say, f"Not stopped: {folder.name} {report.refused}.", "error")
+            return
         left = f" Still there: {'; '.join(map(str, report.left))}" if report.left else " No process is left."
         self.call_from_thread(self.say, f"Stopped.{left}", "error" if report.left else "information")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from lab import Lab, end_of, of_job, ready
-from made import dstui, made
+from made import dstui, made, owned
 
 from dstui.run.diagnosis import diagnose_job
 from dstui.run.folder import JobFolder
@@ -34,7 +34,7 @@ def with_records(path: Path) -> JobFolder:
     for rank, code in ((0, 1), (1, 3)):
         record = {"rank": rank, "host": "h1", "pid": 1, "tag": "a-tag", "started": 1767323000.0, "ended": 1767323105.0 - rank}
         folder.record(rank).write_text(json.dumps({**record, "exit_code": code, "world_size": 2}))
-    return folder
+    return owned(folder)
 
 
 @pytest.mark.parametrize("text", UNREADABLE.values(), ids=UNREADABLE)
@@ -61,7 +61,7 @@ def test_every_command_answers_where_the_status_is_lost(tmp_path: Path) -> None:
 
 
 def test_without_any_record_nothing_is_made_up(tmp_path: Path) -> None:
-    folder = made(tmp_path / "job")
+    folder = owned(made(tmp_path / "job"))
     folder.status_file.write_text("{")
     assert rebuilt(folder) == {} and refresh(folder) == {}
     assert folder.status_file.read_text() == "{"

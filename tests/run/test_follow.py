@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from made import owned
 
 from dstui.run.events import Event, Exited, Line, Metric, Notice, RankState, Started
 from dstui.run.folder import JobFolder
@@ -26,7 +27,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> JobFolder:
     """A job of two ranks that runs, as far as anybody else can tell: somebody holds its lock."""
-    folder = JobFolder(tmp_path)
+    folder = owned(JobFolder(tmp_path), "tag")
     folder.prepare(1)
     assert folder.lock() is not None
     folder.write_status({**initial("tag", {0: "here", 1: "here"}, None), "started": "2026-01-01T00:00:00.000+00:00"})

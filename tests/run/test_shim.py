@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -152,13 +153,20 @@ def test_a_signal_from_the_living_launcher_is_not_doubled_but_its_death_is_told(
     assert record(folder)["exit_code"] == 0
 
 
-def test_a_full_disk_costs_the_record_but_not_the_rank(folder: Path) -> None:
+@pytest.mark.parametrize("put", [lambda path: path.symlink_to("/dev/zero"), os.mkfifo, Path.mkdir], ids=["a link", "a FIFO", "a folder"])
+def test_what_cannot_be_written_costs_the_record_but_not_the_rank(folder: Path, put: Callable[[Path], None]) -> None:
     for name in ("logs/rank_3.log", "ranks/rank_3.json"):
-        (folder / name).symlink_to("/dev/full")
+        put(folder / name)
     process = begin(folder, "import sys\nsys.exit(5)")
-    _, said = process.communicate()
+    _, said = process.communicate(timeout=60)
     assert process.returncode == 5
-    assert b"No space left on device" in said
+    assert said.count(b"dstui: cannot write") == 3
+
+
+def test_a_record_whose_folder_was_deleted_is_written_all_the_same(folder: Path) -> None:
+    process = begin(folder, f"import shutil\nshutil.rmtree({str(folder / 'ranks')!r})")
+    assert process.wait(60) == 0
+    assert record(folder)["exit_code"] == 0
 
 
 def test_a_blocked_and_ignored_signal_reaches_the_rank_all_the_same(folder: Path) -> None:

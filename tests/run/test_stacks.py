@@ -116,8 +116,8 @@ def test_a_refusal_says_what_to_do_by_what_the_kernel_allows(scope: int, said: s
 
 def test_ranks_elsewhere_and_ranks_that_are_gone_are_told_as_such(tmp_path: Path) -> None:
     folder = made(tmp_path / "job", state="running", tag="none")
-    folder.record(0).write_text(json.dumps({"rank": 0, "host": "h2", "pid": 1}))
-    folder.record(1).write_text(json.dumps({"rank": 1, "host": "h2", "pid": 1}))
+    folder.record(0).write_text(json.dumps({"rank": 0, "host": "h2", "pid": 1, "tag": "none"}))
+    folder.record(1).write_text(json.dumps({"rank": 1, "host": "h2", "pid": 1, "tag": "none"}))
     assert [stack.reason for stack in stacks(folder)] == ["it runs on h2: call `dstui stacks` there"] * 2
     assert stacks(folder, [7]) == []
     code, out, err = dstui("stacks", "job", cwd=tmp_path)

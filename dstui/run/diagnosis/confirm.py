@@ -5,9 +5,7 @@ Where the facts prove a cause they are a hit like a line of a log; where they sp
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,12 +41,7 @@ class Look:
 
 def events_of(folder: JobFolder) -> Iterator[tuple[int, dict[str, Any]]]:
     """What is written in events.jsonl, by line; lines that make no sense are passed over."""
-    with suppress(OSError):
-        for number, line in enumerate(folder.events_file.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-            with suppress(ValueError):
-                event = json.loads(line)
-                if isinstance(event, dict):
-                    yield number, event
+    return ((number, event) for number, (_, event) in enumerate(folder.read_events(), 1) if event)
 
 
 def add_facts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:

@@ -21,8 +21,8 @@ from dstui.run.diagnosis.kernel import KMSG, killed_for_memory
 from dstui.run.diagnosis.model import Diagnosis, Evidence
 from dstui.run.diagnosis.reader import read_logs
 from dstui.run.diagnosis.signatures import BY_ID
-from dstui.run.folder import FINAL, JobFolder, read_json
-from dstui.run.ranks import KILLED, Ranks
+from dstui.run.folder import FINAL, JobFolder
+from dstui.run.ranks import KILLED, Ranks, read_record
 from dstui.run.status import Status, asked_for, ranks_of
 
 if TYPE_CHECKING:
@@ -85,8 +85,7 @@ def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
     """Of ranks that were refused memory: which limit of the process did it, as far as their shims have seen one."""
     for number in sorted({hit.rank for hit in found.hits if hit.signature.id == "ALLOC-REFUSED" and hit.rank in ranks.ranks}):
         path = folder.record(number, ranks.attempt)
-        limits = read_json(path).get("limits")
-        told = [f"{size(most)} ({name})" for name, most in (limits if isinstance(limits, dict) else {}).items() if isinstance(most, int)]
+        told = [f"{size(most)} ({name})" for name, most in (read_record(path).get("limits") or {}).items()]
         if told:
             found.files.append(str(path))
             text = f"each process of rank {number} may have {' and '.join(told)} of memory, whatever the host has"
@@ -123,7 +122,7 @@ def _in_words(code: int) -> str:
 
 def _sender(folder: JobFolder, number: int, attempt: int) -> str:
     """Who had sent a signal to the rank's shim, as far as the shim could see."""
-    heard = read_json(folder.record(number, attempt)).get("signal")
+    heard = read_record(folder.record(number, attempt)).get("signal")
     return f"; its shim got {heard}" if isinstance(heard, str) else ""
 
 
@@ -143,7 +142,7 @@ def _stop(folder: JobFolder, status: Status) -> Stop | None:
     at = None
     with suppress(OSError):
         at = folder.stop_file.stat().st_mtime
-    request = read_json(folder.stop_file)
+    request = folder.read_stop()
     who = ", ".join(str(request[name]) for name in ("by", "command") if request.get(name))
     return Stop(cause, at, str(folder.stop_file), f"somebody asked for the end of the job{f': process {who}' if who else ''}")
 

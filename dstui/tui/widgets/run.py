@@ -232,4 +232,5 @@ def job_row(status: dict[str, Any]) -> Row:
     folder = Path(str(status.get("folder", "")))
     code = f"exit {status['exit_code']}" if status.get("exit_code") is not None else ""
     left = ((f"{glyph} {state:<10}", style), f"{folder.name:<44} ", (code, "dim"))
-    return row(*left, right=[(str(folder.parent), "faint")], key=str(folder))
+    place = f"{status['foreign']}  {folder.parent}" if "foreign" in status else str(folder.parent)
+    return row(*left, right=[(place, "faint")], key=str(folder))
