@@ -29,7 +29,9 @@ STEP = b"2026-01-01 %s,%03d INFO line %d of rank %d, step=%d loss: 1.25 lr: 1e-4
 
 def running_job(path: Path, ranks: int) -> JobFolder:
     """A job that runs, as far as its folder says; somebody holds its lock."""
-    folder = JobFolder(path)
+    from tests.own import owned  # this file is a program too
+
+    folder = owned(JobFolder(path), "tag")
     folder.prepare(1)
     assert folder.lock() is not None
     status = initial("tag", dict.fromkeys(range(ranks), "here"), None)

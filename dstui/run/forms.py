@@ -20,7 +20,7 @@ STATES = ("starting", "running", *FINAL)
 RANK_STATES = ("waiting", "started", "ended", "lost")
 MOST_RANKS = MOST_ATTEMPTS = 1 << 16
 """Ranks that a job, and attempts that it may have."""
-LARGEST_PID = 1 << 22
+LARGEST_PID = (1 << 31) - 1
 LATEST = 253402300799.0
 """The last second of the year 9999: what a calendar knows."""
 LONGEST_TEXT = 1 << 20

@@ -18,6 +18,7 @@ from dstui.run.start import start
 from dstui.run.status import initial
 from dstui.run.stop import stop
 from dstui.run.usage import Sampler, Usage, together
+from tests.own import owned
 from tests.waiting import wait_for
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -71,7 +72,7 @@ def test_a_rank_on_the_cpu_is_its_process(tmp_path: Path) -> None:
 
 def recorded(path: Path, env: dict[str, str], **record: object) -> JobFolder:
     """A job that runs, as its folder says, with one rank."""
-    folder = JobFolder(path)
+    folder = owned(JobFolder(path), "tag")
     folder.prepare(1)
     assert folder.lock() is not None
     status = initial("tag", {0: "here"}, None)

@@ -39,16 +39,6 @@ def made(path: Path, plan: str = PLAN, logs: dict[int, str] | None = None, **fac
     return folder
 
 
-def owned(folder: JobFolder, tag: str = "a-tag") -> JobFolder:
-    """Note a job in the index of runs, as if it had been started here: in this process' one, and in that of `dstui` beside the job."""
-    for state in (Path(os.environ["XDG_STATE_HOME"]), folder.path.parent / "state"):
-        index = state / "dstui" / "runs.jsonl"
-        index.parent.mkdir(parents=True, exist_ok=True)
-        with index.open("a") as file:
-            file.write(json.dumps({"folder": str(folder.path), "name": "made", "started": "", "tag": tag, "begun_in": "/"}) + "\n")
-    return folder
-
-
 def dstui(*words: object, cwd: Path) -> tuple[int, str, str]:
     """The command as a user types it, who has no other runs: exit status, standard output, standard error."""
     argv = [sys.executable, "-m", "dstui", *map(str, words)]

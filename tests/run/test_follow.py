@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 
 import pytest
-from made import owned
 
 from dstui.run.events import Event, Exited, Line, Metric, Notice, RankState, Started
 from dstui.run.folder import JobFolder
 from dstui.run.follow import BAR_EVERY, Follower
 from dstui.run.status import initial
 from dstui.run.summary import summary
+from tests.own import owned
 
 
 @pytest.fixture(autouse=True)

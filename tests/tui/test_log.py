@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.run.folder import JobFolder
+from tests.own import owned
 from tests.tui.conftest import Open, screen, text_of, until
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
@@ -119,7 +120,7 @@ async def test_errors_of_all_ranks_are_counted_and_enter_shows_one_whole_with_wh
 
 async def test_what_comes_is_shown_and_a_progress_bar_while_its_rank_is_looked_at(open_app: Open, tmp_path: Path) -> None:
     made = MadeJob(tmp_path / "job", 2)
-    assert made.folder.lock() is not None
+    assert owned(made.folder).lock() is not None
     made.say(0, "ready")
     async with open_app() as pilot:
         await look_at(pilot, made.folder)

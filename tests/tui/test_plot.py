@@ -14,6 +14,7 @@ from dstui.run.folder import JobFolder
 from dstui.run.history import History
 from dstui.run.summary import value_text
 from dstui.tui.curves import Line, Picture, View, decades, picture, ticks
+from tests.own import owned
 from tests.tui.conftest import Open, screen, text_of, until, value
 
 CELLS = (60, 20)
@@ -170,7 +171,7 @@ async def test_it_is_drawn_in_every_kind_of_theme_and_without_colours(
 
 async def test_it_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> None:
     folder = job(tmp_path / "job", {0: steps(5)}, state="running")
-    lock = folder.lock()
+    lock = owned(folder).lock()
     assert lock is not None
     async with open_app() as pilot:
         await open_plot(pilot, folder)

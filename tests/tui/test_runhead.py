@@ -14,6 +14,7 @@ from dstui.run.follow import Follower
 from dstui.run.usage import Usage, together
 from dstui.tui.widgets.cell import cells_of
 from dstui.tui.widgets.runhead import first_facts, fitting, more_facts, spark
+from tests.own import owned
 from tests.tui.conftest import Open, text_of, until
 
 LINE = "step {0}/5000 loss {1} lr 1.9e-05 grad_norm 1.25 41.2k tok/s step time: 310 ms reward 2.5\n"
@@ -23,7 +24,7 @@ OVERFLOW = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65
 @pytest.fixture
 def folder(tmp_path: Path) -> JobFolder:
     """A job of one rank that runs: somebody holds its lock."""
-    folder = JobFolder(tmp_path / "job")
+    folder = owned(JobFolder(tmp_path / "job"))
     folder.prepare(1)
     assert folder.lock() is not None
     folder.launch_file.write_text(json.dumps({"metrics": {"reward": "reward ([0-9.]+)"}}))
