@@ -22,6 +22,7 @@ OSC = "\x1b]52;c;aGFja2Vk\x07"
 BYTE = "caf\udce9"
 """A name with a byte that is no UTF-8, as Python has it."""
 PLAN = "version: 1\njob: {script: train.py}\n"
+CONFIG = '{"train_micro_batch_size_per_gpu": 1}'
 RUNS = f"{PLAN}deepspeed: {{train_micro_batch_size_per_gpu: 1, optimizer: {{type: Adam, params: {{torch_adam: true}}}}}}\n"
 DEEP = {"brackets": "[" * 40_000, "braces": "{" * 40_000, "dashes": "\n" + "- " * 20_000, "both": '{"a":[' * 20_000}
 
@@ -196,7 +197,66 @@ def names() -> Iterator[Case]:
     yield from of_plan("a module that is an option", "version: 1\njob: {module: --help}\n", "is no name of a module", status=1)
 
 
-CASES = [case for make in (nested, numbers, many, texts, typed, names) for case in make()]
+def hostile() -> Iterator[Case]:
+    """Escape sequences in keys, values and names; names that are options."""
+    told = "\\u001b]52;c;aGFja2Vk\\u0007"
+    key = '"\\e]52;c;aGFja2Vk\\a"'
+    yield from of_plan("an escape in a key", f"{PLAN}{key}: 1\n", told, status=0)
+    yield from of_plan("an escape in a value", f"{PLAN}cluster: {{launcher: {key}}}\n", told, status=1)
+    everywhere = {
+        "p": f"version: 1\nname: {key}\njob: {{script: {key}, args: [{key}, a]}}\ndeepspeed: {{{key}: {key}, train_micro_batch_size_per_gpu: 1}}\n"
+    }
+    for words in (("render", "p"), ("--headless", "p", "--dry-run")):
+        yield Case(f"escapes that are rendered, {words[0]}", words, f'"{told}": "{told}"', everywhere, 0)
+        yield Case(f"a command with escapes, {words[0]}", words, "\"$(printf '\\033')\"", everywhere, 0)
+    yield Case("an escape in JSON", ("check", "a.json"), told, {"a.json": '{"\\u001b]52;c;aGFja2Vk\\u0007": 1}'}, 1)
+    yield Case("half a letter in a key of JSON", ("check", "a.json"), "\\ud800", {"a.json": '{"\\ud800": 1}'}, 1)
+    half = {"a.json": '{"train_micro_batch_size_per_gpu": 1, "\\ud800": 1}'}
+    yield Case("half a letter that is launched", ("--headless", "a.json", "--dry-run", "--", "t.py"), "a Plan is UTF-8 text", half)
+    yield Case("a name of another encoding", ("--headless", f"{BYTE}.yaml", "--dry-run"), "Nothing was started", {f"{BYTE}.yaml": RUNS}, 0)
+    yield Case(
+        "a configuration of one",
+        ("--headless", f"{BYTE}.json", "--dry-run", "--", "t.py"),
+        "Nothing was started",
+        {f"{BYTE}.json": CONFIG},
+        0,
+    )
+    yield Case("a script of one", ("--headless", "a.json", "--dry-run", "--", f"{BYTE}.py"), "a Plan is UTF-8 text", {"a.json": CONFIG})
+    for script in ("--help", "-m", "bind:x.py", "-"):
+        yield Case(
+            f"the script {script}",
+            ("render", "p", "--only", "command"),
+            f" ./{script}\n",
+            {"p": f'version: 1\njob: {{script: "{script}"}}\n'},
+            0,
+        )
+        yield Case(
+            f"the script {script} typed", ("--headless", "a.json", "--dry-run", "--", script), f" ./{script}\n", {"a.json": CONFIG}, 0
+        )
+    here = {"p": f"{RUNS}cluster: {{hostfile: h, launcher: local}}\n", "h": "localhost slots=3\n"}
+    for words in (("render", "p"), ("--headless", "p", "--dry-run")):
+        yield Case(f"a hostfile of this machine, {words[0]}", words, "--num_gpus 3", here, 0)
+    elsewhere = here | {"h": "localhost slots=1\nother slots=1\n"}
+    yield Case("a hostfile of others", ("render", "p"), "local starts ranks on this machine only, but there is other", elsewhere)
+
+
+def pasted() -> Iterator[Case]:
+    """Texts in the place of an `nvidia-smi topo -m`."""
+    matrix = "\tGPU0\tGPU1\nGPU0\tX\tNV1\nGPU1\tNV1\tX\n"
+    for name, text in {
+        "names without an end": "GPU0 " + "ib1" * 40 + "!",
+        "a GPU with a long number": f"{matrix}GPU{'1' * 5000} X\n",
+        "many UUIDs": "GPU 0: " + " (UUID: " * 100_000,
+        "a speed that is none": f"{matrix}GPU 0: A100\nLink 0: ... GB/s\n",
+        "lists": "[]",
+        "no object": "{} {}",
+        "no list": '{"gpus": 1}',
+    }.items():
+        good = text.startswith(matrix)
+        yield Case(f"pasted: {name}", ("machine", "--machine", "m"), "" if good else "m: ", {"m": text}, 0 if good else 2)
+
+
+CASES = [case for make in (nested, numbers, many, texts, typed, names, hostile, pasted) for case in make()]
 
 
 @pytest.fixture(scope="module")

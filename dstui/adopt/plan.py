@@ -9,6 +9,7 @@ from typing import Any
 from dstui.adopt.dsconfig import read_dsconfig
 from dstui.plan import load
 from dstui.plan.scalars import resolve
+from dstui.text import sanitise
 
 EMPTY = """\
 # made by dstui from {source}
@@ -30,7 +31,7 @@ def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = ()) -> str:
     except ValueError:  # hjson: comments, trailing commas
         config = read.config
     name = source.rpartition("/")[2].rpartition(".")[0]
-    plan = load(EMPTY.format(source=source, name="imported")).set("name", name or "imported")
+    plan = load(EMPTY.format(source=sanitise(source), name="imported")).set("name", sanitise(name) or "imported")
     if script:
         plan = plan.set("job.script", script[0])
     if script[1:]:

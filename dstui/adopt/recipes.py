@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from dstui.adopt.script import ScriptFacts
 from dstui.machine.snapshot import Machine, known
+from dstui.plan.scalars import yaml_scalar
+from dstui.text import sanitise
 
 ROOM = 0.7
 """Share of the memory for the model's states; the rest is for activations, buffers and fragments."""
@@ -102,11 +104,11 @@ def _text(script: Script, way: Way, precision: str) -> str:
     args = ", ".join(f'"{word}"' if "{" in word else word for word in facts.suggested_args)
     torch_adam = ", torch_adam: true" if cpu else ""  # DeepSpeed's own would be compiled first
     lines = [
-        f"# {way.name}, made by dstui for {script.name}",
+        f"# {way.name}, made by dstui for {sanitise(script.name)}",
         "version: 1",
-        f"name: {script.name.rpartition('/')[2].removesuffix('.py')}",
+        f"name: {yaml_scalar(script.name.rpartition('/')[2].removesuffix('.py'))}",
         "job:",
-        f"  script: {script.name}",
+        f"  script: {yaml_scalar(script.name)}",
         *([f"  args: [{args}]"] if args else []),
         *([f"  integration: {facts.integration}"] if facts.integration else []),
         *(["cluster:", "  cpu_ranks: 2"] if cpu else []),

@@ -96,11 +96,13 @@ def failure(host: str, said: str) -> Failure:
     """What an ssh command's standard error means; its own last words where that is not known."""
     for sign in SIGNS:
         if re.search(sign.text, said, re.M):
-            return Failure(sign.id, sign.problem, sign.fix.format(host=host))
-    return Failure("other", (said.strip().splitlines() or ["it ended without an answer"])[-1], f"try: ssh {host} true")
+            return Failure(sign.id, sign.problem, sign.fix.format(host=shlex.quote(host)))
+    return Failure("other", (said.strip().splitlines() or ["it ended without an answer"])[-1], f"try: ssh {shlex.quote(host)} true")
 
 
 def late(host: str, seconds: float) -> Failure:
     """What it means that a host took the connection and then said nothing."""
-    fix = f"try: ssh {host} true. A home folder on a dead file system, or a shell that waits in its start files, hangs like this"
+    fix = (
+        f"try: ssh {shlex.quote(host)} true. A home folder on a dead file system, or a shell that waits in its start files, hangs like this"
+    )
     return Failure("silent", f"it did not answer within {seconds:g} s", fix)

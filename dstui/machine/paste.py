@@ -16,14 +16,17 @@ from dstui.machine.topology import islands
 
 CELL = re.compile(r"\s*(X|NV\d+|PIX|PXB|PHB|PSB|NODE|SYS|SOC|OK|CNS|GNS|TNS|NS|DR|U(?![A-Za-z]))")
 DEVICE = r"(?:GPU\d+|NIC\d+|[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z]+)*_\d+|ib\w*\d+|rocep\w+)"
-HEADER = re.compile(rf"\s*(GPU0(?:\s*{DEVICE})*)\s*(?:(CPU ?Affinity.*)|$)")
-GPU_ROW = re.compile(r"\s*GPU(\d+)(?=[\sX])(.*)")
+NAME = re.compile(rf"\s*({DEVICE})")
+TITLES = re.compile(r"\s*(CPU ?Affinity.*)?$")
+GPU_ROW = re.compile(r"\s*GPU(\d{1,4})(?=[\sX])(.*)")
 COMMAND = re.compile(r"topo\s+(?:-p2p|--p2p_capabilities|-p)\s*=?\s*(\w+)")
-LINK_OF_GPU = re.compile(r"GPU (\d+): (.+?)(?: \(UUID: .*\))?$")
-LINK_SPEED = re.compile(r"\s*Link \d+: ([\d.]+) GB/s")
+LINK_OF_GPU = re.compile(r"GPU (\d{1,4}): (.+?)(?: \(UUID: .*\))?$")
+LINK_SPEED = re.compile(r"\s*Link \d+: (\d{1,9}(?:\.\d{1,9})?) GB/s")
 COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 P2P_KINDS = {"r": ("read",), "w": ("write",), "rw": ("read", "write"), "n": ("nvlink",), "a": ("atomics",), "p": ("pci",)}
 STATUSES = frozenset({"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"})
+LONGEST = 2000
+"""Characters of a line that are looked at: sixteen GPUs and as many NICs need 300."""
 AGAIN = ": paste the whole table again"
 NOT_PASTED = Unknown("a pasted matrix does not tell")
 
@@ -54,7 +57,7 @@ class _Table:
 
 def machine_from_text(text: str, source: str) -> Machine:
     """The Machine of a pasted matrix; all that such a text does not tell is Unknown. Raises PasteError."""
-    text = COLOURS.sub("", text)
+    text = "\n".join(line[:LONGEST] for line in COLOURS.sub("", text).splitlines())
     tables = list(_tables(text))
     if not tables:
         raise PasteError("no matrix in it: paste what `nvidia-smi topo -m` prints, from the line that names GPU0 on")
@@ -86,15 +89,25 @@ def _tables(text: str) -> Iterator[_Table]:
     for number, line in enumerate(text.splitlines(), 1):
         if command := COMMAND.search(line):
             p2p = P2P_KINDS.get(command[1], ())
-        elif header := HEADER.fullmatch(line):
+        elif header := _header(line):
             if table:
                 yield table
-            table = _Table(number, re.findall(DEVICE, header[1]), p2p, titles=header[2] or "")
+            table = _Table(number, header[0], p2p, titles=header[1])
             p2p = ()
         elif table and (row := GPU_ROW.match(line)):
             _read_row(table, int(row[1]), row[2], number)
     if table:
         yield table
+
+
+def _header(line: str) -> tuple[list[str], str] | None:
+    """The devices that a header names, and the titles after them; None where the line is no header. One name after another: no way back."""
+    names, at = list[str](), 0
+    while name := NAME.match(line, at):
+        names.append(name[1])
+        at = name.end()
+    titles = TITLES.match(line, at)
+    return (names, titles[1] or "") if titles and names[:1] == ["GPU0"] else None
 
 
 def _read_row(table: _Table, gpu: int, rest: str, line: int) -> None:
@@ -163,7 +176,7 @@ def _gpu(index: int, affinity: tuple[str, str, str], told: tuple[str, list[float
         name=told[0] if told else NOT_PASTED,
         cpus=cpus if re.fullmatch(r"[\d,-]+", cpus) else Unknown("the table names no CPUs for this GPU"),
         numa_node=_cpu_node(nodes, own),
-        memory_node=int(own) if own.isdigit() else NOT_PASTED,
+        memory_node=int(own) if own.isdecimal() else NOT_PASTED,
         nvlink=links,
     )
 
@@ -171,6 +184,6 @@ def _gpu(index: int, affinity: tuple[str, str, str], told: tuple[str, list[float
 def _cpu_node(nodes: str, own: str) -> Maybe[int]:
     """The node of the CPUs: the only one, or the first where the others are the memory of GPUs."""
     numbers = re.findall(r"\d+", nodes)
-    if len(numbers) == 1 or (numbers and own.isdigit()):
+    if len(numbers) == 1 or (numbers and own.isdecimal()):
         return int(numbers[0])
     return Unknown(f"the table names several NUMA nodes ({nodes})" if numbers else "the table names no NUMA node for this GPU")

@@ -7,6 +7,7 @@ what the operation means for the plain data, so that a place this module does no
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace as with_changes
 from typing import Any
@@ -17,6 +18,8 @@ from dstui.plan.document import Document, DocumentError, Node, Path, pairs
 from dstui.plan.finding import Operation
 from dstui.plan.scalars import yaml_scalar
 from dstui.plan.splice import EditError, Splice
+
+HALVES = re.compile("[\ud800-\udfff]")
 
 
 def pointer(path: str) -> Path:
@@ -48,6 +51,7 @@ def put(document: Document, path: Path, value: Any, *, insert: bool = False) -> 
     if not path:
         raise EditError("the whole Plan is not edited: name a key")
     _refuse_alias(document, path)
+    _refuse_halves((path, value))
     value = _as_read(document, path, value)
     found = document.node(path)
     parent = document.node(path[:-1])
@@ -133,6 +137,17 @@ def _refuse_alias(document: Document, path: Path) -> None:
         if _stands_earlier(parent, node, path[depth - 1]):
             line = node.start_mark.line + 1
             raise EditError(f"{'.'.join(map(str, path[:depth]))} is an alias of what stands on line {line}: edit the file by hand")
+
+
+def _refuse_halves(value: Any) -> None:
+    """What no UTF-8 can hold: a byte of another encoding in a file's name, half of a letter in JSON."""
+    if isinstance(value, str) and HALVES.search(value):
+        raise EditError(f"{value[:60]!a} cannot stand in a Plan: a Plan is UTF-8 text, and this is none")
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            _refuse_halves(item)
 
 
 def _stands_earlier(parent: Node, node: Node, name: str | int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -124,7 +125,8 @@ class Jobs(LogKeys):
         """Look at a job in the run screen."""
         self.clear_notifications()
         self._note(f"job      {folder.path}")
-        self._note(f"         dstui attach {folder.path.name}     dstui stop {folder.path.name}")
+        name = shlex.quote(folder.path.name)
+        self._note(f"         dstui attach {name}     dstui stop {name}")
         self.show_step(RUN)
         self.call_after_refresh(self.look_at, folder)
 

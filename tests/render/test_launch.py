@@ -10,11 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
 from dstui.render.artifacts import artifacts
-from dstui.render.launch import RenderError, launch_spec, slots, world_size
+from dstui.render.launch import RenderError, launch_spec, quoted, slots, world_size
+from dstui.text import escaped
 from tests import machines
 from tests.machines import NO_GPU, gpus
 
@@ -160,3 +163,29 @@ def test_what_cannot_be_a_command_names_its_key(cluster: str, sentence: str) -> 
 def test_visible_devices_choose_the_slots_where_nothing_else_does(cluster: str, variable: str, used: list[int]) -> None:
     machine = machines.machine(*GPUS.gpus, host=Host(environment={"CUDA_VISIBLE_DEVICES": variable}))
     assert slots(plan(cluster), machine) == {"localhost": used}
+
+
+@given(
+    st.text(st.characters(exclude_characters="\0", codec="utf-8") | st.sampled_from("\x1b\x07\n\t'\"$`\\%\x9b\u202e\udcff"), max_size=30)
+)
+@settings(max_examples=60)
+def test_any_word_is_pasted_as_it_is_and_shown_without_a_control_character(word: str) -> None:
+    shown = quoted(word)
+    assert escaped(shown) == shown
+    said = subprocess.run(["/bin/sh", "-c", f"printf %s {shown}"], capture_output=True, check=True).stdout
+    assert said == word.encode("utf-8", "surrogateescape")
+
+
+def test_a_script_whose_name_is_an_option_is_a_path_for_every_launcher() -> None:
+    for name in ("--help", "-m", "bind:x.py"):
+        spec = launch_spec(load(f'version: 1\njob: {{script: "{name}"}}\n', base="/data"), NO_GPU)
+        assert spec.argv()[-1] == f"./{name}"
+    assert launch_spec(plan(job="{module: pkg.train}"), NO_GPU).script == ("-m", "pkg.train")
+
+
+def test_a_hostfile_that_names_this_machine_alone_starts_its_slots_here() -> None:
+    for launcher in ("null", "local"):
+        spec = launch_spec(plan(f"{{hostfile: h, launcher: {launcher}}}"), GPUS, {"localhost": 2})
+        assert (spec.local, list(spec.launcher_options), len(spec.ranks)) == (True, ["--num_gpus", "2"], 2)
+    with pytest.raises(RenderError, match="there is other"):
+        launch_spec(plan("{hostfile: h, launcher: local}"), GPUS, {"localhost": 2, "other": 1})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from dstui.doctor.case import Case, Judgement, check
@@ -20,7 +21,9 @@ def deepspeed(case: Case) -> Judgements:
     for name, version in (("torch", software.torch), ("deepspeed", software.deepspeed)):
         if version is None:
             yield Judgement(
-                "fail", f"{name} is not installed for {case.python or software.python_path}", f"{case.python} -m pip install {name}"
+                "fail",
+                f"{name} is not installed for {case.python or software.python_path}",
+                f"{shlex.quote(case.python)} -m pip install {name}",
             )
             return
     if imports and imports.get("problem"):
@@ -128,7 +131,7 @@ def extension_cache(case: Case) -> Judgements:
     elif cache["stale"]:
         lock = cache["stale"][0]
         message = f"{lock} is left of a build that was killed: every run would wait for it, silently and for ever"
-        yield Judgement("fail", message, f"rm {' '.join(cache['stale'])}")
+        yield Judgement("fail", message, f"rm {shlex.join(cache['stale'])}")
     elif cache["network"]:
         fix = "export TORCH_EXTENSIONS_DIR=/tmp/$USER/torch_extensions, also in cluster.env"
         yield Judgement("warn", f"{cache['folder']} is on a network file system: hosts get in each other's way while compiling", fix)
