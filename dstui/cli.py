@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
     "render": "the files and the command that a Plan stands for",
+    "forecast": "whether a Plan fits, how fast it would be, and which plan is best",
     "machine": "what this machine has: GPUs, links, host, software",
     "doctor": "whether this machine, and every host of a Plan, is ready",
     "runs": "the jobs that were started, also after the terminal is gone",

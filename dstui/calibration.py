@@ -1,0 +1,50 @@
+"""How fast this machine really is: measured once by a child process, and remembered in the user's cache for this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dstui.files import FileProblem, read_text, write_atomic
+from dstui.machine.child import output_of
+from dstui.machine.snapshot import Machine, known
+
+CHILD = Path(__file__).parent / "oracle" / "rates.py"
+SECONDS = 240.0
+"""A cold import of torch, a compilation of CPU Adam, and a few seconds for each rate."""
+
+
+def calibrate(machine: Machine, python: str = sys.executable) -> dict[str, float]:
+    """Measure the rates of this machine and remember them. Raises FileProblem where nothing could be measured."""
+    lines = output_of([python, str(CHILD), *[str(gpu.index) for gpu in machine.gpus if gpu.problem is None]], SECONDS)
+    rates = {name: float(value) for name, value in lines if isinstance(value, (int, float)) and not isinstance(value, bool)}
+    said = dict(lines)
+    if not rates:
+        raise FileProblem(f"--calibrate: nothing could be measured: {str(said.get('failed') or said.get('late') or 'no answer')[-300:]}")
+    path = _path(machine)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, json.dumps({"version": 1, "rates": rates}, indent=1) + "\n", replace=True)
+    return rates
+
+
+def read_rates(machine: Machine) -> dict[str, Any]:
+    """What was measured on this machine before; empty where nothing was."""
+    try:
+        data = json.loads(read_text(_path(machine)))
+    except (FileProblem, ValueError, RecursionError):
+        return {}
+    rates = data.get("rates") if isinstance(data, Mapping) else None
+    return dict(rates) if isinstance(rates, Mapping) else {}
+
+
+def _path(machine: Machine) -> Path:
+    """A file for each machine: by its GPUs, CPUs and name."""
+    from platformdirs import user_cache_path
+
+    gpus = [(known(gpu.name, "?"), known(gpu.memory_total, 0)) for gpu in machine.gpus]
+    told = [known(machine.host.name, "?"), known(machine.host.cpu, "?"), known(machine.host.cpus_usable, 0), gpus]
+    return user_cache_path("dstui") / "rates" / f"{hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]}.json"

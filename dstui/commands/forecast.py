@@ -1,0 +1,174 @@
+"""`dstui forecast PLAN`: whether it fits, how fast it would be, what is not known; with --recommend, which plan is best."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from dstui.calibration import calibrate, read_rates
+from dstui.files import FileProblem, find_plan, read_plan, read_pool
+from dstui.forecast.forecast import Forecast, Need, forecast
+from dstui.forecast.model import ModelFacts
+from dstui.forecast.recommend import Recommendation, recommend
+from dstui.machine.probe import probe
+from dstui.machine.recorded import read_machine
+from dstui.machine.report import size
+from dstui.machine.snapshot import Machine
+from dstui.model_files import read_models
+from dstui.plan import Plan, PlanError
+
+UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+WORDS = {"fits": "fits", "tight": "tight: it fits where little is wasted", "too big": "too big", "unknown": "nothing to compare with"}
+BAR, COLUMN = 24, 26
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("plan", metavar="PLAN", help="a Plan (YAML); `quickstart` is one that comes with dstui")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
+    parser.add_argument("--machine", type=Path, metavar="FILE", help="for the machine recorded in FILE instead of this one")
+    parser.add_argument("--gpu-memory", metavar="SIZE", help="memory of a GPU (80GB, 24GiB), where no machine is at hand")
+    parser.add_argument("--recommend", action="store_true", help="search the plans that fit, and rank them")
+    parser.add_argument("--calibrate", action="store_true", help="first measure how fast this machine is (a minute), and remember it")
+    parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="override a key")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the forecast; 0 where it fits or nothing can be compared, 1 where it does not, 2 where a file is unreadable."""
+    try:
+        plan = read_plan(find_plan(args.plan), args.set)
+        memory = bytes_of(args.gpu_memory) if args.gpu_memory else None
+        machine = read_machine(args.machine) if args.machine else Machine.unprobed() if memory else probe()
+        if args.calibrate and (args.machine or memory):
+            raise FileProblem("--calibrate measures this machine: it goes with neither --machine nor --gpu-memory")
+        measured = calibrate(machine) if args.calibrate else None if args.machine or memory else read_rates(machine)
+        facts, pool = read_models(plan), read_pool(plan)
+    except (FileProblem, PlanError) as problem:
+        print(f"dstui: {problem}", file=sys.stderr)
+        return 2
+    found = forecast(plan, facts, machine, pool, gpu_memory=memory, measured=measured)
+    advice = _recommended(plan, facts, machine, pool, memory, measured) if args.recommend else None
+    if args.json:
+        print(json.dumps({"version": 1, **found.as_json(), **_as_json(advice)}, indent=1))
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in [*_report(plan, found), *_table(advice)])
+    return 1 if found.fits is False else 0
+
+
+def bytes_of(text: str) -> int:
+    """Bytes of 80GB, 24GiB, 16000MB. Raises FileProblem."""
+    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*([KMGT]?I?)B?\s*", text.upper())
+    if match is None or float(match[1]) <= 0 or match[2] not in UNITS:
+        raise FileProblem(f"--gpu-memory {text}: a size is a number with a unit, such as 80GB or 24GiB")
+    return int(float(match[1]) * UNITS[match[2]])
+
+
+def _recommended(  # noqa: PLR0913, PLR0917 - as the forecast takes them
+    plan: Plan,
+    facts: ModelFacts | Mapping[str, ModelFacts],
+    machine: Machine,
+    pool: Mapping[str, int] | None,
+    memory: int | None,
+    measured: Mapping[str, Any] | None,
+) -> Recommendation:
+    if not isinstance(facts, ModelFacts):
+        return Recommendation(problem="this Plan has several models: what is best for all of them together is not searched yet")
+    return recommend(plan, facts, machine, pool, gpu_memory=memory, measured=measured)
+
+
+def _as_json(advice: Recommendation | None) -> dict[str, Any]:
+    if advice is None:
+        return {"candidates": 0, "recommended": []}
+    return {"candidates": advice.candidates, "recommended": [row.as_json() for row in advice.rows], "ways_out": list(advice.ways)}
+
+
+def _report(plan: Plan, found: Forecast) -> Iterator[str]:
+    if found.problem:
+        yield f"No forecast: {found.problem}"
+        return
+    yield _head(plan, found)
+    yield ""
+    for name, need in (("each GPU", found.gpu), ("RAM of a node", found.host), ("NVMe of a node", found.nvme)):
+        if need.bytes:
+            yield _line(name, need)
+    if found.checkpoint:
+        yield f"{'a checkpoint':<15} {size(found.checkpoint)} on disk"
+    if found.speed:
+        s = found.speed
+        yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s, {_seconds(s.step)} a step; bound by {s.bound_by}"
+    for name, need in (("GPU", found.gpu), ("RAM", found.host)):
+        if need.bytes:
+            yield ""
+            yield f"{name}, by part, at the peak ({need.peak})"
+            yield from _parts(need)
+            yield "  " + "; ".join(f"{moment} {size(amount)}" for moment, amount in need.moments.items())
+    if found.unknown:
+        yield ""
+        yield "Not known"
+        yield from (f"  - {sentence}" for sentence in found.unknown)
+
+
+def _head(plan: Plan, found: Forecast) -> str:
+    s = found.setup
+    assert s is not None and found.params is not None
+    trained = "all trained" if found.trainable == found.params else f"{_count(found.trainable or 0)} trained"
+    zero = f"ZeRO-{s.stage}" if s.stage else "no ZeRO"
+    places = "".join(
+        f", {what} in {'RAM' if place == 'cpu' else 'NVMe'}"
+        for what, place in (("optimizer", s.optimizer_offload), ("weights", s.param_offload))
+        if place != "none"
+    )
+    batch = f"micro-batch {s.micro_batch} x {s.sequence} tokens x {s.accumulation}"
+    ranks = f"{s.ranks} rank{'s' * (s.ranks != 1)}" + (f" on {s.nodes} nodes" if s.nodes > 1 else "")
+    return f"{plan.name or 'this Plan'}: {_count(found.params)} parameters, {trained}; {ranks}, {zero}{places}, {s.precision}, {batch}"
+
+
+def _count(number: int) -> str:
+    return f"{number / 1e9:.3g}B" if number >= 1e9 else f"{number / 1e6:.3g}M" if number >= 1e6 else f"{number:,}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
+
+
+def _line(name: str, need: Need) -> str:
+    assert need.bytes is not None
+    low, high = need.range
+    around = f"({size(low)} to {size(high)})" if high > low else ""
+    if not need.capacity:
+        return f"{name:<15} {size(need.bytes)} {around}"
+    return f"{name:<15} {_bar(need.bytes / need.capacity)} {size(need.bytes)} of {size(need.capacity)} free {around}: {WORDS[need.verdict]}"
+
+
+def _bar(share: float, cells: int = BAR) -> str:
+    full = round(min(max(share, 0.0), 1.0) * cells)
+    return "█" * full + "░" * (cells - full)
+
+
+def _parts(need: Need) -> Iterator[str]:
+    total = max(need.bytes or 1, 1)
+    for part, amount in sorted(need.parts.items(), key=lambda item: -item[1]):
+        if amount >= total / 1000:
+            yield f"  {part.replace('_', ' '):<{COLUMN}} {size(amount):>9}  {'█' * round(amount / total * BAR)}"
+
+
+def _table(advice: Recommendation | None) -> Iterator[str]:
+    if advice is None:
+        return
+    yield ""
+    if advice.problem:
+        yield f"No recommendation: {advice.problem}"
+    elif not advice.rows:
+        yield f"Nothing fits, of {advice.candidates:,} candidates. What would:"
+        yield from (f"  - {way}" for way in advice.ways or ("nothing that was tried: a smaller model, or larger GPUs",))
+    else:
+        yield f"The best of {advice.candidates:,} candidates with the same samples in a step"
+        yield f"  {'':<5} {'GPU':>9} {'left':>5} {'tokens/s':>9}"
+        for row in advice.rows:
+            tokens = f"{row.speed.tokens:,.0f}" if row.speed else "?"
+            yield f"  {row.verdict:<5} {size(row.gpu_bytes):>9} {row.headroom:>5.0%} {tokens:>9}  {row.why}"

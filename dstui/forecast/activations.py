@@ -1,0 +1,92 @@
+"""What the batch needs: activations and the loss, in bytes on one rank.
+
+The bytes that a layer keeps for its backward pass, and that its recomputation needs, were measured for each family on transformers'
+own modules (`data/activations.json`, written by tests/bench/measure_activations.py); they are sums of the layer's widths.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from dstui.forecast.architecture import Shape
+from dstui.forecast.setup import Setup
+
+DATA = Path(__file__).parent / "data" / "activations.json"
+LOSS_BYTES = 12.0
+"""Bytes for each token and row of the vocabulary while the cross entropy is taken: logits in 32 bits, their softmax, its gradient.
+transformers' loss in 16 bits measures 12.3 [12 x V x tokens], 14 where the script still holds the outputs."""
+NARROW_LOSS_BYTES = 6.0
+"""The same where the logits are not widened to 32 bits (BERT and its like, T5, BART)."""
+NARROW_LOSS = frozenset({"bert", "bart", "t5"})
+FUSED_LOSS_BYTES = 4.0
+"""Bytes for each token and hidden element of a fused loss: the gradient of its input, and a chunk of logits of about that size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Activations:
+    """Bytes on one rank. The peak of the backward pass is `kept` and the larger of `work` and `loss`."""
+
+    kept: float
+    """What the forward pass keeps: of every layer its input with checkpointing, else all that its backward pass needs."""
+    work: float
+    """What the backward pass of one layer needs more, its recomputation included."""
+    loss: float
+    """What the logits and the loss need at once."""
+
+    @property
+    def peak(self) -> float:
+        """The most at once."""
+        return self.kept + max(self.work, self.loss)
+
+
+@cache
+def _families() -> Mapping[str, Mapping[str, Sequence[float]]]:
+    families: Mapping[str, Mapping[str, Sequence[float]]] = json.loads(DATA.read_bytes())["families"]
+    return families
+
+
+def activations(setup: Setup, shape: Shape, *, frozen: bool = False, adapted: float = 0.0) -> Activations:
+    """The activations of one micro-batch. `frozen`: the linear layers are not trained; `adapted`: elements per token and layer that
+    LoRA keeps beside them."""
+    tokens, wide = setup.tokens, setup.precision == "fp32"
+    length = setup.sequence
+    element = 4 if wide else 2
+    split = setup.tensor_parallel
+    if not setup.training:
+        work = (4 * shape.hidden + 2 * shape.ffn) * element * tokens / split
+        return Activations(0.0, work, element * tokens * shape.vocabulary)
+    family = _families().get(shape.family) or _families()["llama"]
+    kind = "_frozen" if frozen else "_fp32" if wide else ""
+    scale = 2 if wide and frozen else 1
+    keep = _of_layer(family[f"keep{kind}"], shape, length) * scale + adapted * element
+    work = max(_of_layer(family[f"work{kind}"], shape, length) * scale + adapted * element, keep)
+    if setup.attention == "eager" and "eager" in family:
+        matrix = shape.heads * length * (2 if wide else 1)
+        keep, work = keep + family["eager"][0] * matrix, work + family["eager"][1] * matrix
+    ends = 4 * element * shape.hidden * tokens  # embeddings, the last norm, and their gradients
+    loss = _loss(setup, shape, tokens)
+    if setup.checkpointing:
+        return Activations(element * shape.hidden * shape.layers * tokens + ends, work * tokens / split, loss)
+    return Activations(keep * shape.layers * tokens / split + ends, max(work - keep, 0) * tokens / split, loss)
+
+
+def _of_layer(coefficients: Sequence[float], shape: Shape, length: int) -> float:
+    """Bytes per token of a layer: measured with as many heads of keys as of queries, less what grouped keys and values save."""
+    of_hidden, of_attention, of_mlp, of_experts, of_matrix = coefficients
+    attention, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
+    saved = (of_attention / 2 if of_attention else 4) * (attention - keys)
+    experts = of_experts * shape.hidden * shape.experts
+    if not of_mlp:
+        return of_hidden * shape.hidden - saved + of_matrix * shape.heads * length
+    return of_hidden * shape.hidden + of_attention * attention - saved + of_mlp * shape.ffn + experts + of_matrix * shape.heads * length
+
+
+def _loss(setup: Setup, shape: Shape, tokens: int) -> float:
+    if setup.fused_loss:
+        return FUSED_LOSS_BYTES * shape.hidden * tokens
+    narrow = shape.family in NARROW_LOSS and setup.precision != "fp32"
+    return (NARROW_LOSS_BYTES if narrow else LOSS_BYTES) * shape.vocabulary * tokens

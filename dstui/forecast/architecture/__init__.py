@@ -1,0 +1,39 @@
+"""From a Hugging Face `config.json` to every tensor of the model: counts that are exact to the parameter, without torch.
+
+An architecture is an entry of a table (`decoders.py`) or a small function (`encoders.py`, `seq2seq.py`, `composed.py`) that lists
+its tensors. What no table knows is said, never guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dstui.forecast.architecture.composed import COMPOSED
+from dstui.forecast.architecture.config import Config, ModelProblem
+from dstui.forecast.architecture.decoders import DECODERS, decoder
+from dstui.forecast.architecture.encoders import ENCODERS
+from dstui.forecast.architecture.seq2seq import SEQ2SEQ
+from dstui.forecast.architecture.tensors import Architecture, Shape, Tensor
+
+__all__ = ["KNOWN", "Architecture", "ModelProblem", "Shape", "Tensor", "architecture"]
+
+_OTHERS: dict[str, Callable[[Config], Architecture]] = {**ENCODERS, **SEQ2SEQ, **COMPOSED}
+KNOWN: tuple[str, ...] = (*DECODERS, *_OTHERS)
+"""Every `model_type` that is counted."""
+
+
+def architecture(config: Mapping[str, Any]) -> Architecture:
+    """The tensors and the shape of the model that a `config.json` describes. Raises ModelProblem with a sentence."""
+    c = Config(config)
+    kind = c.text("model_type")
+    if kind in DECODERS:
+        return decoder(c, kind)
+    if kind in _OTHERS:
+        return _OTHERS[kind](c)
+    if not kind:
+        raise ModelProblem("this config.json names no model_type: is it a model's? Give model.params: 7.0e9 instead of model.source")
+    raise ModelProblem(
+        f"the architecture {kind!r} is not known here, and a guessed count would be worse than none: "
+        "give model.params: 7.0e9 (the model's card has the number) instead of model.source"
+    )

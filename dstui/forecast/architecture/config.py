@@ -1,0 +1,80 @@
+"""A `config.json` as it is read: numbers with bounds, flags, and a sentence where one is missing. Nothing in it is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+MOST = 10**8
+"""No width, depth, vocabulary or number of positions is larger."""
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+Flag = bool | tuple[str, bool]
+"""A switch of an architecture: fixed, or a key of the configuration with its default."""
+
+
+class ModelProblem(Exception):
+    """The model cannot be counted: a sentence that says why and what to do."""
+
+
+class Config:
+    """One `config.json`, or a section of it."""
+
+    def __init__(self, values: Mapping[str, Any], where: str = "config.json") -> None:
+        self._values, self._where = values, where
+
+    def number(self, *keys: str, default: int | None = None, least: int = 1, most: int = MOST) -> int:
+        """The first of the keys that has a value. Raises ModelProblem where none has and there is no default, or out of bounds."""
+        key = next((key for key in keys if self._values.get(key) is not None), None)
+        if key is None:
+            if default is None:
+                raise ModelProblem(f"{self._where} has no {' or '.join(keys)}: it is incomplete, or not a model's")
+            return default
+        value = self._values[key]
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ModelProblem(f"{self._where}: {key} is {str(value)[:40]!r}, and belongs between {least} and {most}")
+        return value
+
+    def flag(self, flag: Flag) -> bool:
+        """Whether a switch is on; null in the file is its default."""
+        if isinstance(flag, bool):
+            return flag
+        value = self._values.get(flag[0])
+        return flag[1] if value is None else bool(value)
+
+    def text(self, key: str) -> str:
+        """A word; empty where there is none."""
+        value = self._values.get(key)
+        return value[:200] if isinstance(value, str) else ""
+
+    def numbers(self, key: str) -> tuple[int, ...]:
+        """A list of numbers of layers; empty where there is none."""
+        value = self._values.get(key)
+        return tuple(v for v in value if isinstance(v, int) and not isinstance(v, bool)) if isinstance(value, list) else ()
+
+    def size(self, key: str, default: int) -> int:
+        """A number, of which a list or tuple gives the first (image sizes)."""
+        value = self._values.get(key)
+        return Config({key: value[0]}, self._where).number(key) if isinstance(value, list) and value else self.number(key, default=default)
+
+    def section(self, key: str, defaults: Mapping[str, Any] = NOTHING) -> Config:
+        """A section, over defaults. Raises ModelProblem where it is missing."""
+        value = self._values.get(key)
+        if not isinstance(value, Mapping):
+            raise ModelProblem(f"{self._where} has no section {key}: it is incomplete, or not a model's")
+        return Config({**defaults, **value}, f"{self._where}, {key}")
+
+    @property
+    def head(self) -> str:
+        """What the model ends in, by the class that the file names: CausalLM, MaskedLM, SequenceClassification, Model, …; or empty."""
+        names = self._values.get("architectures")
+        name = names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+        return name.rpartition("For")[2] if "For" in name else "Model" if name.endswith("Model") and "LMHead" not in name else ""
+
+    @property
+    def labels(self) -> int:
+        """Classes of a classification head."""
+        labels = self._values.get("id2label")
+        return len(labels) if isinstance(labels, Mapping) and labels else self.number("num_labels", "_num_labels", default=2)

@@ -1,0 +1,161 @@
+"""Encoders: BERT and its like, and vision transformers. Sources: transformers' modeling_*.py of release 5.23."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dstui.forecast.architecture.config import Config
+from dstui.forecast.architecture.tensors import Architecture, Census, Shape
+
+NAMES = {"bert": ("query", "key", "value", "dense", "dense", "dense"), "distilbert": ("q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2")}
+VIT_NAMES, SIGLIP_NAMES = NAMES["bert"], ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
+
+
+def _layers(census: Census, names: tuple[str, ...], shape: Shape, qkv_bias: bool = True) -> None:
+    """Layers of a plain transformer: four linear layers of attention, two of the MLP, two norms."""
+    h, times = shape.hidden, shape.layers
+    query, key, value, out, widen, narrow = names
+    for module in (query, key, value):
+        census.linear(module, h, h, qkv_bias, times)
+    census.linear(out, h, h, True, times)
+    census.linear(widen, h, shape.ffn, True, times)
+    census.linear(narrow, shape.ffn, h, True, times)
+    census.norm("norm", h, True, 2 * times)
+
+
+def _shape(c: Config, family: str, vocabulary: int) -> Shape:
+    hidden, heads = c.number("hidden_size", "dim"), c.number("num_attention_heads", "n_heads")
+    return Shape(
+        family=family,
+        hidden=hidden,
+        layers=c.number("num_hidden_layers", "n_layers", most=10_000),
+        heads=heads,
+        kv_heads=heads,
+        head_dim=hidden // heads or 1,
+        ffn=c.number("intermediate_size", "hidden_dim"),
+        vocabulary=vocabulary,
+        positions=c.number("max_position_embeddings", default=0, least=0),
+    )
+
+
+def _bert_like(kind: str, *, types: bool = True) -> Callable[[Config], Architecture]:
+    def build(c: Config) -> Architecture:
+        head, rows = c.head or "MaskedLM", c.number("vocab_size")
+        shape = _shape(c, "bert", rows if head in ("MaskedLM", "PreTraining") else 0)
+        names, h, census = NAMES["distilbert" if kind == "distilbert" else "bert"], shape.hidden, Census()
+        census.add("word_embeddings", "embedding", rows, h)
+        census.add("position_embeddings", "embedding", c.number("max_position_embeddings"), h)
+        if types:
+            census.add("token_type_embeddings", "embedding", c.number("type_vocab_size"), h)
+        census.norm("embedding_norm", h, True)
+        _layers(census, names, shape)
+        HEADS[kind](census, c, head, shape)
+        return Architecture(kind, tuple(census.tensors), shape, groups=(names[:3],))
+
+    return build
+
+
+def _masked(census: Census, h: int, rows: int) -> None:
+    """The head of masked language models: a linear layer, a norm, and the biases beside the tied embedding."""
+    census.linear("transform", h, h, True)
+    census.norm("transform_norm", h, True)
+    census.add("decoder", "other", rows)
+
+
+def _bert_head(census: Census, c: Config, head: str, shape: Shape) -> None:
+    h = shape.hidden
+    if head in ("Model", "SequenceClassification", "PreTraining", "NextSentencePrediction", "MultipleChoice"):
+        census.linear("pooler", h, h, True)
+    if shape.vocabulary:
+        _masked(census, h, shape.vocabulary)
+    _classes(census, h, {"PreTraining": 2, "NextSentencePrediction": 2, "MultipleChoice": 1}.get(head, _labels(c, head)))
+
+
+def _roberta_head(census: Census, c: Config, head: str, shape: Shape) -> None:
+    h = shape.hidden
+    if head in ("Model", "MultipleChoice"):
+        census.linear("pooler", h, h, True)
+    if shape.vocabulary:
+        _masked(census, h, shape.vocabulary)
+    if head == "SequenceClassification":
+        census.linear("dense", h, h, True)
+    _classes(census, h, 1 if head == "MultipleChoice" else _labels(c, head))
+
+
+def _distilbert_head(census: Census, c: Config, head: str, shape: Shape) -> None:
+    h = shape.hidden
+    if shape.vocabulary:
+        _masked(census, h, shape.vocabulary)
+    if head in ("SequenceClassification", "MultipleChoice"):
+        census.linear("pre_classifier", h, h, True)
+    _classes(census, h, 1 if head == "MultipleChoice" else _labels(c, head))
+
+
+def _labels(c: Config, head: str) -> int:
+    return (
+        c.labels if head in ("SequenceClassification", "TokenClassification", "ImageClassification") else 2 * (head == "QuestionAnswering")
+    )
+
+
+def _classes(census: Census, h: int, labels: int) -> None:
+    if labels:
+        census.add("classifier", "other", labels, h)
+        census.add("classifier", "other", labels)
+
+
+HEADS: Mapping[str, Callable[[Census, Config, str, Shape], None]] = {
+    "bert": _bert_head,
+    "roberta": _roberta_head,
+    "xlm-roberta": _roberta_head,
+    "distilbert": _distilbert_head,
+}
+
+
+def vit(c: Config) -> Architecture:
+    """A vision transformer; its sequence is made of patches and a class token."""
+    head, shape, census = c.head, _shape(c, "bert", 0), Census()
+    h = shape.hidden
+    patches = _patches(census, c, h)
+    census.add("cls_token", "other", 1, h)
+    census.add("position_embeddings", "embedding", patches + 1, h)
+    _layers(census, VIT_NAMES, shape, c.flag(("qkv_bias", True)))
+    census.norm("layernorm", h, True)
+    if head in ("Model", ""):
+        census.linear("pooler", h, c.number("pooler_output_size", default=h), True)
+    _classes(census, h, _labels(c, head))
+    return Architecture("vit", tuple(census.tensors), shape, groups=(VIT_NAMES[:3],))
+
+
+def siglip(c: Config) -> Architecture:
+    """SigLIP's vision tower."""
+    shape, census = _shape(c, "bert", 0), Census()
+    h = shape.hidden
+    census.add("position_embedding", "embedding", _patches(census, c, h), h)
+    _layers(census, SIGLIP_NAMES, shape)
+    census.norm("post_layernorm", h, True)
+    if c.flag(("vision_use_head", True)):
+        census.add("probe", "other", 1, h)
+        census.add("in_proj", "other", 3 * h + 3, h)
+        census.linear("out_proj", h, h, True)
+        census.norm("layernorm", h, True)
+        census.linear("fc1", h, shape.ffn, True)
+        census.linear("fc2", shape.ffn, h, True)
+    return Architecture("siglip_vision_model", tuple(census.tensors), shape, groups=(SIGLIP_NAMES[:3],))
+
+
+def _patches(census: Census, c: Config, h: int) -> int:
+    """The convolution that makes patches; how many there are."""
+    side, patch = c.size("image_size", 224), c.size("patch_size", 16)
+    census.add("patch_embedding", "other", h, c.number("num_channels", default=3), patch, patch)
+    census.add("patch_embedding", "other", h)
+    return (side // patch) ** 2
+
+
+ENCODERS: Mapping[str, Callable[[Config], Architecture]] = {
+    "bert": _bert_like("bert"),
+    "roberta": _bert_like("roberta"),
+    "xlm-roberta": _bert_like("xlm-roberta"),
+    "distilbert": _bert_like("distilbert", types=False),
+    "vit": vit,
+    "siglip_vision_model": siglip,
+}

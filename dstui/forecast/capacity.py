@@ -1,0 +1,91 @@
+"""Where a Plan would run, as room: ranks, nodes, the free memory of a GPU, of a node's RAM and of its disks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dstui.check.context import UNPROBED
+from dstui.machine.snapshot import Gpu, Machine, known
+from dstui.plan import Plan
+from dstui.render.launch import RenderError, slots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """Room for a Plan; None where the Machine does not tell."""
+
+    ranks: int
+    nodes: int
+    gpus: tuple[int, ...] = ()
+    """The GPUs of a node that are used, as far as the Machine knows them."""
+    on_cpu: bool = False
+    gpu: int | None = None
+    """Free bytes of the fullest of them."""
+    host: int | None = None
+    nvme: int | None = None
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks on the fullest node."""
+        return -(-self.ranks // self.nodes)
+
+
+def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None, gpu_memory: int | None = None) -> Capacity:
+    """The room that a Plan has on a Machine, every node being like this one. `gpu_memory` stands in for a GPU of no machine."""
+    said: list[str] = []
+    try:
+        used = slots(plan, machine, pool)
+    except RenderError:
+        used = None
+    if used is None:
+        said.append("how many ranks there will be is not known: one is assumed")
+        used = {"localhost": [0]}
+    ranks, nodes = sum(map(len, used.values())) or 1, max(len(used), 1)
+    numbers = next(iter(used.values()))
+    here = [gpu for gpu in machine.gpus if gpu.problem is None]
+    mine = [gpu for gpu in here if gpu.index in set(numbers)] or here[: len(numbers)]
+    on_cpu = not here and machine.source != UNPROBED and gpu_memory is None
+    free = [room for gpu in mine if (room := free_bytes(gpu)) is not None]
+    if here and not free and gpu_memory is None:
+        said.append("the Machine does not tell how much memory its GPUs have: --gpu-memory 80GB would")
+    return Capacity(
+        ranks=ranks,
+        nodes=nodes,
+        gpus=tuple(gpu.index for gpu in mine),
+        on_cpu=on_cpu,
+        gpu=gpu_memory if gpu_memory is not None else min(free, default=None),
+        host=_ram(machine),
+        nvme=_disk(plan, machine),
+        unknown=tuple(said),
+    )
+
+
+def free_bytes(gpu: Gpu) -> int | None:
+    """What a job may take of a GPU: all but what the driver reserves and others use."""
+    if not isinstance(gpu.memory_total, int):
+        return None
+    return max(gpu.memory_total - known(gpu.memory_used, 0) - known(gpu.memory_reserved, 0), 0)
+
+
+def _ram(machine: Machine) -> int | None:
+    """RAM that is free for a job: available, and within the cgroup's limit."""
+    host = machine.host
+    found = [value for value in (host.memory_available, host.memory_total) if isinstance(value, int)][:1]
+    limit = known(host.memory_limit, None)
+    if limit:
+        found.append(max(limit - known(host.memory_limit_used, 0), 0))
+    return min(found, default=None)
+
+
+def _disk(plan: Plan, machine: Machine) -> int | None:
+    """Free bytes of the disk that nvme_path is on; of the roomiest NVMe disk where the Plan names none."""
+    disks = [disk for disk in known(machine.host.disks, ()) if isinstance(disk.free, int) and not disk.read_only]
+    zero = plan.deepspeed.get("zero_optimization")
+    places = [zero.get(key) for key in ("offload_optimizer", "offload_param")] if isinstance(zero, Mapping) else []
+    path = next((str(place["nvme_path"]) for place in places if isinstance(place, Mapping) and place.get("nvme_path")), None)
+    if path is None:
+        return max((known(disk.free, 0) for disk in disks if known(disk.nvme, False)), default=None)
+    holding = [disk for disk in disks if path == disk.mount or path.startswith(disk.mount.rstrip("/") + "/")]
+    return known(max(holding, key=lambda disk: len(disk.mount)).free, 0) if holding else None

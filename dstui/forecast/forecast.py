@@ -1,0 +1,367 @@
+"""The forecast of a Plan: `forecast(plan, facts, machine)` at every keystroke, `table(…)` for the rows of the stage step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from dstui.forecast.activations import Activations, activations
+from dstui.forecast.capacity import Capacity, capacity_of
+from dstui.forecast.memory import (
+    CPU_PROCESS,
+    CUDA_CONTEXT,
+    FRAGMENTED,
+    GPU_PROCESS,
+    INSIDE,
+    UNSURE,
+    Needs,
+    Room,
+    nccl_bytes,
+    needs,
+    together,
+)
+from dstui.forecast.model import Counts, ModelFacts, counts
+from dstui.forecast.rates import Rates, rates_of, with_measured
+from dstui.forecast.setup import Setup, configurations, setup_of
+from dstui.forecast.speed import Speed, speed, traffic, work
+from dstui.forecast.states import states
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.plan.model import Model
+
+Verdict = Literal["fits", "tight", "too big", "unknown"]
+Facts = ModelFacts | Mapping[str, ModelFacts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """Bytes in one place: of each GPU, or of each node."""
+
+    parts: Mapping[str, int] = field(default_factory=dict)
+    """By part, at the moment of the peak; they add up to `bytes`."""
+    moments: Mapping[str, int] = field(default_factory=dict)
+    """The most at each moment."""
+    bytes: int | None = None
+    range: tuple[int, int] = (0, 0)
+    capacity: int | None = None
+    """What is free there; None where the Machine does not tell."""
+
+    @property
+    def peak(self) -> str:
+        """The moment of the peak."""
+        return max(self.moments, key=lambda moment: self.moments[moment], default="")
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether it fits: surely, by the point alone, or not."""
+        if self.bytes is None or self.capacity is None:
+            return "unknown"
+        return "too big" if self.bytes > self.capacity else "tight" if self.range[1] > self.capacity else "fits"
+
+    @property
+    def headroom(self) -> float | None:
+        """Share of the capacity that is left; negative where it is too little."""
+        return 1 - self.bytes / self.capacity if self.bytes is not None and self.capacity else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forecast:
+    """What a Plan needs and how fast it would be. Bytes are per GPU, per node (host and nvme) and in all (checkpoint)."""
+
+    gpu: Need = Need()
+    host: Need = Need()
+    nvme: Need = Need()
+    params: int | None = None
+    trainable: int | None = None
+    checkpoint: int | None = None
+    allocated: int | None = None
+    """The peak of what torch gives out on a GPU (max_memory_allocated)."""
+    speed: Speed | None = None
+    setup: Setup | None = None
+    """What was read from the Plan; of the first of several models."""
+    unknown: tuple[str, ...] = ()
+    """What had to be assumed, in sentences."""
+    problem: str = ""
+    """Why there is no forecast; empty where there is one."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of the places that are known to be needed; unknown where nothing can be compared."""
+        found = [need.verdict for need in (self.gpu, self.host, self.nvme) if need.bytes]
+        order: tuple[Verdict, ...] = ("too big", "tight", "fits")
+        told = [verdict for verdict in order if verdict in found]
+        if found and (self.gpu if self.gpu.bytes else self.host).verdict == "unknown" and "too big" not in told:
+            return "unknown"
+        return told[0] if told else "unknown"
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the point estimate is within what is there."""
+        verdict = self.verdict
+        return None if verdict == "unknown" else verdict != "too big"
+
+    @property
+    def bound(self) -> str:
+        """The place that is too small or the tightest: gpu, host or nvme; empty where nothing is known."""
+        places = {"gpu": self.gpu, "host": self.host, "nvme": self.nvme}
+        known = {name: need.headroom for name, need in places.items() if need.bytes and need.headroom is not None}
+        return min(known, key=lambda name: known[name] or 0.0, default="")
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that `dstui forecast --json` promises, without the recommendation."""
+        s = self.speed
+        return {
+            "fits": self.fits,
+            "verdict": self.verdict,
+            "params": self.params,
+            "trainable": self.trainable,
+            "gpu_bytes": self.gpu.bytes,
+            "gpu_bytes_range": list(self.gpu.range),
+            "gpu_allocated_bytes": self.allocated,
+            "cpu_bytes": self.host.bytes,
+            "nvme_bytes": self.nvme.bytes,
+            "checkpoint_bytes": self.checkpoint,
+            "parts": {"gpu": dict(self.gpu.parts), "cpu": dict(self.host.parts), "nvme": dict(self.nvme.parts)},
+            "moments": {"gpu": dict(self.gpu.moments), "cpu": dict(self.host.moments)},
+            "gpu_capacity_bytes": self.gpu.capacity,
+            "cpu_capacity_bytes": self.host.capacity,
+            "nvme_capacity_bytes": self.nvme.capacity,
+            "step_seconds": s and s.step,
+            "tokens_per_second": s and s.tokens,
+            "bound_by": s and s.bound_by,
+            "unknown": list(self.unknown),
+            "problem": self.problem or None,
+        }
+
+
+def forecast(  # noqa: PLR0913 - all but the first four are named
+    plan: Plan,
+    facts: Facts,
+    machine: Machine,
+    pool: Mapping[str, int] | None = None,
+    *,
+    gpu_memory: int | None = None,
+    measured: Mapping[str, Any] | None = None,
+) -> Forecast:
+    """What the Plan needs on the Machine, in well under a millisecond.
+
+    `facts`: what is known of the model, or of each of several by its name under `models:`. `pool`: the hostfile's slots, where the
+    Plan names one. `gpu_memory`: bytes of a GPU, where no machine is at hand. `measured`: what `--calibrate` found here.
+    """
+    room = capacity_of(plan, machine, pool, gpu_memory)
+    rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
+    models, said = models_of(plan, facts, room)
+    broken = next((m.facts.problem for m in models if m.facts.problem), "")
+    if broken or not models:
+        return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(said))
+    return assembled(models, room, rates, [*room.unknown, *said, *rates.unknown])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modelled:
+    """One model of a run, how it is set up, and what is known of it."""
+
+    facts: ModelFacts
+    model: Model | None
+    setup: Setup
+
+
+def models_of(plan: Plan, facts: Facts, room: Capacity) -> tuple[list[Modelled], list[str]]:
+    """Every model of a Plan with its setup, and what had to be assumed."""
+    found, said = list[Modelled](), list[str]()
+    for name, config in configurations(plan).items():
+        mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
+        if mine is None:
+            continue
+        model, training = model_of(plan, name)
+        setup, notes = setup_of(
+            config, model, plan.job.integration, ranks=room.ranks, nodes=room.nodes, hidden=mine.hidden, on_cpu=room.on_cpu
+        )
+        said += [*mine.notes, *notes]
+        found.append(Modelled(facts=mine, model=model, setup=setup if training else setup._replace(training=False)))
+    return found, said
+
+
+def model_of(plan: Plan, name: str) -> tuple[Model | None, bool]:
+    """What a Plan says of one of its models, and whether it is trained."""
+    entry = plan.models.get(name) if name else None
+    if not isinstance(entry, Mapping):
+        return plan.model, True
+    given = entry.get("model")
+    known = (
+        {key: given[key] for key in ("source", "params", "sequence_length", "activation_checkpointing") if key in given}
+        if isinstance(given, Mapping)
+        else {}
+    )
+    model = replace(plan.model or Model(), **known)
+    return model, entry.get("role") != "inference"
+
+
+def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, said: Sequence[str]) -> Forecast:
+    """The forecast of models whose setups are known."""
+    first, rows, trained, unsure = models[0], list[Needs](), 0, False
+    params = 0
+    speeds = list[Speed]()
+    for one in models:
+        n = counts(one.facts, one.model, persistence=one.setup.persistence if one.setup.stage == 3 else 0)
+        shape = one.facts.shape
+        assert n is not None and shape is not None
+        a = batch_of(one, n)
+        rows.append(needs(one.setup, n, states(one.setup, n), a))
+        params, trained = params + n.params, trained + n.trained * one.setup.training
+        unsure = unsure or one.facts.architecture is None
+        if rates.flops:
+            speeds.append(speed_of(one, n, rates))
+    whole = together(rows)
+    gpu, host = of_gpu(whole.gpu, first.setup, room, unsure), of_host(whole, first.setup, room)
+    of_disk = {part: int(size * room.ranks_per_node) for part, size in whole.nvme.items()}
+    disk = sum(of_disk.values())
+    nvme = Need(parts=of_disk, bytes=disk or None, range=(disk, int(disk * 1.05)), capacity=room.nvme)
+    return Forecast(
+        gpu=gpu,
+        host=host,
+        nvme=nvme,
+        params=params,
+        trainable=trained,
+        checkpoint=int(whole.checkpoint),
+        allocated=int(whole.gpu.peak) if not room.on_cpu else None,
+        speed=_slowest(speeds),
+        setup=first.setup,
+        unknown=tuple(dict.fromkeys(said)),
+    )
+
+
+def batch_of(one: Modelled, n: Counts) -> Activations:
+    """The activations of a model's micro-batch."""
+    shape = one.facts.shape
+    assert shape is not None
+    lora = one.model.lora if one.model else None
+    adapted = float(_adapted(one.facts, one.model)) if lora else 0.0
+    return activations(one.setup, shape, frozen=n.trained < n.params / 20, adapted=adapted)
+
+
+def _adapted(facts: ModelFacts, model: Model | None) -> float:
+    """Elements per token and layer that LoRA keeps: the input of each adapted layer (shared by those that read the same tensor; the
+    attention's output is kept anyway), twice and a mask where there is dropout."""
+    lora, arch = model.lora if model else None, facts.architecture
+    if lora is None:
+        return 0.0
+    key = ("adapted", lora)
+    if key not in facts.memo:
+        facts.memo[key] = 0.0
+        if arch is not None:
+            groups = [set(group) for group in arch.groups]
+            seen, total = set[int](), 0.0
+            for t in arch.targets(lora.target_modules):
+                group = next((number for number, names in enumerate(groups) if t.module in names), None)
+                layers = t.times / max(arch.shape.layers, 1)
+                if group is None or group not in seen:
+                    total += t.shape[1] * min(layers, 1)
+                    seen |= {group} if group is not None else set()
+                total += (t.shape[1] * 1.5 if lora.dropout else 0) * min(layers, 1) + 2 * lora.r
+            facts.memo[key] = total
+    found: float = facts.memo[key]
+    return found
+
+
+def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
+    """How fast one model is."""
+    shape, setup = one.facts.shape, one.setup
+    assert shape is not None
+    idle = one.facts.architecture.idle if one.facts.architecture else 0
+    different = max(setup.ranks // (setup.tensor_parallel * setup.sequence_parallel), 1) * setup.sequence_parallel
+    return speed(different, setup.accumulation, work(setup, shape, n, idle, rates), traffic(setup, shape, n, rates))
+
+
+def _slowest(speeds: Sequence[Speed]) -> Speed | None:
+    if not speeds:
+        return None
+    slowest = max(speeds, key=lambda s: s.step)
+    step = sum(s.step for s in speeds)
+    return replace(slowest, step=step, tokens=slowest.tokens * slowest.step / step)
+
+
+def of_gpu(room: Room, setup: Setup, capacity: Capacity, unsure: bool) -> Need:
+    """A GPU's need, with the process around it; of ranks on CPUs nothing."""
+    if capacity.on_cpu:
+        return Need()
+    around = {"cuda_context": CUDA_CONTEXT, "nccl_buffers": nccl_bytes(setup)}
+    more = sum(around.values())
+    peak, wide = room.peak, UNSURE if unsure else 1.0
+    parts = whole({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
+    moments = {moment: int(size + more) for moment, size in room.moments.items()}
+    high = peak * FRAGMENTED[setup.stage] * wide + more
+    return Need(
+        parts=parts, moments=moments, bytes=int(peak + more), range=(int(peak * INSIDE / wide + more), int(high)), capacity=capacity.gpu
+    )
+
+
+def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
+    """A node's RAM: what its ranks hold there, and on CPUs what would be on the GPUs too."""
+    ranks = capacity.ranks_per_node
+    process = CPU_PROCESS if capacity.on_cpu else GPU_PROCESS
+    moments = dict(found.host.moments)
+    parts = dict(found.host.parts)
+    if capacity.on_cpu:
+        held = sum(found.host.parts.values())
+        moments = {moment: size + held for moment, size in found.gpu.moments.items()} | {"build": found.host.moments.get("build", 0.0)}
+        for part, size in found.gpu.parts.items():
+            parts[part] = parts.get(part, 0) + size
+    most = max(moments.values(), default=0.0)
+    spike = most - sum(parts.values())
+    if spike > 0:
+        parts[max(moments, key=lambda moment: moments[moment])] = spike
+    point = ranks * (most + process)
+    pinned = 1.3 if setup.pinned and setup.optimizer_offload != "none" and not capacity.on_cpu else 1.05
+    return Need(
+        parts=whole({part: ranks * size for part, size in {**parts, "processes": process}.items() if size > 0}, point),
+        moments={moment: int(ranks * (size + process)) for moment, size in moments.items()},
+        bytes=int(point),
+        range=(int(point * 0.9), int(ranks * (most * pinned + process * 1.5))),
+        capacity=capacity.host,
+    )
+
+
+def whole(parts: Mapping[str, float], total: float) -> dict[str, int]:
+    """Whole bytes that add up to the total."""
+    rounded = {part: int(size) for part, size in parts.items() if size >= 1}
+    if rounded:
+        largest = max(rounded, key=lambda part: rounded[part])
+        rounded[largest] += int(total) - sum(rounded.values())
+    return rounded
+
+
+def table(
+    plan: Plan, facts: ModelFacts, machine: Machine, pool: Mapping[str, int] | None = None, *, gpu_memory: int | None = None
+) -> list[tuple[str, Forecast]]:
+    """A forecast for each ZeRO stage and offload, with everything else as in the Plan: the rows of the stage step, each by its name."""
+    room = capacity_of(plan, machine, pool, gpu_memory)
+    rates = rates_of(machine, room.gpus, room.nodes)
+    models, said = models_of(plan, facts, room)
+    if not models or facts.problem:
+        return []
+    one = models[0]
+    rows = []
+    for name, choice in CHOICES.items():
+        setup = one.setup._replace(**choice)
+        rows.append((name, assembled([replace(one, setup=setup)], room, rates, said)))
+    return rows
+
+
+def _choice(stage: int, optimizer: str = "none", param: str = "none") -> dict[str, Any]:
+    return {"stage": stage, "optimizer_offload": optimizer, "param_offload": param, "overlap": stage == 3}
+
+
+CHOICES: Mapping[str, dict[str, Any]] = {
+    "stage 0": _choice(0),
+    "stage 1": _choice(1),
+    "stage 2": _choice(2),
+    "stage 3": _choice(3),
+    "stage 2, optimizer in RAM": _choice(2, "cpu"),
+    "stage 3, optimizer in RAM": _choice(3, "cpu"),
+    "stage 3, all in RAM": _choice(3, "cpu", "cpu"),
+    "stage 3, optimizer on NVMe": _choice(3, "nvme"),
+    "stage 3, all on NVMe": _choice(3, "nvme", "nvme"),
+}
+"""Name -> the fields of a Setup that make it."""

@@ -1,0 +1,150 @@
+"""States and activations together: what is needed at each moment, on each GPU, in the RAM of each node and on its disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dstui.forecast.activations import Activations
+from dstui.forecast.model import Counts
+from dstui.forecast.setup import Setup
+from dstui.forecast.states import States
+
+GIB = 1 << 30
+CUDA_CONTEXT = 0.45 * GIB
+"""A process's CUDA context and the code of its kernels; 0.14 GiB on a T4, about 0.5 on an H100."""
+NCCL_BUFFERS = 0.4 * GIB
+"""Buffers of NCCL's channels inside of a node; 0.3 to 1.5 GiB."""
+NCCL_BETWEEN_NODES = 0.3 * GIB
+GPU_PROCESS, CPU_PROCESS = 2.2 * GIB, 0.7 * GIB
+"""RAM of a rank with torch, DeepSpeed and a data loader, before it holds anything: with CUDA's libraries and without."""
+FRAGMENTED = {0: 1.09, 1: 1.09, 2: 1.09, 3: 1.23}
+"""By stage, how much more than it gives out torch's allocator may hold (DeepSpeed #3734: 1.09 and 1.23)."""
+INSIDE = 0.95
+"""The peak may turn out this much lower."""
+UNSURE = 1.15
+"""How much wider the range is where the model's shape is a stand-in."""
+
+
+@dataclass(slots=True)
+class Room:
+    """Bytes in one place: by part at the moment of the peak, and the peak of each moment."""
+
+    parts: dict[str, float] = field(default_factory=dict)
+    moments: dict[str, float] = field(default_factory=dict)
+    around: float = 0
+    """Bytes beside what torch gives out: contexts, libraries."""
+
+    @property
+    def peak(self) -> float:
+        """The most that is needed."""
+        return max(self.moments.values(), default=0) + self.around
+
+    @property
+    def when(self) -> str:
+        """The moment of the peak."""
+        return max(self.moments, key=lambda moment: self.moments[moment], default="")
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one model of a run needs. `gpu` is of one rank without its process; `host` and `nvme` of one rank too."""
+
+    gpu: Room
+    host: Room
+    nvme: dict[str, float]
+    checkpoint: float
+
+
+def around(setup: Setup) -> float:
+    """Bytes of a GPU beside what torch gives out."""
+    return CUDA_CONTEXT + nccl_bytes(setup)
+
+
+def nccl_bytes(setup: Setup) -> float:
+    """Bytes of NCCL's buffers."""
+    return (NCCL_BUFFERS if setup.ranks > 1 else 0) + (NCCL_BETWEEN_NODES if setup.nodes > 1 else 0)
+
+
+INITIALIZE, TRAIN, STEP = "initialize", "forward and backward", "optimizer step"
+BUILD, RUN, CONSOLIDATE = "build", "train", "save as one file"
+
+
+def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
+    """The needs of a rank."""
+    resting = sum(s.gpu.values())
+    gpu = Room({**s.gpu}, {INITIALIZE: s.initialize, TRAIN: resting + backward_peak(setup, n, s, a), STEP: resting + sum(s.step.values())})
+    batch: Mapping[str, float] = {"activations": a.kept + max(a.work - a.loss, 0), "logits_and_loss": min(a.loss, max(a.work, a.loss))}
+    if gpu.when == STEP:
+        extra: Mapping[str, float] = s.step
+    else:
+        extra = {**s.backward, "gradients": gradients(setup, n, s, a), **batch}
+    for part, size in extra.items():
+        gpu.parts[part] = gpu.parts.get(part, 0) + size
+    if gpu.when == INITIALIZE:
+        gpu.parts = {**s.gpu, "initialization": max(s.initialize - resting, 0.0)}
+    return Needs(gpu, _host(setup, n, s), s.nvme, checkpoint_bytes(setup, n))
+
+
+def backward_peak(setup: Setup, n: Counts, s: States, a: Activations) -> float:
+    """The most of the forward and backward pass on top of what rests: activations shrink while gradients grow."""
+    return sum(s.backward.values()) + a.peak + gradients(setup, n, s, a)
+
+
+def gradients(setup: Setup, n: Counts, s: States, a: Activations) -> float:
+    """Gradients that lie beside the activations at the peak. After the first micro-batch of an accumulation all of them do."""
+    if not setup.training or setup.stage == 3:
+        return 0.0
+    of_head = setup.weight_bytes * min(n.head, n.trained)
+    if setup.accumulation > 1:
+        return s.gradients + of_head
+    return max(of_head, s.gradients - a.peak + 0.15 * a.kept, 0.0)
+
+
+def _host(setup: Setup, n: Counts, s: States) -> Room:
+    """RAM of a rank. A model that is not built partitioned is built whole by every rank, in its own type, before it goes to the GPU."""
+    held = sum(s.host.values())
+    whole = (
+        0.0
+        if setup.built_partitioned and setup.stage == 3
+        else setup.weight_bytes * n.params * (n.frozen_bytes / 2 if n.frozen_bytes else 1)
+    )
+    largest = setup.weight_bytes * n.params if setup.stage == 3 else 0.0
+    return Room(
+        dict(s.host), {BUILD: whole, INITIALIZE: max(s.host_initialize, held), RUN: held, CONSOLIDATE: held + largest / setup.ranks}
+    )
+
+
+def checkpoint_bytes(setup: Setup, n: Counts) -> float:
+    """Bytes of one checkpoint on disk, of all ranks: the model's weights once, and master weights with the optimizer's states."""
+    from dstui.forecast.states import optimizer_bytes
+
+    master = 2 if setup.small_master else 4
+    if setup.weight_bytes == 4 and setup.stage in (0, 3):
+        master = 0
+    return setup.weight_bytes * n.params + (master + optimizer_bytes(setup)) * n.trained * setup.training
+
+
+def together(several: Iterable[Needs]) -> Needs:
+    """Several models in one run: what rests adds up, and the highest peak of one comes on top."""
+    rows = list(several)
+    if len(rows) == 1:
+        return rows[0]
+    gpu, host, nvme = Room(), Room(), dict[str, float]()
+    for one in rows:
+        for room, mine in ((gpu, one.gpu), (host, one.host)):
+            _add(room.parts, mine.parts)
+            resting = min(mine.moments.values(), default=0.0)
+            room.around += resting
+            for moment, size in mine.moments.items():
+                room.moments[moment] = max(room.moments.get(moment, 0.0), size - resting)
+        _add(nvme, one.nvme)
+    for room in (gpu, host):
+        room.moments = {moment: size + room.around for moment, size in room.moments.items()}
+        room.around = 0
+    return Needs(gpu, host, nvme, sum(one.checkpoint for one in rows))
+
+
+def _add(into: dict[str, float], more: Mapping[str, float]) -> None:
+    for part, size in more.items():
+        into[part] = into.get(part, 0.0) + size

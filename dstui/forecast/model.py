@@ -1,0 +1,173 @@
+"""What is known of a model: its tensors, or only how many parameters it has, or why neither is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from dstui.forecast.architecture import Architecture, ModelProblem, Shape, architecture
+from dstui.plan.model import Lora, Model
+
+QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
+"""Bytes of a weight: bitsandbytes' int8 has a scale a row; nf4 has an 8-bit scale for 64 weights, and one of 32 bits for 256 of these."""
+STAND_IN = "the model's shape is not known: activations are those of a LLaMA-like decoder of its size (model.source would tell)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """A model as the forecast needs it. Make one with `facts_of_config`, `facts_of_params` or `unknown_model`."""
+
+    source: str
+    """Where it is known from, for a sentence: config.json, its weights, a preset, the Plan."""
+    params: int | None = None
+    architecture: Architecture | None = None
+    problem: str = ""
+    """Why it is not known, with what to do; empty where it is."""
+    notes: tuple[str, ...] = ()
+    """What had to be assumed."""
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What was worked out for a setting of the Plan once; forecasts at each keystroke ask again."""
+
+    @cached_property
+    def shape(self) -> Shape | None:
+        """The sizes that activations follow from; of a stand-in where only the count is known."""
+        if self.architecture:
+            return self.architecture.shape
+        return stand_in(self.params) if self.params else None
+
+    @property
+    def hidden(self) -> int | None:
+        """The hidden size that fills "auto"; None where only the count is known."""
+        return self.architecture.shape.hidden if self.architecture else None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many parameters are trained and how many are not, and the bytes of these."""
+
+    params: int
+    trained: int
+    frozen: int
+    frozen_bytes: float
+    """Bytes of a frozen parameter, in the mean; 0.0 where it has the model's own type."""
+    adapters: int
+    """Trained parameters that LoRA adds; they are in `params` too."""
+    largest: int
+    """Parameters of the largest tensor."""
+    largest_trained: int
+    layer: int
+    head: int
+    """Parameters of the tensor that makes the logits."""
+    small: int
+    """Parameters in tensors below stage 3's persistence threshold."""
+
+
+def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> ModelFacts:
+    """What a `config.json` tells; `problem` is set where it cannot be counted."""
+    try:
+        found = architecture(config)
+    except ModelProblem as problem:
+        return unknown_model(source, str(problem))
+    return ModelFacts(source=source, params=found.params, architecture=found)
+
+
+def facts_of_params(params: float, source: str = "model.params") -> ModelFacts:
+    """A bare number of parameters."""
+    return ModelFacts(source=source, params=int(params), notes=(STAND_IN,))
+
+
+def unknown_model(source: str, problem: str) -> ModelFacts:
+    """A model of which nothing is known, and why."""
+    return ModelFacts(source=source, problem=problem)
+
+
+def stand_in(params: int) -> Shape:
+    """A LLaMA-like decoder of about so many parameters: 128 hidden sizes wide for each 4 layers, as the family's members are."""
+    hidden = max(round((params / 12 / 0.0095) ** (1 / 3) / 64) * 64, 64)  # 12 h^2 per layer, h / 105 layers
+    layers = max(round(params / (12 * hidden * hidden)), 1)
+    heads = max(hidden // 128, 1)
+    return Shape(
+        family="llama",
+        hidden=hidden,
+        layers=layers,
+        heads=heads,
+        kv_heads=heads,
+        head_dim=128,
+        ffn=int(hidden * 8 / 3),
+        vocabulary=32000 if params > 5e8 else 50257,
+        positions=0,
+    )
+
+
+def counts(facts: ModelFacts, model: Model | None, *, persistence: int = 0) -> Counts | None:
+    """How the parameters of a model are trained under a Plan's `model:`; None where their number is not known."""
+    lora, trainable, stored = (model.lora, model.trainable, model.quantization) if model else (None, None, None)
+    key = (lora, trainable, stored, persistence)
+    if key not in facts.memo:
+        facts.memo[key] = _counts(facts, lora, trainable, stored, persistence)
+    found: Counts | None = facts.memo[key]
+    return found
+
+
+def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, stored: str | None, persistence: int) -> Counts | None:
+    if facts.params is None:
+        return None
+    base, arch = facts.params, facts.architecture
+    adapters = adapter_params(facts, lora) if lora else 0
+    trained = adapters if lora else base
+    if trainable is not None:
+        trained = min(int(trainable), base + adapters)
+    params = base + adapters
+    shape = facts.shape
+    assert shape is not None
+    largest = arch.largest if arch else max(shape.vocabulary, shape.ffn) * shape.hidden
+    return Counts(
+        params=params,
+        trained=trained,
+        frozen=params - trained,
+        frozen_bytes=_frozen_bytes(facts, stored) if stored else 0.0,
+        adapters=adapters,
+        largest=largest,
+        largest_trained=min(largest, trained) if not lora else max((lora.r * n for n in _widths(facts)), default=0),
+        layer=arch.layer if arch else base // shape.layers,
+        head=arch.head if arch else shape.vocabulary * shape.hidden,
+        small=sum(t.size * t.times for t in arch.tensors if t.size < persistence) + adapters * _all_small(facts, lora, persistence)
+        if arch
+        else 0,
+    )
+
+
+def _all_small(facts: ModelFacts, lora: Lora | None, persistence: int) -> int:
+    """1 where LoRA's matrices are below the threshold, as they mostly are."""
+    return int(lora is not None and max((lora.r * n for n in _widths(facts)), default=0) < persistence)
+
+
+def _widths(facts: ModelFacts) -> list[int]:
+    return [n for t in facts.architecture.linears for n in t.shape] if facts.architecture else []
+
+
+def adapter_params(facts: ModelFacts, lora: Lora) -> int:
+    """Parameters that LoRA adds: r x (in + out) for each layer that it adapts. A stand-in's where the architecture is not known."""
+    if facts.architecture:
+        return sum(lora.r * (t.shape[0] + t.shape[1]) * t.times for t in facts.architecture.targets(lora.target_modules))
+    shape = facts.shape
+    assert shape is not None
+    of_all = 4 * 2 * shape.hidden + 3 * (shape.hidden + shape.ffn)
+    share = 1.0 if "all-linear" in lora.target_modules else min(len(lora.target_modules) / 7, 1.0)
+    return int(lora.r * of_all * shape.layers * share)
+
+
+def _frozen_bytes(facts: ModelFacts, stored: str) -> float:
+    """Bytes of a mean frozen parameter: linear layers are quantized; embeddings, head, norms and experts stay in 16 bits."""
+    arch, of_linear = facts.architecture, QUANTIZED[stored]
+    if arch is None:
+        return 0.95 * of_linear + 0.05 * 2
+    linear = sum(t.size * t.times for t in arch.linears)
+    return (linear * of_linear + (arch.params - linear) * 2) / arch.params
+
+
+def without_shape(facts: ModelFacts) -> ModelFacts:
+    """The same model with only its count."""
+    return replace(facts, architecture=None, notes=(*facts.notes, STAND_IN), memo={})

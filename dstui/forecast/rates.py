@@ -1,0 +1,177 @@
+"""How fast a Machine is, as a few rates: from one table of published constants, or from what `--calibrate` measured here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+from dstui.machine.snapshot import Gpu, Machine, known
+
+
+class Chip(NamedTuple):
+    """Dense 16-bit matrix operations per second (32-bit accumulation), and bytes of memory per second."""
+
+    flops: float
+    memory: float
+
+
+CHIPS: tuple[tuple[str, Chip], ...] = (
+    (r"GB200|GB300", Chip(2500e12, 8.0e12)),
+    (r"\bB200|B300", Chip(2250e12, 8.0e12)),
+    (r"GH200", Chip(989e12, 4.0e12)),
+    (r"H200", Chip(989e12, 4.8e12)),
+    (r"H100.*(PCIe|NVL)", Chip(756e12, 2.0e12)),
+    (r"H100|H800", Chip(989e12, 3.35e12)),
+    (r"\bH20\b", Chip(148e12, 4.0e12)),
+    (r"A100|A800", Chip(312e12, 2.0e12)),
+    (r"L40S", Chip(362e12, 0.864e12)),
+    (r"RTX 6000 Ada", Chip(364e12, 0.96e12)),
+    (r"\bL40\b", Chip(181e12, 0.864e12)),
+    (r"\bL4\b", Chip(121e12, 0.3e12)),
+    (r"A6000", Chip(155e12, 0.768e12)),
+    (r"\bA40\b", Chip(150e12, 0.696e12)),
+    (r"\bA30\b", Chip(165e12, 0.933e12)),
+    (r"A10G?\b", Chip(70e12, 0.6e12)),
+    (r"RTX 5090", Chip(210e12, 1.79e12)),
+    (r"RTX 4090", Chip(165e12, 1.0e12)),
+    (r"RTX 3090", Chip(71e12, 0.936e12)),
+    (r"V100", Chip(125e12, 0.9e12)),
+    (r"\bT4\b", Chip(65e12, 0.3e12)),
+    (r"P100", Chip(21e12, 0.73e12)),
+    (r"GB10", Chip(100e12, 0.27e12)),
+)
+"""NVIDIA's data sheets, without sparsity; the first that fits a name."""
+BY_CAPABILITY: Mapping[int, Chip] = {10: Chip(1500e12, 6e12), 9: Chip(800e12, 3e12), 8: Chip(150e12, 0.9e12), 7: Chip(80e12, 0.6e12)}
+"""A guess for a chip that the table does not name, by its compute capability; it is said."""
+MATRIX_SHARE = 0.82
+"""Of the data sheet's rate, what the best matrix multiplication reaches: A100 0.87, H100 0.80, B200 0.78.
+github.com/stas00/ml-engineering, compute/accelerator/README.md, maximum achievable matmul FLOPS."""
+COLLECTIVE_SHARE = 0.79
+"""Of NVLink's rate, what collectives of large buffers reach: 235 of 300 GB/s (A100), 361 of 450 (H200). Same source, network/."""
+PCIE_BYTES: Mapping[int, float] = {1: 3e9, 2: 6e9, 3: 12e9, 4: 25e9, 5: 55e9, 6: 100e9}
+"""Bytes a second one way over 16 lanes, pinned; 55.4 measured on generation 5. Same source."""
+PCIE_COLLECTIVE = 0.4
+"""Of that, what collectives reach that share host bridges with each other."""
+C2C_BYTES = 350e9
+"""Between Grace and Hopper: 450 GB/s each way at best."""
+CPU_ADAM_OF_CORE, CPU_ADAM_MOST = 0.3e9, 3.0e9
+"""Parameters a second that DeepSpeedCPUAdam updates: on a core (0.79 alone, less beside others), and at most on a node, where RAM is
+the bound: 3.0 implied by the step times of 8 x H200 in stas00/ml-engineering, insights/when-to-upgrade-gpus."""
+NVME_READ, NVME_WRITE = 3e9, 2e9
+"""One consumer drive. deepspeed.ai, DeepNVMe: 10 / 5 GB/s for four of generation 4."""
+NETWORK = 12.5e9
+"""Between nodes, where the Machine knows no adapter: 100 Gbit/s."""
+NETWORK_SHARE = 0.75
+HOST_SECONDS: Sequence[float] = (0.3e-3, 0.5e-3, 1.0e-3, 3.0e-3)
+"""By stage, what Python and DeepSpeed's hooks take for a layer of a micro-batch: 12 ms at stage 3 on 4 x H100 with 512 tokens
+(DeepSpeedExamples, training/bf16_master_weight) at the slowest, 1 to 2 at stage 2 (OpenTau #177)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """What one rank, or one node, does in a second. Bytes are one way."""
+
+    flops: float = 0.0
+    """Matrix operations of a GPU; 0 = not known."""
+    memory: float = 1e12
+    """Bytes of a GPU's own memory."""
+    inside: float = 10e9
+    """Bytes of a collective inside of a node."""
+    between: float = NETWORK
+    """Bytes of a collective that a node exchanges with others."""
+    host_link: float = 25e9
+    """Bytes between a GPU and RAM."""
+    cpu_adam: float = 1e9
+    """Parameters that the CPUs of a node update."""
+    nvme_read: float = NVME_READ
+    nvme_write: float = NVME_WRITE
+    measured: tuple[str, ...] = ()
+    """What of it was measured on this machine."""
+    unknown: tuple[str, ...] = ()
+    """What had to be assumed, in sentences."""
+
+
+def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1) -> Rates:
+    """The rates of a machine for ranks on these of its GPUs, each node being alike."""
+    used = [gpu for gpu in machine.gpus if gpu.index in set(gpus) and gpu.problem is None]
+    if not used:
+        return Rates(unknown=("no GPU is known here: the speed is not",))
+    said: list[str] = []
+    chip = min((_chip(gpu, said) for gpu in used), key=lambda c: c.flops)
+    links = [_host_link(gpu) for gpu in used]
+    cores = known(machine.host.cores_usable, known(machine.host.cpus_usable, 16))
+    drives = sum(1 for disk in known(machine.host.disks, ()) if known(disk.nvme, False))
+    return Rates(
+        flops=chip.flops * MATRIX_SHARE,
+        memory=chip.memory,
+        inside=_inside(machine, used, min(links)),
+        between=_between(machine, said) if nodes > 1 else NETWORK,
+        host_link=min(links),
+        cpu_adam=min(cores * CPU_ADAM_OF_CORE, CPU_ADAM_MOST),
+        nvme_read=NVME_READ * max(drives, 1),
+        nvme_write=NVME_WRITE * max(drives, 1),
+        unknown=tuple(dict.fromkeys(said)),
+    )
+
+
+def _chip(gpu: Gpu, said: list[str]) -> Chip:
+    name = known(gpu.name, "")
+    found = next((chip for pattern, chip in CHIPS if re.search(pattern, name)), None)
+    if found is None:
+        capability = known(gpu.compute_capability, "8.0").partition(".")[0]
+        found = BY_CAPABILITY.get(int(capability) if capability.isdecimal() else 8, BY_CAPABILITY[8])
+        said.append(f"{name or 'this GPU'} is not in the table of chips: its speed is a guess")
+    return found
+
+
+def _host_link(gpu: Gpu) -> float:
+    if known(gpu.c2c, False):
+        return C2C_BYTES
+    generation, width = known(gpu.pcie_generation_max, 4), known(gpu.pcie_width_max, 16)
+    return PCIE_BYTES.get(generation, PCIE_BYTES[4]) * max(width, 1) / 16
+
+
+def _inside(machine: Machine, used: Sequence[Gpu], host_link: float) -> float:
+    """The collectives' rate: NVLink's where one island holds all ranks, else that of the PCIe between them."""
+    island = machine.island_of(used[0].index)
+    if len(used) == 1:
+        return island_rate(machine, used[0])
+    if all(gpu.index in island.gpus for gpu in used):
+        return island_rate(machine, used[0])
+    return host_link * PCIE_COLLECTIVE
+
+
+def island_rate(machine: Machine, gpu: Gpu) -> float:
+    """Bytes a second of collectives over a GPU's NVLinks, by its island's bandwidth or by its links."""
+    island = machine.island_of(gpu.index)
+    if isinstance(island.bandwidth, int) and island.bandwidth:
+        return island.bandwidth * 1e6 * COLLECTIVE_SHARE
+    per_link = 25e9
+    width = island.width[0] if island.width else 0
+    if width:
+        return width * per_link * COLLECTIVE_SHARE
+    return _host_link(gpu) * PCIE_COLLECTIVE
+
+
+def _between(machine: Machine, said: list[str]) -> float:
+    adapters = [known(port.gbps, 0.0) for port in known(machine.host.infiniband, ()) if port.state == "ACTIVE"]
+    if total := sum(adapters):
+        return total / 8 * 1e9 * NETWORK_SHARE
+    ethernet = [known(nic.speed, 0) for nic in known(machine.host.nics, ()) if not nic.virtual and known(nic.speed, 0) > 0]
+    if ethernet:
+        return max(ethernet) / 8 * 1e6 * NETWORK_SHARE
+    said.append("the network between the nodes is not known: 100 Gbit/s is assumed")
+    return NETWORK * NETWORK_SHARE
+
+
+def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
+    """The rates with what `--calibrate` measured in place of the constants; what is no sensible number is left aside."""
+    names = {f.name for f in fields(Rates)} - {"measured", "unknown"}
+    good = {
+        name: float(value)
+        for name, value in measured.items()
+        if name in names and isinstance(value, (int, float)) and not isinstance(value, bool) and 1e3 < value < 1e18
+    }
+    return replace(rates, **good, measured=tuple(sorted(good))) if good else rates  # type: ignore[arg-type]

@@ -1,0 +1,368 @@
+"""Which plan is best: every candidate under the user's fixed choices, judged by memory and speed, and a ranked table with patches.
+
+Fixed are the model, the precision, the sequence, the samples of a step, the ranks and the optimizer. Searched are ZeRO stage, offload,
+micro-batch and accumulation, activation checkpointing, hpZ, and the sizes of buckets and sub-groups. What ZeRO costs and what the batch
+costs are worked out apart and combined, which makes ten thousand candidates some tens of milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, NamedTuple
+
+from dstui.check.context import AUTO
+from dstui.forecast.activations import Activations
+from dstui.forecast.capacity import Capacity, capacity_of
+from dstui.forecast.forecast import Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host
+from dstui.forecast.memory import CPU_PROCESS, FRAGMENTED, around, gradients, needs
+from dstui.forecast.model import Counts, ModelFacts, counts
+from dstui.forecast.patch import KEYS, Patch, patch_of
+from dstui.forecast.rates import Rates, rates_of, with_measured
+from dstui.forecast.setup import Place, Setup
+from dstui.forecast.speed import Speed, Traffic, Work, step_seconds, traffic, work
+from dstui.forecast.states import States, states
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.plan.model import Lora, Model
+
+PLACES: tuple[tuple[int, Place, Place], ...] = (
+    (0, "none", "none"),
+    (1, "none", "none"),
+    (2, "none", "none"),
+    (3, "none", "none"),
+    (2, "cpu", "none"),
+    (3, "cpu", "none"),
+)
+PLACES += ((3, "cpu", "cpu"), (3, "nvme", "none"), (3, "nvme", "nvme"))
+"""ZeRO stage, where the optimizer is, where the weights are: from the simplest to the largest."""
+ON_CPUS = frozenset({"adam", "adamw", "torch_adamw", "adagrad", "lion"})
+"""Optimizers that DeepSpeed has for CPUs too."""
+BUCKETS = (500_000_000, 200_000_000, 50_000_000)
+SUB_GROUPS = (1_000_000_000, 100_000_000)
+REUSE = (1_000_000_000, 100_000_000)
+PREFETCH = (50_000_000, 5_000_000)
+ROWS = 12
+LIKE = 0.03
+"""Speeds that differ by less are alike: the simpler plan, then the one with more headroom, comes first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One plan of the table. Bytes and headroom are those of the place that is the tightest on a GPU."""
+
+    setup: Setup
+    verdict: Verdict
+    gpu_bytes: int
+    headroom: float
+    speed: Speed | None
+    why: str
+    patch: Patch
+
+    def as_json(self) -> dict[str, Any]:
+        """The shape that `dstui forecast --json` promises."""
+        tokens = self.speed and self.speed.tokens
+        return {
+            "verdict": self.verdict,
+            "gpu_bytes": self.gpu_bytes,
+            "headroom": round(self.headroom, 4),
+            "tokens_per_second": tokens,
+            "why": self.why,
+            "patch": list(self.patch),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """The ranked plans that fit. Where none does, `ways` says in sentences what would be the nearest."""
+
+    rows: tuple[Row, ...] = ()
+    candidates: int = 0
+    ways: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Candidate(NamedTuple):
+    """What ZeRO does and what the batch is; made into one Setup only for what is shown."""
+
+    zero: Setup
+    batch: Setup
+    peak: float
+    """Bytes that torch gives out on a GPU."""
+    tokens: float
+    """Tokens of all ranks in a second; 0 where the speed is not known."""
+    changes: int
+    sure: bool
+    """Whether it fits with all that the allocator may waste."""
+
+    @property
+    def setup(self) -> Setup:
+        """The Setup of both."""
+        b = self.batch
+        return self.zero._replace(micro_batch=b.micro_batch, accumulation=b.accumulation, checkpointing=b.checkpointing)
+
+    @property
+    def simplicity(self) -> int:
+        """Less is simpler."""
+        z = self.zero
+        return PLACES.index((z.stage, z.optimizer_offload, z.param_offload)) * 4 + 2 * self.batch.checkpointing + (z.secondary > 1)
+
+    def better(self, other: Candidate) -> bool:
+        """Whether a candidate of the same kind fits more surely, is faster, or is as fast with fewer changes or in less memory."""
+        if self.sure != other.sure:
+            return self.sure
+        if abs(self.tokens - other.tokens) > LIKE / 3 * max(self.tokens, other.tokens):
+            return self.tokens > other.tokens
+        return (self.changes, self.peak) < (other.changes, other.peak)
+
+
+def recommend(  # noqa: PLR0913 - all but the first four are named
+    plan: Plan,
+    facts: ModelFacts,
+    machine: Machine,
+    pool: Mapping[str, int] | None = None,
+    *,
+    gpu_memory: int | None = None,
+    measured: Mapping[str, Any] | None = None,
+) -> Recommendation:
+    """The table for a Plan with one model on a Machine; `forecast` says the same arguments."""
+    room = capacity_of(plan, machine, pool, gpu_memory)
+    rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
+    models, _said = models_of(plan, facts, room)
+    if facts.problem or not models:
+        return Recommendation(problem=facts.problem or "the Plan names no model: give model.source or model.params")
+    if len(models) > 1:
+        return Recommendation(problem="this Plan has several models: what is best for all of them together is not searched yet")
+    if room.gpu is None and not (room.on_cpu and room.host):
+        return Recommendation(problem="there is no GPU memory to compare with: --machine FILE or --gpu-memory 80GB would tell")
+    one = models[0]
+    count, best = search(plan, one, room, rates)
+    rows = tuple(_row(plan, one, c, room, rates) for c in _ranked(best))
+    return Recommendation(rows=rows, candidates=count, ways=() if rows else tuple(ways_out(one, room, rates)))
+
+
+def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int, list[Candidate]]:
+    """How many candidates there are, and the best of each kind among those that fit."""
+    shape = one.facts.shape
+    n = counts(one.facts, one.model, persistence=one.setup.persistence)
+    assert shape is not None and n is not None
+    idle = one.facts.architecture.idle if one.facts.architecture else 0
+    costs: dict[bool, list[_Batch]] = {False: [], True: []}
+    for micro, accumulation in _batches(plan, one.setup):
+        for checkpointing in (False, True):
+            batch = one.setup._replace(micro_batch=micro, accumulation=accumulation, checkpointing=checkpointing)
+            a = batch_of(replace(one, setup=batch), n)
+            costs[accumulation > 1].append(_Batch(batch, a, a.peak, work(batch, shape, n, idle, rates) if rates.flops else None))
+    best: dict[Any, Candidate] = {}
+    count = 0
+    for zero in _zeros(plan, one.setup, room):
+        moved = [traffic(zero._replace(checkpointing=c), shape, n, rates) for c in (False, True)] if rates.flops else []
+        for accumulated in (accumulated for accumulated, batches in costs.items() if batches):
+            setup = zero._replace(accumulation=1 + accumulated)
+            s = states(setup, n)
+            space = _space(setup, s, room)
+            count += len(costs[accumulated])
+            if space is not None:
+                _best_of(best, costs[accumulated], setup, s, n, space, moved, _changes(setup, one.setup))
+    return count, list(best.values())
+
+
+class _Batch(NamedTuple):
+    setup: Setup
+    activations: Activations
+    peak: float
+    work: Work | None
+
+
+class _Space(NamedTuple):
+    """What ZeRO leaves on a GPU (of CPU ranks, in their RAM)."""
+
+    fixed: float
+    """The most of the moments that no batch touches."""
+    resting: float
+    """What rests and what the backward pass needs besides activations."""
+    room: float
+    """Bytes that torch may give out."""
+    waste: float
+    """How much more than that its allocator may hold."""
+
+
+def _space(setup: Setup, s: States, room: Capacity) -> _Space | None:
+    """None where RAM or disk are too small already."""
+    host, resting = max(sum(s.host.values()), s.host_initialize), sum(s.gpu.values())
+    fixed, moving = max(s.initialize, resting + sum(s.step.values())), resting + sum(s.backward.values())
+    if room.on_cpu:
+        return _Space(fixed, moving, (room.host or 0) / room.ranks_per_node - host - CPU_PROCESS, 1.1)
+    too_much = room.host is not None and host * room.ranks_per_node > room.host
+    if too_much or sum(s.nvme.values()) * room.ranks_per_node > (room.nvme or 0):
+        return None
+    return _Space(fixed, moving, (room.gpu or 0) - around(setup), FRAGMENTED[setup.stage])
+
+
+def _best_of(  # noqa: PLR0913, PLR0917 - the inner loop of the search, apart so that it can be read
+    best: dict[Any, Candidate],
+    batches: Sequence[_Batch],
+    setup: Setup,
+    s: States,
+    n: Counts,
+    space: _Space,
+    moved: Sequence[Traffic],
+    changes: int,
+) -> None:
+    """Every batch with one way of ZeRO: those that fit and are better than what is known of their kind are kept."""
+    different = max(setup.ranks // setup.tensor_parallel, 1)
+    for batch in batches:
+        peak = max(space.fixed, space.resting + batch.peak + gradients(setup, n, s, batch.activations))
+        if peak > space.room:
+            continue
+        mine, tokens = batch.setup, 0.0
+        if batch.work:
+            tokens = (
+                mine.accumulation * batch.work.tokens * different / step_seconds(mine.accumulation, batch.work, moved[mine.checkpointing])
+            )
+        kind = (setup.stage, setup.optimizer_offload, setup.param_offload, mine.checkpointing, setup.secondary)
+        candidate = Candidate(setup, mine, peak, tokens, changes, peak * space.waste <= space.room)
+        if kind not in best or candidate.better(best[kind]):
+            best[kind] = candidate
+
+
+def _changes(setup: Setup, was: Setup) -> int:
+    """Sizes of buckets and groups that are not the Plan's."""
+    return sum(bool(getattr(setup, field) != getattr(was, field)) for field in KEYS) + (setup.overlap != was.overlap)
+
+
+def _batches(plan: Plan, setup: Setup) -> list[tuple[int, int]]:
+    """Micro-batch and accumulation that keep the samples of a step. Where the script or the Trainer sets them, they stay."""
+    given = [plan.deepspeed.get(key) for key in ("train_micro_batch_size_per_gpu", "train_batch_size", "gradient_accumulation_steps")]
+    if AUTO in given or given[:2] == [None, None]:
+        return [(setup.micro_batch, setup.accumulation)]
+    samples = setup.micro_batch * setup.accumulation
+    return [(m, samples // m) for m in range(1, min(samples, 4096) + 1) if samples % m == 0]
+
+
+def _zeros(plan: Plan, setup: Setup, room: Capacity) -> Iterator[Setup]:
+    """What ZeRO may be set to."""
+    buckets = sorted({setup.reduce_bucket, *BUCKETS}) if not _is_auto(plan) else [setup.reduce_bucket]
+    secondary = (1, room.ranks_per_node) if room.nodes > 1 and room.ranks_per_node > 1 else (1,)
+    for stage, optimizer, param in PLACES:
+        if (optimizer != "none" and (setup.optimizer not in ON_CPUS or room.on_cpu)) or (optimizer == "nvme" and not room.nvme):
+            continue
+        base = setup._replace(stage=stage, optimizer_offload=optimizer, param_offload=param, optimizer=_on_cpu(setup, optimizer))
+        if stage == 0:
+            yield base._replace(overlap=False, secondary=1)
+        elif stage < 3:
+            for bucket, overlap in product(buckets, (False, True)):
+                yield base._replace(reduce_bucket=bucket, overlap=overlap, secondary=1)
+        else:
+            groups, reuse = sorted({setup.sub_group, *SUB_GROUPS}), sorted({setup.reuse_distance, *REUSE})
+            for bucket, group, distance, prefetch, hpz in product(buckets, groups, reuse, PREFETCH, secondary):
+                if hpz > 1 and param != "none":
+                    continue
+                more: dict[str, Any] = {
+                    "reduce_bucket": bucket,
+                    "sub_group": group,
+                    "reuse_distance": distance,
+                    "prefetch_bucket": prefetch,
+                    "secondary": hpz,
+                }
+                yield base._replace(overlap=True, **more)
+
+
+def _on_cpu(setup: Setup, place: str) -> str:
+    return "adamw" if place != "none" and setup.optimizer == "torch_adamw" else setup.optimizer
+
+
+def _is_auto(plan: Plan) -> bool:
+    zero = plan.deepspeed.get("zero_optimization")
+    return isinstance(zero, Mapping) and zero.get("reduce_bucket_size") == AUTO
+
+
+def _ranked(rows: list[Candidate]) -> list[Candidate]:
+    """Those that surely fit, the fastest first; of those that are alike the simplest."""
+    fastest = max((c.tokens for c in rows), default=0.0)
+
+    def order(c: Candidate) -> tuple[bool, float, int, float]:
+        return not c.sure, -round(c.tokens / fastest / LIKE) if fastest else 0, c.simplicity, c.peak
+
+    return sorted(rows, key=order)[:ROWS]
+
+
+def _row(plan: Plan, one: Modelled, c: Candidate, room: Capacity, rates: Rates) -> Row:
+    setup = c.setup
+    found = forecast_of(one, setup, room, rates)
+    need = found.host if room.on_cpu else found.gpu
+    return Row(
+        setup=setup,
+        verdict=found.verdict,
+        gpu_bytes=need.bytes or 0,
+        headroom=need.headroom or 0.0,
+        speed=found.speed,
+        why=_why(setup, found),
+        patch=patch_of(plan, setup, one.setup),
+    )
+
+
+def forecast_of(one: Modelled, setup: Setup, room: Capacity, rates: Rates) -> Forecast:
+    """The forecast of one model under another setup."""
+    return assembled([replace(one, setup=setup)], room, rates, ())
+
+
+def _why(setup: Setup, found: Forecast) -> str:
+    """In a few words: what this plan is, and what bounds it."""
+    parts = [f"ZeRO-{setup.stage}" if setup.stage else "no ZeRO"]
+    where = {"cpu": "RAM", "nvme": "NVMe"}
+    if setup.optimizer_offload != "none":
+        both = setup.param_offload == setup.optimizer_offload
+        parts.append(f"{'weights and optimizer' if both else 'optimizer'} in {where[setup.optimizer_offload]}")
+    parts.append(f"micro-batch {setup.micro_batch} x {setup.accumulation}")
+    parts.append("activations recomputed" if setup.checkpointing else "activations kept")
+    if setup.secondary > 1:
+        parts.append(f"a second copy of the weights within {setup.secondary} GPUs")
+    bound = f"; bound by {found.speed.bound_by}" if found.speed else ""
+    return ", ".join(parts) + bound
+
+
+def ways_out(one: Modelled, room: Capacity, rates: Rates) -> Iterator[str]:
+    """Where nothing fits: more GPUs, a shorter sequence, LoRA, more RAM; each only where it would be enough."""
+    frugal = one.setup._replace(
+        micro_batch=1, checkpointing=True, stage=3, overlap=True, reduce_bucket=BUCKETS[-1], sub_group=SUB_GROUPS[-1]
+    )
+    frugal = frugal._replace(reuse_distance=REUSE[-1], prefetch_bucket=PREFETCH[-1])
+    least = (
+        frugal._replace(optimizer_offload="cpu", param_offload="cpu", optimizer=_on_cpu(frugal, "cpu"))
+        if frugal.optimizer in ON_CPUS
+        else frugal
+    )
+    per_node = room.ranks_per_node
+    for nodes in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128):
+        ranks = room.ranks * nodes
+        more = frugal._replace(ranks=ranks, nodes=max(room.nodes * nodes if per_node >= 8 or room.nodes > 1 else 1, 1))
+        if _enough(one, more, room):
+            yield f"{ranks} of these GPUs instead of {room.ranks}, with ZeRO-3 and activation checkpointing"
+            break
+    short = least.sequence // 2
+    while short >= 128 and not _enough(one, least._replace(sequence=short), room):
+        short //= 2
+    if short >= 128:
+        yield f"sequences of {short} tokens instead of {least.sequence}, with ZeRO-3, everything in RAM and activation checkpointing"
+    found = forecast_of(one, least, room, rates)
+    if found.gpu.verdict in ("fits", "tight") and found.host.verdict == "too big" and found.host.bytes:
+        yield f"{found.host.bytes / 2**30:.0f} GiB of RAM for ZeRO-3 with everything in RAM (here are {(room.host or 0) / 2**30:.0f} GiB)"
+    model = one.model or Model()
+    if model.lora is None:
+        small = replace(one, model=replace(model, lora=Lora(r=16)))
+        for setup, name in ((frugal._replace(stage=2), "ZeRO-2"), (frugal, "ZeRO-3")):
+            if _enough(small, setup, room):
+                yield f"LoRA (r: 16) with {name} and activation checkpointing"
+                break
+
+
+def _enough(one: Modelled, setup: Setup, room: Capacity) -> bool:
+    n = counts(one.facts, one.model, persistence=setup.persistence)
+    assert n is not None
+    mine = replace(one, setup=setup)
+    found = needs(setup, n, states(setup, n), batch_of(mine, n))
+    there = replace(room, ranks=setup.ranks, nodes=setup.nodes)
+    gpu, host = of_gpu(found.gpu, setup, there, False), of_host(found, setup, there)
+    return gpu.verdict in ("fits", "tight") and (setup.optimizer_offload == "none" or host.verdict != "too big")

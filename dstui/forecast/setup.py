@@ -1,0 +1,225 @@
+"""What decides about bytes and seconds, as plain numbers: a Plan read as DeepSpeed and the integration would read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from dstui.check.auto import value_of
+from dstui.check.context import AUTO, Context
+from dstui.check.rules.batch import given, verdict
+from dstui.plan import Plan
+from dstui.plan.catalogue import release
+from dstui.plan.model import Model
+
+Precision = Literal["fp32", "fp16", "bf16", "autocast"]
+Place = Literal["none", "cpu", "nvme"]
+Attention = Literal["eager", "sdpa", "flash"]
+ZERO = "zero_optimization"
+
+
+class Setup(NamedTuple):
+    """One way of training a model on some ranks. Bucket sizes are in elements, as DeepSpeed counts them.
+
+    A named tuple: a search makes hundreds of them from one, which takes a dataclass twenty times as long.
+    """
+
+    ranks: int = 1
+    """Ranks in all."""
+    nodes: int = 1
+    stage: int = 0
+    precision: Precision = "bf16"
+    small_master: bool = False
+    """Master weights and gradients in 16 bits (bf16_master_weights_and_grads and fp16's like)."""
+    small_states: bool = False
+    """Optimizer states in 16 bits (bf16_optimizer_states)."""
+    wide_gradients: bool = False
+    """Gradients accumulated in 32 bits (data_types.grad_accum_dtype)."""
+    optimizer: str = "adamw"
+    optimizer_offload: Place = "none"
+    param_offload: Place = "none"
+    offload_share: float = 1.0
+    """Share of the optimizer that is offloaded (ratio)."""
+    micro_batch: int = 1
+    accumulation: int = 1
+    sequence: int = 2048
+    checkpointing: bool = False
+    attention: Attention = "sdpa"
+    fused_loss: bool = False
+    reduce_bucket: int = 500_000_000
+    prefetch_bucket: int = 50_000_000
+    persistence: int = 100_000
+    """Stage 3: a parameter below this stays whole on every rank."""
+    sub_group: int = 1_000_000_000
+    reuse_distance: int = 1_000_000_000
+    overlap: bool = False
+    contiguous: bool = True
+    secondary: int = 1
+    """Ranks over which the second copy of the weights is spread (zero_hpz_partition_size); 1 = none."""
+    quantized_weights: bool = False
+    quantized_gradients: bool = False
+    pinned: bool = True
+    optimizer_buffers: int = 4
+    param_buffers: int = 5
+    param_buffer: int = 100_000_000
+    host_params: int = 1_000_000_000
+    """Parameters that offload_param to NVMe keeps in RAM (max_in_cpu)."""
+    tensor_parallel: int = 1
+    sequence_parallel: int = 1
+    built_partitioned: bool = False
+    """Stage 3: whether the model is built under zero.Init, so that no rank ever holds it whole."""
+    training: bool = True
+    on_cpu: bool = False
+    """Whether the ranks run on CPUs."""
+
+    @property
+    def shards(self) -> int:
+        """Over how many ranks ZeRO spreads."""
+        return max(self.ranks // self.tensor_parallel, 1)
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of one trained weight as the model computes with it."""
+        return 4 if self.precision in ("fp32", "autocast") else 2
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one micro-batch on one rank."""
+        return self.micro_batch * max(self.sequence // self.sequence_parallel, 1)
+
+    @property
+    def samples(self) -> int:
+        """Samples of one optimizer step, of all ranks."""
+        return self.micro_batch * self.accumulation * max(self.ranks // (self.tensor_parallel * self.sequence_parallel), 1)
+
+
+def setup_of(  # noqa: PLR0913 - what a Plan leaves open
+    config: Mapping[str, Any], model: Model | None, integration: str, *, ranks: int, nodes: int, hidden: int | None, on_cpu: bool = False
+) -> tuple[Setup, list[str]]:
+    """The setup of a configuration, and in sentences what had to be assumed. `hidden` fills "auto"; `ranks` is the world size."""
+    c = Context(config, release(), integration, ranks)
+    said: list[str] = []
+    precision = _precision(c, said)
+    micro, steps = _batch(c, ranks, said)
+    optimizer = _optimizer(c, said)
+    stage = c.stage if c.stage in (0, 1, 2, 3) else 0
+    place = {what: _place(c.offload(what)) for what in ("optimizer", "param")}
+    overlap = c.on(f"{ZERO}.overlap_comm") if c.has(f"{ZERO}.overlap_comm") else stage == 3
+    assumed = [key for key in ("sequence_length", "activation_checkpointing") if model is None or getattr(model, key) is None]
+    said += [UNSAID[key] for key in assumed]
+    off, param = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
+    setup = Setup(
+        ranks=ranks,
+        nodes=nodes,
+        stage=stage,
+        precision=precision,
+        small_master=any(c.on(f"{kind}.{kind}_master_weights_and_grads") for kind in ("bf16", "fp16") if precision == kind),
+        small_states=precision == "bf16" and c.on("bf16.bf16_optimizer_states"),
+        wide_gradients=c.text("data_types.grad_accum_dtype") in ("fp32", "float32"),
+        optimizer=optimizer,
+        optimizer_offload=place["optimizer"] if stage else "none",
+        param_offload=place["param"] if stage == 3 else "none",
+        offload_share=min(max(c.number(f"{off}.ratio") or 1.0, 0.0), 1.0) if stage == 3 else 1.0,
+        micro_batch=micro,
+        accumulation=steps,
+        sequence=model.sequence_length if model and model.sequence_length else SEQUENCE,
+        checkpointing=bool(model and model.activation_checkpointing),
+        attention=_attention(model),
+        fused_loss=bool(model and model.fused_loss),
+        reduce_bucket=_count(c, "reduce_bucket_size", hidden, stage),
+        prefetch_bucket=_count(c, "stage3_prefetch_bucket_size", hidden, stage),
+        persistence=_count(c, "stage3_param_persistence_threshold", hidden, stage),
+        sub_group=max(_count(c, "sub_group_size", hidden, stage), 1),
+        reuse_distance=_count(c, "stage3_max_reuse_distance", hidden, stage),
+        overlap=overlap,
+        contiguous=c.on(f"{ZERO}.contiguous_gradients"),
+        secondary=max(int(c.number(f"{ZERO}.zero_hpz_partition_size") or 1), 1),
+        quantized_weights=c.on(f"{ZERO}.zero_quantized_weights"),
+        quantized_gradients=c.on(f"{ZERO}.zero_quantized_gradients"),
+        pinned=bool(c.on(f"{off}.pin_memory") or c.on(f"{param}.pin_memory")),
+        optimizer_buffers=int(c.number(f"{off}.buffer_count") or 4),
+        param_buffers=int(c.number(f"{param}.buffer_count") or 5),
+        param_buffer=int(c.number(f"{param}.buffer_size") or 1e8),
+        host_params=int(c.number(f"{param}.max_in_cpu") or 0),
+        tensor_parallel=_share(c, "tensor_parallel.autotp_size", ranks),
+        sequence_parallel=_share(c, "sequence_parallel_size", ranks),
+        built_partitioned=integration != "deepspeed",
+        on_cpu=on_cpu,
+    )
+    return setup, said
+
+
+SEQUENCE = 2048
+UNSAID = {
+    "sequence_length": f"model.sequence_length is not given: {SEQUENCE} tokens are assumed",
+    "activation_checkpointing": "model.activation_checkpointing is not given: none is assumed, which needs the most memory",
+}
+
+
+def _precision(c: Context, said: list[str]) -> Precision:
+    if c.on("torch_autocast.enabled"):
+        return "autocast"
+    if c.on("bf16.enabled") or c.on("bfloat16.enabled"):
+        return "bf16"
+    if c.on("fp16.enabled"):
+        return "fp16"
+    written = [c.raw.get(kind) for kind in ("bf16", "fp16")]
+    if c.integration != "deepspeed" and (not any(written) or any(isinstance(w, Mapping) and w.get("enabled") == AUTO for w in written)):
+        said.append(f"the {c.integration} decides about the precision: bf16 is assumed")
+        return "bf16"
+    return "fp32"
+
+
+def _batch(c: Context, ranks: int, said: list[str]) -> tuple[int, int]:
+    parts = c.number("sequence_parallel_size") or 1
+    triple = verdict(given(c), ranks / parts if parts else ranks).triple
+    micro, steps = (int(n) if isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < 1e9 else 0 for n in triple[1:])
+    filled = any(c.raw.get(key) == AUTO for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"))
+    if filled or not micro:
+        said.append(f"the micro-batch is not in the configuration: {max(micro, 1)} is assumed")
+    return max(micro, 1), max(steps, 1)
+
+
+def _optimizer(c: Context, said: list[str]) -> str:
+    """The optimizer's name in lower case; DeepSpeed's Adam with torch_adam is torch's."""
+    kind = c.optimizer.lower()
+    if not kind:
+        said.append("the script builds the optimizer: AdamW is assumed")
+        return "torch_adamw" if c.offload("optimizer") == "none" else "adamw"
+    if kind in ("adam", "adamw") and c.on("optimizer.params.torch_adam"):
+        return "torch_adamw"
+    if kind in ("sgd", "muon", "rmsprop") and c.number("optimizer.params.momentum"):
+        return f"{kind}_momentum" if kind != "muon" else kind
+    return kind
+
+
+def _place(word: str) -> Place:
+    return "cpu" if word == "cpu" else "nvme" if word == "nvme" else "none"
+
+
+def _attention(model: Model | None) -> Attention:
+    given = model.attention if model else None
+    return "eager" if given == "eager" else "flash" if given == "flash" else "sdpa"
+
+
+def _count(c: Context, key: str, hidden: int | None, stage: int) -> int:
+    """A number of elements; "auto" as the reader would fill it."""
+    path = f"{ZERO}.{key}"
+    section = c.raw.get(ZERO)
+    if isinstance(section, Mapping) and section.get(key) == AUTO and hidden:
+        filled = value_of(path, hidden, stage)
+        if filled is not None:
+            return filled
+    return int(min(c.number(path) or 0, 1e12))
+
+
+def _share(c: Context, path: str, ranks: int) -> int:
+    """A degree of parallelism that divides the ranks; else 1."""
+    degree = int(c.number(path) or 1)
+    return degree if 1 <= degree <= ranks and ranks % degree == 0 else 1
+
+
+def configurations(plan: Plan) -> dict[str, Mapping[str, Any]]:
+    """The configurations of a Plan by model: one without a name, or those under models."""
+    named = {name: m["deepspeed"] for name, m in plan.models.items() if isinstance(m, Mapping) and isinstance(m.get("deepspeed"), Mapping)}
+    return {"": plan.deepspeed} if plan.deepspeed or not named else named

@@ -1,0 +1,150 @@
+"""Seconds of an optimizer step, and what bounds it: FLOPs, collectives, copies to RAM, the CPU's optimizer, disks, Python.
+
+step = accumulation x (the slowest of what overlaps + a part of the rest) + what comes once + the optimizer. What the batch costs (`Work`)
+and what ZeRO costs (`Traffic`) are apart, so that a search combines each of one with each of the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dstui.forecast.architecture import Shape
+from dstui.forecast.model import Counts
+from dstui.forecast.rates import HOST_SECONDS, Rates
+from dstui.forecast.setup import Setup
+from dstui.forecast.states import optimizer_bytes
+
+KERNEL_SHARE = 0.62
+"""Of the best matrix multiplication, what the layers of a transformer reach together."""
+START_TOKENS = 650
+"""A micro-batch of so many tokens reaches half of that."""
+HIDDEN = 0.75
+"""Of the lesser of compute and communication, what runs beside the greater one where overlap_comm is on."""
+COLLECTIVE_SECONDS = 40e-6
+"""What a collective takes besides its bytes: 32 KiB in 48 us on 8 x B200 (stas00/ml-engineering, network/)."""
+
+
+class Work(NamedTuple):
+    """Of one micro-batch: seconds of compute on a GPU, and its tokens."""
+
+    compute: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Seconds, of one rank."""
+
+    micro: float
+    """Collectives of each micro-batch."""
+    boundary: float
+    """Collectives once a step."""
+    copies: float
+    """Between GPU and RAM or disk, each micro-batch."""
+    optimizer: float
+    """The optimizer's step, its copies included."""
+    host: float
+    """Python, each micro-batch."""
+    stall: float
+    """Of that, what no kernel hides: stage 3 waits for its hooks between the layers (19.7k to 14.6k tokens/s on 4 x GH200)."""
+    overlap: float
+    """Share of the lesser of compute and collectives that is hidden."""
+    bound: tuple[str, str, str]
+    """What bounds it: which collectives, which copies, which optimizer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """The step, the tokens of all ranks in a second, and what bounds it."""
+
+    step: float
+    tokens: float
+    bound_by: str
+
+
+def work(setup: Setup, shape: Shape, n: Counts, idle: int, rates: Rates) -> Work:
+    """The compute of a micro-batch. Frozen weights have no gradient of their own; checkpointing runs the forward pass twice."""
+    tokens = setup.tokens
+    active = max(n.params - idle - n.head, 0) + shape.vocabulary * shape.hidden
+    passes = (4 + 2 * n.trained / max(n.params, 1) if setup.training else 2) + 2 * (setup.checkpointing and setup.training)
+    attention = passes * setup.sequence * tokens * shape.heads * shape.head_dim * shape.layers
+    flops = (passes * active * tokens + attention) / setup.tensor_parallel
+    slower = 1 if setup.precision in ("bf16", "fp16", "autocast") else 4
+    return Work(flops * slower / (rates.flops * KERNEL_SHARE * tokens / (tokens + START_TOKENS)), tokens)
+
+
+def traffic(setup: Setup, shape: Shape, n: Counts, rates: Rates) -> Traffic:
+    """What ZeRO moves, by stage: the volumes are those of the collectives on one rank."""
+    shards, nodes, lp = setup.shards, setup.nodes, setup.weight_bytes
+    share = (shards - 1) / shards
+    across = min(rates.inside, rates.between) if nodes > 1 else rates.inside
+    weights = lp * n.params / setup.tensor_parallel * share
+    grads = lp * n.trained / setup.tensor_parallel * share
+    gather = _gather_seconds(setup, weights, across, rates) if setup.stage == 3 else 0.0
+    reduce = grads * (0.25 if setup.quantized_gradients and nodes > 1 else 1) / across
+    micro = {0: 0.0, 1: 0.0, 2: reduce, 3: gather + reduce}[setup.stage]
+    boundary = {0: 2 * grads / across, 1: 2 * grads / across, 2: grads / across, 3: 0.0}[setup.stage]
+    if shards > 1:
+        calls = 3 * shape.layers if setup.stage == 3 else max(grads / max(setup.reduce_bucket * lp, 1), 1)
+        micro += calls * COLLECTIVE_SECONDS * (setup.stage > 1)
+    copies, optimizer, names = _offload(setup, n, rates)
+    layers = shape.layers * (1.5 if setup.checkpointing else 1)
+    host = HOST_SECONDS[setup.stage if shards > 1 else min(setup.stage, 1)] * layers
+    if not setup.training:
+        micro, boundary, optimizer = gather / 2, 0.0, 0.0
+    between = "communication between the nodes" if nodes > 1 and rates.between < rates.inside else "communication between the GPUs"
+    overlap = HIDDEN if setup.overlap else 0.6 if setup.stage == 3 else 0.0
+    return Traffic(micro, boundary, copies, optimizer, host, host * (setup.stage == 3), overlap, (between, *names))
+
+
+def _gather_seconds(setup: Setup, weights: float, across: float, rates: Rates) -> float:
+    """The weights are gathered for the forward pass and again for the backward pass; a secondary copy keeps the latter inside a node."""
+    first = weights * (0.5 if setup.quantized_weights else 1) / across
+    again = weights / rates.inside if setup.secondary > 1 else first
+    return first + again
+
+
+def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple[str, str]]:
+    """Seconds of copies in each micro-batch and of the optimizer, and what to call them."""
+    lp, mine, per_node = setup.weight_bytes, n.trained / setup.shards, max(setup.ranks // setup.nodes, 1)
+    copies, name = 0.0, "copies over PCIe"
+    if setup.param_offload != "none":
+        link = rates.host_link if setup.param_offload == "cpu" else min(rates.host_link, rates.nvme_read / per_node)
+        copies = 2 * lp * n.params / setup.shards / link
+        name = name if setup.param_offload == "cpu" else "reading from NVMe"
+    if setup.optimizer_offload == "none":
+        moved = (16 + 2 * optimizer_bytes(setup)) * mine
+        return copies, moved / (rates.memory * 0.7), (name, "the optimizer on the GPU")
+    if setup.stage != 0:
+        copies += lp * mine / rates.host_link
+    on_cpu = mine * per_node / rates.cpu_adam + lp * mine / rates.host_link
+    if setup.optimizer_offload == "cpu":
+        return copies, on_cpu, (name, "the optimizer on the CPUs")
+    held = 4 + optimizer_bytes(setup)
+    disk = per_node * mine * (held + 4) * (1 / rates.nvme_read + 1 / rates.nvme_write)
+    return copies, max(on_cpu, disk), (name, "NVMe")
+
+
+def step_seconds(accumulation: int, w: Work, t: Traffic) -> float:
+    """A step of `accumulation` micro-batches."""
+    return accumulation * (max(_running(w, t), t.copies, t.host) + t.stall) + t.boundary + t.optimizer
+
+
+def _running(w: Work, t: Traffic) -> float:
+    """Compute and collectives of a micro-batch, of which the lesser is partly hidden."""
+    return w.compute + (1 - t.overlap) * t.micro if w.compute >= t.micro else t.micro + (1 - t.overlap) * w.compute
+
+
+def speed(different: int, accumulation: int, w: Work, t: Traffic) -> Speed:
+    """The step on ranks of which so many see different tokens, and what it is bound by."""
+    step = step_seconds(accumulation, w, t)
+    running = _running(w, t)
+    sizes = {
+        "compute": accumulation * w.compute,
+        t.bound[0]: accumulation * t.micro + t.boundary,
+        t.bound[1]: accumulation * t.copies,
+        t.bound[2]: t.optimizer,
+        "Python between the kernels": accumulation * (t.host if t.host >= running else t.stall),
+    }
+    return Speed(step, accumulation * w.tokens * different / step if step else 0.0, max(sizes, key=lambda name: sizes[name]))

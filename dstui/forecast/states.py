@@ -1,0 +1,262 @@
+"""What training holds whatever the batch: weights, gradients, optimizer states and DeepSpeed's buffers, in bytes on one rank.
+
+Read from DeepSpeed 0.19.8 and measured on CPU ranks (tests/forecast/test_states.py). Files are below deepspeed/runtime/:
+which wrapper of the optimizer is chosen: engine.py:2294; stages 1 and 2: zero/stage_1_and_2.py; stage 3: zero/stage3.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dstui.forecast.model import Counts
+from dstui.forecast.setup import Setup
+
+Parts = dict[str, float]
+
+OPTIMIZER_BYTES: Mapping[str, float] = {
+    "adam": 8, "adamw": 8, "torch_adamw": 8, "fusedadam": 8, "lamb": 8, "onebitadam": 12, "zerooneadam": 12, "onebitlamb": 12,
+    "sgd": 0, "sgd_momentum": 4, "adagrad": 4, "rmsprop": 4, "rmsprop_momentum": 8, "adafactor": 4, "lion": 4, "muon": 4,
+    "adam8bit": 2.1, "adamw8bit": 2.1,
+}  # fmt: skip
+"""Bytes of state for each trained parameter in 32 bits. Others are taken for Adam's 8."""
+STEP_BYTES: Mapping[str, float] = {"torch_adamw": 4, "adafactor": 12, "rmsprop": 4, "rmsprop_momentum": 4, "adagrad": 4}
+"""Bytes for each parameter that a step of torch's own optimizers needs beside the states: on a GPU for all parameters at once (foreach),
+on a CPU twice as many for one tensor after the other. Fused ones need none."""
+FUSED = frozenset({"adam", "adamw", "fusedadam"})
+"""DeepSpeed's own kernels, for which stage 0 has FP16_Optimizer; others get FP16_UnfusedOptimizer."""
+ALL_REDUCE = 500_000_000
+"""Elements that stage 0 reduces at once, from a flat copy (engine.py:151)."""
+NORM_CHUNK = 250_000_000
+"""Elements of which stage 3 with offload takes the norm at once, in 64 bits (zero/stage3.py:1960)."""
+SWAPPED = 1 << 20
+"""Bytes below which a tensor is never swapped (zero/... swap_tensor/optimizer_utils.py:180)."""
+
+
+@dataclass(slots=True)
+class States:
+    """Bytes on one rank, by part. What is on the GPU rests there from `initialize` on; the others come and go on top of it."""
+
+    gpu: Parts = field(default_factory=dict)
+    host: Parts = field(default_factory=dict)
+    nvme: Parts = field(default_factory=dict)
+    gradients: float = 0
+    """Gradients on the GPU when the backward pass ends, where they do not rest."""
+    backward: Parts = field(default_factory=dict)
+    """Buffers of the forward and backward pass."""
+    step: Parts = field(default_factory=dict)
+    """What the optimizer's step needs on top, the gradients included."""
+    initialize: float = 0
+    """The most on the GPU during initialize."""
+    host_initialize: float = 0
+    """The most in this rank's RAM during initialize, what rests there included."""
+
+
+def optimizer_bytes(setup: Setup) -> float:
+    """Bytes of optimizer state for each trained parameter."""
+    wide = OPTIMIZER_BYTES.get(setup.optimizer, 8)
+    if setup.optimizer == "lion" and setup.optimizer_offload != "none":
+        wide = 8  # DeepSpeedCPULion allocates a second moment that it never uses (ops/lion/cpu_lion.py:124)
+    return wide / 2 if setup.small_states else wide
+
+
+def states(setup: Setup, n: Counts) -> States:
+    """The states of a rank."""
+    if not setup.training:
+        return _inference(setup, n)
+    return (_stage_0, _stages_1_and_2, _stages_1_and_2, _stage_3)[setup.stage](setup, n)
+
+
+@dataclass(slots=True)
+class _Sizes:
+    """Bytes that every stage is made of, before ZeRO spreads them."""
+
+    lp: int
+    """Bytes of a weight."""
+    weights: float
+    trained: float
+    """Trained parameters."""
+    master: float
+    """Bytes of a master weight."""
+    gradient: float
+    """Bytes of an accumulated gradient."""
+    moments: float
+    temporary: float
+
+
+def _sizes(setup: Setup, n: Counts) -> _Sizes:
+    lp, split = setup.weight_bytes, setup.tensor_parallel
+    frozen = n.frozen * (n.frozen_bytes or lp)
+    wide = setup.wide_gradients and lp == 2 and not setup.small_master
+    return _Sizes(
+        lp=lp,
+        weights=(frozen + n.trained * lp) / split,
+        trained=n.trained / split,
+        master=2 if setup.small_master else 4,
+        gradient=4 if wide else lp,
+        moments=optimizer_bytes(setup),
+        temporary=STEP_BYTES.get(setup.optimizer, 0) * (2 if setup.on_cpu else 1),
+    )
+
+
+def _stage_0(setup: Setup, n: Counts) -> States:
+    """Every rank holds everything. In 16 bits FP16_Optimizer keeps master weights (fp16/fused_optimizer.py)."""
+    z = _sizes(setup, n)
+    master = z.master if z.lp == 2 else 0
+    lp_gradients, wide = z.lp * z.trained, 4 * z.trained * bool(master)
+    temporary = z.temporary * (n.largest_trained if setup.on_cpu else z.trained)
+    if setup.optimizer in FUSED:
+        temporary += wide  # the gradients in 32 bits are a list, and flat (fp16/fused_optimizer.py:287)
+    resting: Parts = {"weights": z.weights, "master_weights": master * z.trained, "optimizer_states": z.moments * z.trained}
+    first = wide if setup.optimizer in FUSED else lp_gradients + wide + temporary  # a step without gradients makes the states
+    return States(
+        gpu=resting,
+        gradients=lp_gradients,
+        backward={"reduce_buckets": z.lp * min(ALL_REDUCE, z.trained) if setup.shards > 1 else 0.0},
+        step={"gradients": lp_gradients, "step_buffers": wide + temporary},
+        initialize=sum(resting.values()) + (first if master else 0),
+    )
+
+
+def _stages_1_and_2(setup: Setup, n: Counts) -> States:
+    """Optimizer states over the ranks, at stage 2 the gradients too; every rank holds all weights."""
+    z, shards = _sizes(setup, n), setup.shards
+    s = States(gpu={"weights": z.weights})
+    mine = z.trained / shards
+    buckets = (2 if setup.overlap else 1) * setup.reduce_bucket * _bucket_bytes(setup, z) if setup.contiguous and z.trained else 0
+    s.backward = {"reduce_buckets": buckets + (min(setup.reduce_bucket, z.trained) * z.lp if shards > 1 else 0)}
+    held = z.gradient * mine if setup.stage == 2 else z.lp * z.trained
+    if setup.optimizer_offload != "none":
+        return _offloaded_1_and_2(setup, n, z, s, mine)
+    s.gpu |= {"master_weights": z.master * mine, "optimizer_states": z.moments * mine}
+    if setup.stage == 1 and z.gradient == 4 and z.lp == 2:  # BF16_Optimizer: unpartitioned, in 32 bits (bf16_optimizer.py:191)
+        s.gpu["gradients"] = 4 * z.trained
+        s.gradients = z.lp * z.trained
+        s.step = {"gradients": s.gradients, "step_buffers": z.temporary * mine}
+        s.initialize = z.weights + z.master * mine + 4 * z.trained
+        return s
+    s.gradients = held
+    wide = z.gradient if z.lp == 2 and (z.gradient == 4 or setup.small_master) else 4 + z.lp if z.lp == 2 else 8
+    copies = 0 if wide == 4 and z.gradient == 4 else z.lp if setup.small_master else wide
+    inner = (z.gradient if copies == 0 else 2 if setup.small_master else 4) + z.temporary
+    s.step = {"gradients": z.gradient * mine, "step_buffers": max(copies * mine, (inner - z.gradient) * mine, _norm(n))}
+    s.initialize = z.weights + max(z.lp * z.trained, 2 * z.master * mine)  # flattened; zeros in place of the first gradients
+    return s
+
+
+def _bucket_bytes(setup: Setup, z: _Sizes) -> float:
+    """Bytes of a bucket's element; under autocast there is one bucket of each type."""
+    return 6 if setup.precision == "autocast" else z.lp
+
+
+def _norm(n: Counts) -> float:
+    """The norm of the gradients is taken in 64 bits, of one parameter at a time (zero/stage_1_and_2.py:2684)."""
+    return 8.0 * n.largest_trained
+
+
+def _offloaded_1_and_2(setup: Setup, n: Counts, z: _Sizes, s: States, mine: float) -> States:
+    """The optimizer in RAM: master, states, gradients in 32 bits and a copy of the weights that goes back to the GPU."""
+    s.gpu["offload_buffers"] = z.lp * n.largest_trained  # temp_grad_buffer_for_gpu_offload (:659)
+    if setup.stage == 2 and z.gradient == 4 and z.lp == 2:
+        s.gpu["gradients"] = 4 * mine
+    s.gradients = z.lp * z.trained if setup.stage == 1 else 0
+    s.step = {"gradients": s.gradients, "step_buffers": 0.0}
+    s.host = {
+        "master_weights": z.master * mine,
+        "optimizer_states": z.moments * mine,
+        "gradients": (2 if setup.small_master else 4) * mine + (z.lp * mine if setup.accumulation > 1 else 0),
+        "weights_to_copy": z.lp * mine if z.lp == 2 else 0,
+        "offload_buffers": z.lp * n.largest_trained,
+    }
+    s.initialize = z.weights + z.lp * z.trained
+    s.host_initialize = sum(s.host.values()) + z.temporary * mine
+    return s
+
+
+def _stage_3(setup: Setup, n: Counts) -> States:
+    """Everything over the ranks; weights are gathered around the layer that computes."""
+    z, shards = _sizes(setup, n), setup.shards
+    mine, whole = z.trained / shards, z.weights
+    s = States()
+    weights: Parts = {"weights": whole / shards}
+    small = min(n.small, n.params) * z.lp * (shards > 1)
+    if setup.param_offload == "none":
+        s.gpu = weights
+    elif setup.param_offload == "cpu":
+        s.host = weights
+    else:
+        s.nvme = dict(weights)
+        s.host = {"swap_buffers": float(setup.param_buffers * setup.param_buffer * z.lp)}
+    s.gpu["persistent_weights"] = small
+    if setup.secondary > 1:
+        s.gpu["secondary_weights"] = whole / setup.secondary * (0.5 if setup.quantized_weights else 1)
+    s.gpu["reduce_buckets"] = setup.reduce_bucket * _bucket_bytes(setup, z) if z.trained and setup.contiguous else 0
+    s.backward = _gathered(setup, n, z)
+    group = min(setup.sub_group + n.largest_trained / shards, mine) if mine > setup.sub_group else mine
+    if setup.optimizer_offload == "none":
+        _stage_3_on_gpu(setup, z, s, mine, group)
+    else:
+        _stage_3_offloaded(setup, z, s, mine, group)
+    s.initialize = sum(s.gpu.values()) - s.gpu.get("optimizer_states", 0) + 2 * z.lp * n.largest  # the states are made by the first step
+    if not setup.built_partitioned:
+        s.initialize = max(s.initialize, whole + z.lp * n.largest)  # module.to(device) before it is partitioned (engine.py:2094)
+    s.host_initialize = sum(s.host.values())
+    return s
+
+
+def _stage_3_on_gpu(setup: Setup, z: _Sizes, s: States, mine: float, group: float) -> None:
+    s.gpu |= {
+        "master_weights": z.master * mine,
+        "optimizer_states": z.moments * mine,
+        "gradients": z.gradient * mine,
+    }
+    flat = z.gradient + 4 if z.lp == 2 and not setup.small_master else 2 if setup.small_master else 8  # flatten, then to 32 bits (:2686)
+    s.step = {"step_buffers": (flat + z.temporary) * group}
+
+
+def _stage_3_offloaded(setup: Setup, z: _Sizes, s: States, mine: float, group: float) -> None:
+    wide = 2 if setup.small_master else 4
+    away = mine * setup.offload_share
+    here = mine - away
+    s.host["gradients"] = z.gradient * mine
+    if here:
+        s.gpu |= {"master_weights": z.master * here, "optimizer_states": z.moments * here}
+    if setup.optimizer_offload == "cpu":
+        s.host["gradients"] += wide * away
+        s.host |= {"master_weights": z.master * away, "optimizer_states": z.moments * away}
+    else:
+        s.nvme |= {"master_weights": z.master * away, "optimizer_states": z.moments * away, "gradients": 4 * away}
+        s.host["swap_buffers"] = s.host.get("swap_buffers", 0) + setup.optimizer_buffers * group * 4
+    s.step = {"step_buffers": min(NORM_CHUNK, mine) * 8.0}
+
+
+def _gathered(setup: Setup, n: Counts, z: _Sizes) -> Parts:
+    """Stage 3's whole weights: those that stay because they are used again soon, and the buffers they are gathered in.
+
+    A weight stays after the forward pass where its next use is within stage3_max_reuse_distance
+    (zero/partitioned_param_coordinator.py:658): at the turn-around that is half of the distance. stage3_max_live_parameters holds
+    back only the prefetch (:453).
+    """
+    of_weight = z.weights / max(n.params / setup.tensor_parallel, 1)
+    params = (n.params - min(n.small, n.params)) / setup.tensor_parallel
+    if setup.shards == 1:
+        return {"live_weights": 0.0, "gather_buffers": 0.0}
+    unit = max(n.layer, n.head) / setup.tensor_parallel
+    live = max(min(params, setup.reuse_distance / 2), min(params, unit + setup.prefetch_bucket))
+    gather = min(params, max(setup.prefetch_bucket, n.largest / setup.tensor_parallel))
+    reduced = min(setup.reduce_bucket, z.trained, max(n.layer, n.head)) * z.gradient
+    grads = z.lp * min(z.trained, n.largest_trained)
+    return {"live_weights": of_weight * live, "gather_buffers": of_weight * gather + reduced + grads}
+
+
+def _inference(setup: Setup, n: Counts) -> States:
+    """ZeRO inference, or a model that only answers: weights and the buffers they are gathered in."""
+    z = _sizes(setup, n)
+    if setup.stage != 3:
+        return States(gpu={"weights": z.weights}, initialize=z.weights)
+    s = _stage_3(setup, n)
+    for place in (s.gpu, s.host, s.nvme):
+        for part in ("master_weights", "optimizer_states", "gradients", "reduce_buckets"):
+            place.pop(part, None)
+    s.step, s.gradients = {}, 0
+    return s

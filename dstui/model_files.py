@@ -1,0 +1,178 @@
+"""What the files of a model tell: config.json, the headers of its weights, the hub's cache on this machine. Nothing in them is trusted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dstui.files import FileProblem, read_text, reason
+from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, unknown_model
+from dstui.forecast.presets import preset
+from dstui.forecast.setup import configurations
+from dstui.plan import Plan
+
+HEADER_LIMIT = 32 << 20
+"""Bytes of a safetensors header; those of the largest models have a few."""
+MOST_SHARDS = 2000
+PLAIN = frozenset({"F64", "F32", "F16", "BF16"})
+"""Types in which a number is a parameter; others are packed."""
+NO_PARAMETERS = re.compile(r"(inv_freq|masked_bias|\.attn\.bias|\.attention\.bias|position_ids)$")
+"""Buffers that older files hold beside the parameters."""
+HUB_ID = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
+
+
+def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
+    """What is known of the model of a Plan, or of each of several by its name. Never raises: `problem` says why one is not known."""
+    names = [name for name in configurations(plan) if name]
+    if not names:
+        model = plan.model
+        return read_model(model.source if model else None, model.params if model else None, plan.base)
+    found = {}
+    for name in names:
+        given = plan.models[name].get("model")
+        said: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        source, params = said.get("source"), said.get("params")
+        found[name] = read_model(
+            source if isinstance(source, str) else None, params if isinstance(params, (int, float)) else None, plan.base
+        )
+    return found
+
+
+def read_model(source: str | None, params: float | None, base: str) -> ModelFacts:
+    """What is known of one model: by its source where that can be read, else by its number of parameters."""
+    if source is None:
+        if params is None:
+            return unknown_model(
+                "", "the Plan names no model: give model.source (a folder, a config.json or a hub id) or model.params: 7.0e9"
+            )
+        return facts_of_params(params) if 1 <= params <= 1e14 else unknown_model("", f"model.params is {params:g}: no model has so many")
+    found = _of_source(source, base)
+    return facts_of_params(params) if found.problem and params is not None and 1 <= params <= 1e14 else found
+
+
+def _of_source(source: str, base: str) -> ModelFacts:
+    path = Path(base) / Path(source).expanduser()
+    try:
+        if path.exists():
+            return _of_path(path)
+    except (OSError, ValueError) as error:
+        return unknown_model(source, f"model.source: {error}")
+    if not HUB_ID.fullmatch(source):
+        return unknown_model(
+            source, f"model.source: there is no {source[:200]}, and it is no hub id: correct it, or give model.params: 7.0e9"
+        )
+    cached = _cached(source)
+    if cached is not None:
+        return _of_path(cached)
+    known = preset(source)
+    if known is not None:
+        return facts_of_config(known, f"{source}, as dstui knows it")
+    return unknown_model(
+        source,
+        f"model.source: {source} is no folder here, not in the hub's cache and not among the models that dstui knows: "
+        f"hf download {source} config.json, or give model.params: 7.0e9",
+    )
+
+
+def _of_path(path: Path) -> ModelFacts:
+    """A folder, a config.json or a file of weights."""
+    try:
+        if path.is_dir():
+            if (path / "config.json").is_file():
+                found = facts_of_config(_json(path / "config.json"), str(path / "config.json"))
+                return found if not found.problem else _of_weights(_shards(path), path, found.problem)
+            return _of_weights(_shards(path), path, f"{path} has no config.json")
+        if path.suffix == ".safetensors":
+            return _of_weights([path], path, "")
+        return facts_of_config(_json(path), str(path))
+    except FileProblem as problem:
+        return unknown_model(str(path), str(problem))
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        data = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        raise FileProblem(f"{path}: no JSON: {str(error)[:200]}") from None
+    if not isinstance(data, dict):
+        raise FileProblem(f"{path}: a config.json is an object ({{…}}), and this is none")
+    return data
+
+
+def _of_weights(files: list[Path], path: Path, why: str) -> ModelFacts:
+    """The number of parameters that the headers of weights tell."""
+    if not files:
+        return unknown_model(str(path), why or f"{path} has neither a config.json nor safetensors")
+    total = 0
+    for file in files:
+        for name, dtype, count in _header(file):
+            if NO_PARAMETERS.search(name):
+                continue
+            if dtype not in PLAIN:
+                return unknown_model(str(path), f"{file} holds packed numbers ({dtype}), which are not counted: give model.params: 7.0e9")
+            total += count
+    return facts_of_params(total, f"the weights in {path}")
+
+
+def _shards(folder: Path) -> list[Path]:
+    """The files of weights in a folder, by their index where there is one."""
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        named = _json(index).get("weight_map")
+        names = {str(name) for name in named.values()} if isinstance(named, dict) else set()
+        if len(names) > MOST_SHARDS or any("/" in name or name.startswith(".") for name in names):
+            raise FileProblem(f"{index} names files that are not beside it, or too many")
+        return [folder / name for name in sorted(names)]
+    single = folder / "model.safetensors"
+    return [single] if single.is_file() else []
+
+
+def _header(path: Path) -> list[tuple[str, str, int]]:
+    """Name, type and number of elements of each tensor in a safetensors file: its first bytes are read, and no tensor."""
+    try:
+        if not path.is_file():
+            raise FileProblem(f"{path} is missing, or no regular file")
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            if not 2 <= length <= HEADER_LIMIT:
+                raise FileProblem(f"{path} is no safetensors file: its header would have {length} bytes")
+            head = json.loads(file.read(length))
+    except OSError as error:
+        raise FileProblem(f"{path}: {reason(error)}") from None
+    except (ValueError, RecursionError):
+        raise FileProblem(f"{path} is no safetensors file: its header is no JSON") from None
+    if not isinstance(head, dict):
+        raise FileProblem(f"{path} is no safetensors file: its header is no object")
+    return [_tensor(path, name, entry) for name, entry in head.items() if name != "__metadata__"]
+
+
+def _tensor(path: Path, name: str, entry: Any) -> tuple[str, str, int]:
+    shape = entry.get("shape") if isinstance(entry, dict) else None
+    if (
+        not isinstance(shape, list)
+        or not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 48 for n in shape)
+        or len(shape) > 16
+    ):
+        raise FileProblem(f"{path}: the tensor {name[:80]!r} has no shape")
+    count = 1
+    for length in shape:
+        count *= length
+    return name, str(entry.get("dtype")), count
+
+
+def _cached(name: str) -> Path | None:
+    """The folder of the newest snapshot of a model in the hub's cache; None where it has none with a config.json."""
+    cache = os.environ.get("HF_HUB_CACHE") or os.path.join(os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface"), "hub")  # noqa: PTH111, PTH118
+    folder = Path(cache) / f"models--{name.replace('/', '--')}"
+    try:
+        revision = (folder / "refs" / "main").read_text()[:80].strip()
+        here = folder / "snapshots" / revision
+        if re.fullmatch(r"[0-9a-f]{6,64}", revision) and (here / "config.json").is_file():
+            return here
+        return next((snapshot for snapshot in sorted((folder / "snapshots").iterdir()) if (snapshot / "config.json").is_file()), None)
+    except (OSError, UnicodeDecodeError):
+        return None

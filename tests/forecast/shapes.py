@@ -1,0 +1,92 @@
+"""Configurations that transformers builds on the meta device: three layers of each family, and the switches that change their tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SMALL: dict[str, Any] = {
+    "num_hidden_layers": 3,
+    "hidden_size": 96,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 200,
+    "vocab_size": 311,
+}
+GPT2 = {"n_layer": 3, "n_embd": 96, "n_head": 6, "vocab_size": 311, "n_positions": 64}
+OPT = {**SMALL, "ffn_dim": 200, "word_embed_proj_dim": 96, "max_position_embeddings": 64}
+MOE = {**SMALL, "num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 56}
+BERT = {"num_hidden_layers": 3, "hidden_size": 96, "num_attention_heads": 6, "intermediate_size": 200, "vocab_size": 311}
+DISTILBERT = {"n_layers": 3, "dim": 96, "n_heads": 6, "hidden_dim": 200, "vocab_size": 311}
+BART = {"encoder_layers": 2, "decoder_layers": 3, "d_model": 96, "encoder_ffn_dim": 200, "decoder_ffn_dim": 220, "vocab_size": 311}
+BART |= {"encoder_attention_heads": 6, "decoder_attention_heads": 6}
+T5 = {"num_layers": 2, "num_decoder_layers": 3, "d_model": 96, "d_ff": 200, "num_heads": 6, "d_kv": 16, "vocab_size": 311}
+VIT = {"num_hidden_layers": 3, "hidden_size": 96, "num_attention_heads": 6, "intermediate_size": 200, "image_size": 32, "patch_size": 8}
+NO_KV = {key: value for key, value in SMALL.items() if key not in ("num_key_value_heads", "head_dim")}
+FALCON = {**NO_KV, "ffn_hidden_size": 384}
+
+CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("gpt2", "GPT2LMHeadModel", GPT2),
+    ("gpt2", "GPT2LMHeadModel", {**GPT2, "n_inner": 120}),
+    ("gpt2", "GPT2ForSequenceClassification", GPT2),
+    ("gpt_bigcode", "GPTBigCodeForCausalLM", GPT2),
+    ("gpt_bigcode", "GPTBigCodeForCausalLM", {**GPT2, "multi_query": False}),
+    ("gptj", "GPTJForCausalLM", {**GPT2, "rotary_dim": 8}),
+    ("gpt_neo", "GPTNeoForCausalLM", {"num_layers": 4, "attention_types": [[["global", "local"], 2]], "hidden_size": 96, "num_heads": 6, "vocab_size": 311}),
+    ("opt", "OPTForCausalLM", OPT),
+    ("opt", "OPTForCausalLM", {**OPT, "word_embed_proj_dim": 48, "do_layer_norm_before": False}),
+    ("opt", "OPTForCausalLM", {**OPT, "enable_bias": False}),
+    ("bloom", "BloomForCausalLM", {"hidden_size": 96, "n_layer": 3, "n_head": 6, "vocab_size": 311}),
+    ("gpt_neox", "GPTNeoXForCausalLM", NO_KV),
+    ("gpt_neox", "GPTNeoXForCausalLM", {**NO_KV, "attention_bias": False, "tie_word_embeddings": True}),
+    ("falcon", "FalconForCausalLM", FALCON),
+    ("falcon", "FalconForCausalLM", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    ("falcon", "FalconForCausalLM", {**FALCON, "bias": True, "parallel_attn": False, "alibi": True, "multi_query": False}),
+    ("llama", "LlamaForCausalLM", SMALL),
+    ("llama", "LlamaForCausalLM", {**SMALL, "attention_bias": True, "mlp_bias": True, "tie_word_embeddings": True}),
+    ("llama", "LlamaForSequenceClassification", {**SMALL, "num_labels": 5}),
+    ("mistral", "MistralForCausalLM", SMALL),
+    ("mixtral", "MixtralForCausalLM", MOE),
+    ("qwen2", "Qwen2ForCausalLM", SMALL),
+    ("qwen2_moe", "Qwen2MoeForCausalLM", {**MOE, "shared_expert_intermediate_size": 72}),
+    ("qwen3", "Qwen3ForCausalLM", SMALL),
+    ("qwen3_moe", "Qwen3MoeForCausalLM", MOE),
+    ("qwen3_moe", "Qwen3MoeForCausalLM", {**MOE, "num_hidden_layers": 5, "decoder_sparse_step": 2, "mlp_only_layers": [1]}),
+    ("olmo", "OlmoForCausalLM", NO_KV),
+    ("olmo2", "Olmo2ForCausalLM", NO_KV | {"num_key_value_heads": 2}),
+    ("olmoe", "OlmoeForCausalLM", NO_KV | {"num_experts": 4, "num_experts_per_tok": 2}),
+    ("gemma", "GemmaForCausalLM", SMALL),
+    ("gemma2", "Gemma2ForCausalLM", SMALL),
+    ("gemma3_text", "Gemma3ForCausalLM", SMALL),
+    ("phi", "PhiForCausalLM", NO_KV),
+    ("phi", "PhiForCausalLM", {**NO_KV, "qk_layernorm": True, "num_key_value_heads": 2}),
+    ("phi3", "Phi3ForCausalLM", {**NO_KV, "num_key_value_heads": 2, "pad_token_id": 0}),
+    ("starcoder2", "Starcoder2ForCausalLM", NO_KV | {"num_key_value_heads": 2, "bos_token_id": 0, "eos_token_id": 0}),
+    ("starcoder2", "Starcoder2ForCausalLM", NO_KV | {"use_bias": False, "bos_token_id": 0, "eos_token_id": 0}),
+    ("granite", "GraniteForCausalLM", NO_KV | {"num_key_value_heads": 2}),
+    ("granitemoe", "GraniteMoeForCausalLM", NO_KV | {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("cohere", "CohereForCausalLM", NO_KV),
+    ("cohere", "CohereForCausalLM", {**NO_KV, "use_qk_norm": True, "num_key_value_heads": 2}),
+    ("cohere2", "Cohere2ForCausalLM", SMALL),
+    ("stablelm", "StableLmForCausalLM", NO_KV),
+    ("stablelm", "StableLmForCausalLM", {**NO_KV, "qk_layernorm": True, "use_parallel_residual": True, "use_qkv_bias": True}),
+    ("smollm3", "SmolLM3ForCausalLM", NO_KV | {"num_key_value_heads": 2, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}),
+    ("glm4", "Glm4ForCausalLM", SMALL | {"pad_token_id": 0, "eos_token_id": 0}),
+    ("bert", "BertForMaskedLM", BERT),
+    ("bert", "BertForPreTraining", BERT),
+    ("bert", "BertForTokenClassification", {**BERT, "num_labels": 7}),
+    ("roberta", "RobertaForMaskedLM", BERT),
+    ("roberta", "RobertaForSequenceClassification", BERT),
+    ("xlm-roberta", "XLMRobertaForQuestionAnswering", BERT),
+    ("distilbert", "DistilBertForMaskedLM", DISTILBERT),
+    ("distilbert", "DistilBertForSequenceClassification", DISTILBERT),
+    ("bart", "BartForConditionalGeneration", BART),
+    ("bart", "BartForSequenceClassification", BART),
+    ("t5", "T5ForConditionalGeneration", T5),
+    ("t5", "T5ForConditionalGeneration", {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
+    ("mt5", "MT5ForConditionalGeneration", T5),
+    ("vit", "ViTModel", VIT),
+    ("vit", "ViTForImageClassification", {**VIT, "num_labels": 11}),
+    ("gemma3", "Gemma3ForConditionalGeneration", {"text_config": {**SMALL, "model_type": "gemma3_text"}, "vision_config": {**VIT, "model_type": "siglip_vision_model"}}),
+)  # fmt: skip
+"""model_type, the class that transformers builds, what is set besides its defaults."""

@@ -1,0 +1,124 @@
+"""Parameter counts against transformers itself, which builds every configuration on torch's meta device."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+from shapes import CASES, SMALL
+
+from dstui.forecast.architecture import KNOWN, ModelProblem, architecture
+from dstui.forecast.model import adapter_params, counts, facts_of_config, facts_of_params
+from dstui.forecast.presets import preset, presets
+from dstui.plan.model import Lora, Model
+
+PUBLISHED = {
+    "meta-llama/Llama-2-7b-hf": 6_738_415_616,
+    "meta-llama/Llama-3.1-8B": 8_030_261_248,
+    "meta-llama/Llama-3.1-70B": 70_553_706_496,
+    "mistralai/Mistral-7B-v0.1": 7_241_732_096,
+    "mistralai/Mixtral-8x7B-v0.1": 46_702_792_704,
+    "Qwen/Qwen2.5-7B": 7_615_616_512,
+    "Qwen/Qwen3-30B-A3B": 30_532_122_624,
+    "google/gemma-2-9b": 9_241_705_984,
+    "microsoft/phi-2": 2_779_683_840,
+    "tiiuae/falcon-40b": 41_303_293_952,
+    "EleutherAI/gpt-neox-20b": 20_554_567_680,
+    "bigscience/bloom": 176_247_271_424,
+    "openai-community/gpt2": 124_439_808,
+    "google-bert/bert-base-uncased": 109_514_298,
+}
+"""What the models' cards on the hub say of their safetensors."""
+
+
+def built(kind: str, name: str, values: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The config.json that transformers would save, and the model on the meta device."""
+    import torch
+    import transformers
+
+    with warnings.catch_warnings(), torch.device("meta"):
+        warnings.simplefilter("ignore")
+        config = transformers.CONFIG_MAPPING[kind](**values, architectures=[name])
+        return config.to_dict(), getattr(transformers, name)(config)
+
+
+@pytest.mark.parametrize(("kind", "name", "values"), CASES, ids=[f"{n}-{name}" for n, (_, name, _v) in enumerate(CASES)])
+def test_the_count_is_that_of_transformers_to_the_parameter(kind: str, name: str, values: dict[str, Any]) -> None:
+    config, model = built(kind, name, values)
+    assert architecture(config).params == sum(parameter.numel() for parameter in model.parameters())
+
+
+def test_every_architecture_that_is_known_is_counted_here() -> None:
+    assert set(KNOWN) - {"siglip_vision_model"} == {kind for kind, _name, _values in CASES}
+
+
+@pytest.mark.parametrize("targets", [("q_proj", "v_proj"), ("self_attn.q_proj", "down_proj"), "all-linear"])
+def test_lora_adds_what_its_matrices_beside_transformers_own_linear_layers_would(targets: tuple[str, ...] | str) -> None:
+    import torch
+
+    config, model = built("llama", "LlamaForCausalLM", SMALL)
+    layers = [
+        (module.in_features + module.out_features)
+        for name, module in model.named_modules()
+        if isinstance(module, torch.nn.Linear)
+        and name != "lm_head"
+        and (targets == "all-linear" or any(name.endswith(f".{target}") for target in targets))
+    ]
+    assert layers
+    assert adapter_params(facts_of_config(config), Lora(r=16, target_modules=targets)) == 16 * sum(layers)
+
+
+def test_the_models_that_come_with_dstui_have_the_counts_of_their_cards() -> None:
+    assert {name: architecture(presets()[name]).params for name in PUBLISHED} == PUBLISHED
+
+
+def test_every_model_that_comes_with_dstui_can_be_counted_and_is_found_by_the_names_of_its_children() -> None:
+    assert all(architecture(config).params > 10**7 for config in presets().values())
+    assert preset("meta-llama/Llama-3.1-8B-Instruct") is presets()["meta-llama/Llama-3.1-8B"]
+    assert preset("META-LLAMA/llama-3.1-8b") is presets()["meta-llama/Llama-3.1-8B"]
+    assert preset("somebody/else") is None
+
+
+def test_quantized_weights_are_only_the_linear_layers() -> None:
+    facts = facts_of_config(presets()["meta-llama/Llama-2-7b-hf"])
+    n = counts(facts, Model(lora=Lora(r=64), quantization="nf4"))
+    assert n is not None
+    embeddings_and_norms = 2 * 32000 * 4096 + 65 * 4096
+    stored = n.frozen_bytes * 6_738_415_616
+    assert stored == pytest.approx((6_738_415_616 - embeddings_and_norms) * 0.516 + 2 * embeddings_and_norms, rel=0.002)
+    assert n.trained == n.adapters == 159_907_840
+
+
+def test_a_frozen_part_is_what_the_plan_says_is_not_trained() -> None:
+    n = counts(facts_of_config(presets()["google/gemma-3-4b-it"]), Model(trainable=3.88e9))
+    assert n is not None and (n.trained, n.frozen) == (3_880_000_000, 4_300_079_472 - 3_880_000_000)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({}, "names no model_type"),
+        ({"model_type": "mamba"}, "the architecture 'mamba' is not known here"),
+        ({"model_type": "llama"}, "has no hidden_size"),
+        ({"model_type": "llama", **SMALL, "hidden_size": -4}, "hidden_size is '-4', and belongs between"),
+        ({"model_type": "llama", **SMALL, "num_hidden_layers": 10**9}, "num_hidden_layers is '1000000000'"),
+        ({"model_type": "llama", **SMALL, "vocab_size": "many"}, "vocab_size is 'many'"),
+        ({"model_type": "llama", **SMALL, "num_attention_heads": True}, "num_attention_heads is 'True'"),
+        ({"model_type": "gemma3"}, "has no section text_config"),
+        ({"model_type": ["llama"]}, "names no model_type"),
+    ],
+)
+def test_what_cannot_be_counted_is_said_and_never_guessed(config: dict[str, Any], says: str) -> None:
+    with pytest.raises(ModelProblem) as refused:
+        architecture(config)
+    assert says in str(refused.value)
+    assert facts_of_config(config).params is None
+
+
+@pytest.mark.parametrize(("params", "hidden"), [(1.1e9, 2048), (6.7e9, 4096), (13e9, 5120), (65e9, 8192)])
+def test_a_bare_number_stands_for_a_decoder_of_about_the_usual_shape(params: float, hidden: int) -> None:
+    facts = facts_of_params(params)
+    assert facts.shape is not None and facts.architecture is None and facts.hidden is None
+    assert facts.shape.hidden == pytest.approx(hidden, rel=0.15)
+    assert facts.notes

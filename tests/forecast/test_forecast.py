@@ -1,0 +1,197 @@
+"""What a forecast says: parts, moments, ranges, verdicts, and what it does not know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from machines import EIGHT_H100, FOUR_A100, GB, NO_GPU, ONE_4090, TWO_NODES, facts, plan
+
+from dstui.forecast.forecast import forecast, table
+from dstui.forecast.model import facts_of_params, unknown_model
+from dstui.machine.snapshot import Machine
+
+PARAMS = 6_738_415_616
+
+
+def test_the_persistent_parts_of_each_stage_are_those_of_the_zero_paper_and_add_up() -> None:
+    expected = {0: (2, 4, 8), 1: (2, 4 / 8, 8 / 8), 2: (2, 4 / 8, 8 / 8), 3: (2 / 8, 4 / 8, 8 / 8)}
+    for stage, per_parameter in expected.items():
+        found = forecast(plan(stage=stage), facts(), EIGHT_H100)
+        parts = found.gpu.parts
+        held = tuple(parts[name] / PARAMS for name in ("weights", "master_weights", "optimizer_states"))
+        assert held == pytest.approx(per_parameter, rel=1e-3)
+        assert sum(parts.values()) == found.gpu.bytes == max(found.gpu.moments.values())
+        assert found.gpu.range[0] < found.gpu.bytes < found.gpu.range[1]
+        assert found.checkpoint == 14 * PARAMS
+
+
+def test_an_optimizer_in_ram_leaves_the_gpu_and_takes_eighteen_bytes_a_parameter_of_the_node() -> None:
+    found = forecast(plan(stage=2, deepspeed__zero_optimization__offload_optimizer={"device": "cpu"}), facts(), EIGHT_H100)
+    assert not {"master_weights", "optimizer_states"} & set(found.gpu.parts)
+    held = sum(found.host.parts[part] for part in ("master_weights", "optimizer_states", "gradients", "weights_to_copy"))
+    assert held == pytest.approx(18 * PARAMS, rel=0.001)
+
+
+def test_everything_on_nvme_is_on_the_disk() -> None:
+    nvme = {"device": "nvme", "nvme_path": "/local_nvme"}
+    found = forecast(
+        plan(stage=3, deepspeed__zero_optimization__offload_optimizer=nvme, deepspeed__zero_optimization__offload_param=nvme),
+        facts(),
+        EIGHT_H100,
+    )
+    assert found.nvme.bytes == pytest.approx(18 * PARAMS, rel=0.001)
+    assert found.nvme.capacity == 3000 * GB
+    assert found.speed and found.speed.bound_by == "NVMe"
+
+
+def test_free_memory_is_what_counts_not_total() -> None:
+    found = forecast(plan("google/gemma-2b", stage=2), facts("google/gemma-2b"), ONE_4090)
+    busy = replace(ONE_4090, gpus=(replace(ONE_4090.gpus[0], memory_used=10 * GB),))
+    assert found.gpu.capacity is not None
+    assert forecast(plan("google/gemma-2b", stage=2), facts("google/gemma-2b"), busy).gpu.capacity == found.gpu.capacity - 10 * GB
+
+
+@pytest.mark.parametrize(("room", "verdict", "fits"), [(1.3, "fits", True), (1.04, "tight", True), (0.99, "too big", False)])
+def test_the_verdict_has_three_states(room: float, verdict: str, fits: bool) -> None:
+    need = forecast(plan(stage=1), facts(), EIGHT_H100).gpu.bytes
+    assert need is not None
+    gpus = tuple(replace(gpu, memory_total=int(need * room)) for gpu in EIGHT_H100.gpus)
+    found = forecast(plan(stage=1), facts(), replace(EIGHT_H100, gpus=gpus))
+    assert (found.verdict, found.fits) == (verdict, fits)
+
+
+def test_checkpointing_and_a_fused_loss_leave_the_inputs_of_the_layers() -> None:
+    def activations(**sets: object) -> int:
+        parts = forecast(plan(stage=3, micro=8, **sets), facts(), EIGHT_H100).gpu.parts
+        return parts["activations"] + parts["logits_and_loss"]
+
+    kept, recomputed = activations(), activations(model__activation_checkpointing=True)
+    fused = activations(model__activation_checkpointing=True, model__fused_loss=True)
+    boundaries = 2 * 4096 * 32 * 8 * 2048
+    assert kept > 4 * recomputed > 4 * fused > 4 * boundaries
+
+
+def test_eager_attention_holds_a_matrix_of_the_sequence_squared() -> None:
+    flash, eager = (
+        forecast(plan(stage=3, sequence=4096, model__attention=kind), facts(), EIGHT_H100).gpu.parts["activations"]
+        for kind in ("flash", "eager")
+    )
+    assert eager - flash == pytest.approx(32 * 6 * 32 * 4096 * 4096, rel=0.1)
+
+
+def test_lora_over_quantized_weights_fits_where_training_everything_does_not() -> None:
+    everything = forecast(plan(stage=2, model__activation_checkpointing=True), facts(), ONE_4090)
+    qlora = plan(stage=2, model__activation_checkpointing=True, model__lora={"r": 16}, model__quantization="nf4")
+    found = forecast(qlora, facts(), ONE_4090)
+    assert (everything.verdict, found.verdict) == ("too big", "fits")
+    assert found.trainable == 39_976_960
+    assert found.gpu.parts["weights"] < 4.5e9
+
+
+def test_several_models_in_one_run_add_up() -> None:
+    from dstui.plan import load
+
+    text = "version: 1\njob: {{script: a}}\nmodel: {{sequence_length: 1024}}\nmodels:\n{}"
+    student = (
+        "  student: {role: train, deepspeed: {train_micro_batch_size_per_gpu: 1, bf16: {enabled: true}, zero_optimization: {stage: 2}}}\n"
+    )
+    teacher = "  teacher: {role: inference, deepspeed: {train_micro_batch_size_per_gpu: 1, bf16: {enabled: true}, zero_optimization: {stage: 3}}}\n"
+    known = {"student": facts("google/gemma-2b"), "teacher": facts()}
+    alone, both = (forecast(load(text.format(models)), known, EIGHT_H100) for models in (student, student + teacher))
+    assert alone.gpu.bytes is not None and both.gpu.bytes is not None and alone.params is not None
+    assert both.params == alone.params + PARAMS
+    assert both.trainable == alone.trainable
+    assert alone.gpu.bytes + 2 * PARAMS / 8 < both.gpu.bytes < alone.gpu.bytes + 2 * PARAMS
+
+
+def test_more_ranks_hold_less_and_a_second_copy_within_the_node_holds_more() -> None:
+    one, two = forecast(plan(stage=3), facts(), TWO_NODES), forecast(plan(stage=3, nodes=2), facts(), TWO_NODES)
+    again = forecast(plan(stage=3, nodes=2, deepspeed__zero_optimization__zero_hpz_partition_size=8), facts(), TWO_NODES)
+    assert two.gpu.parts["weights"] * 2 == pytest.approx(one.gpu.parts["weights"], rel=1e-6)
+    assert again.gpu.parts["secondary_weights"] == pytest.approx(2 * PARAMS / 8, rel=1e-6)
+    assert two.setup and (two.setup.ranks, two.setup.nodes) == (16, 2)
+
+
+def test_a_model_that_is_built_whole_by_every_rank_shows_in_initialize_and_in_ram() -> None:
+    own = forecast(plan(stage=3), facts(), EIGHT_H100)
+    trainer = forecast(plan(stage=3).set("job.integration", "trainer"), facts(), EIGHT_H100)
+    assert own.gpu.moments["initialize"] > 2 * PARAMS
+    assert own.gpu.moments["initialize"] >= trainer.gpu.moments["initialize"]
+    assert own.host.moments["build"] > 8 * 2 * PARAMS > 4 * trainer.host.moments["build"]
+
+
+def test_auto_sizes_follow_from_the_model() -> None:
+    given = plan(stage=3, deepspeed__zero_optimization__reduce_bucket_size="auto").set("job.integration", "trainer")
+    assert forecast(given, facts(), EIGHT_H100).gpu.parts["reduce_buckets"] == 2 * 4096 * 4096
+
+
+def test_ranks_on_cpus_need_ram_for_everything() -> None:
+    found = forecast(plan("openai-community/gpt2", stage=2), facts("openai-community/gpt2"), NO_GPU)
+    assert found.gpu.bytes is None and found.host.bytes is not None
+    assert found.host.bytes > 2 * 8 * 124_439_808
+    assert found.fits is True and found.speed is None
+
+
+def test_what_is_not_known_is_said() -> None:
+    said = forecast(plan().unset("model.sequence_length").unset("deepspeed.optimizer"), facts(), EIGHT_H100).unknown
+    assert [sentence.split(":")[0] for sentence in said] == [
+        "the script builds the optimizer",
+        "model.sequence_length is not given",
+        "model.activation_checkpointing is not given",
+    ]
+    assert any("a LLaMA-like decoder" in sentence for sentence in forecast(plan(), facts_of_params(7e9), EIGHT_H100).unknown)
+
+
+def test_a_bare_number_gives_the_states_exactly_and_a_wider_range() -> None:
+    known, bare = forecast(plan(stage=1), facts(), EIGHT_H100), forecast(plan(stage=1), facts_of_params(PARAMS), EIGHT_H100)
+    assert bare.gpu.parts["optimizer_states"] == known.gpu.parts["optimizer_states"]
+    assert bare.gpu.bytes is not None and known.gpu.bytes is not None
+    assert bare.gpu.bytes == pytest.approx(known.gpu.bytes, rel=0.15)
+    assert bare.gpu.range[1] / bare.gpu.bytes > known.gpu.range[1] / known.gpu.bytes
+
+
+def test_an_unknown_model_is_a_sentence_and_no_number() -> None:
+    found = forecast(plan(), unknown_model("x", "why it is not known"), EIGHT_H100)
+    assert (found.problem, found.gpu.bytes, found.fits, found.verdict) == ("why it is not known", None, None, "unknown")
+
+
+def test_a_machine_without_memory_figures_gives_a_forecast_without_a_verdict() -> None:
+    blind = replace(FOUR_A100, gpus=tuple(replace(gpu, memory_total=Machine.unprobed().host.memory_total) for gpu in FOUR_A100.gpus))
+    found = forecast(plan(), facts(), blind)
+    assert found.gpu.bytes and (found.fits, found.verdict) == (None, "unknown")
+    assert any("--gpu-memory" in sentence for sentence in found.unknown)
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+def test_no_plan_of_a_grid_has_negative_or_missing_parts(stage: int, precision: str) -> None:
+    for offload in (
+        {},
+        {"offload_optimizer": {"device": "cpu"}},
+        {"offload_optimizer": {"device": "nvme", "nvme_path": "/x"}, "offload_param": {"device": "cpu"}},
+    ):
+        given = plan(stage=stage).unset("deepspeed.bf16")
+        given = given if precision == "fp32" else given.set(f"deepspeed.{precision}", {"enabled": True})
+        for key, value in offload.items():
+            given = given.set(f"deepspeed.zero_optimization.{key}", value)
+        found = forecast(given, facts(), EIGHT_H100)
+        for need in (found.gpu, found.host, found.nvme):
+            assert all(size > 0 for size in need.parts.values())
+            assert need.bytes is None or sum(need.parts.values()) == pytest.approx(need.bytes, abs=2)
+
+
+def test_the_rows_of_the_stage_step_go_from_everything_on_each_gpu_to_everything_on_disk() -> None:
+    rows = dict(table(plan(micro=1, model__activation_checkpointing=True), facts(), EIGHT_H100))
+    sizes = [rows[name].gpu.bytes or 0 for name in ("stage 0", "stage 1", "stage 3", "stage 3, optimizer in RAM", "stage 3, all on NVMe")]
+    assert sizes == sorted(sizes, reverse=True)
+    speeds = [rows[name].speed for name in ("stage 1", "stage 3, optimizer in RAM", "stage 3, all on NVMe")]
+    assert [s.tokens for s in speeds if s] == sorted((s.tokens for s in speeds if s), reverse=True)
+
+
+def test_the_json_has_the_promised_keys() -> None:
+    data = forecast(plan(), facts(), EIGHT_H100).as_json()
+    promised = "fits verdict params trainable gpu_bytes gpu_bytes_range cpu_bytes nvme_bytes checkpoint_bytes parts gpu_capacity_bytes"
+    promised += " step_seconds tokens_per_second bound_by unknown"
+    assert set(promised.split()) <= set(data)
+    assert set(data["parts"]) == {"gpu", "cpu", "nvme"}

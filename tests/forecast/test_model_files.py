@@ -1,0 +1,118 @@
+"""What the files of a model tell, and what is said of files that tell nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from shapes import SMALL
+
+from dstui.model_files import read_model, read_models
+from dstui.plan import load
+
+CONFIG = {"model_type": "llama", **SMALL}
+PARAMS = 2 * 311 * 96 + 3 * (96 * 96 * 2 + 2 * 32 * 96 + 3 * 96 * 200 + 2 * 96) + 96
+
+
+def header(tensors: dict[str, tuple[str, list[int]]]) -> bytes:
+    text = json.dumps(
+        {"__metadata__": {"format": "pt"}, **{n: {"dtype": d, "shape": s, "data_offsets": [0, 0]} for n, (d, s) in tensors.items()}}
+    )
+    return len(text).to_bytes(8, "little") + text.encode()
+
+
+def test_a_folder_or_its_config_json_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "llama").mkdir()
+    (tmp_path / "llama" / "config.json").write_text(json.dumps(CONFIG))
+    for source in ("llama", "./llama/config.json", str(tmp_path / "llama")):
+        facts = read_model(source, None, str(tmp_path))
+        assert (facts.params, facts.problem) == (PARAMS, "")
+        assert facts.architecture is not None
+
+
+def test_weights_without_a_known_config_tell_the_number_and_no_shape(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "new-thing"}')
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}))
+    (tmp_path / "one.safetensors").write_bytes(header({"a": ("BF16", [1000, 30]), "layer.rotary.inv_freq": ("F32", [64])}))
+    (tmp_path / "two.safetensors").write_bytes(header({"b": ("F32", [7])}))
+    facts = read_model(".", None, str(tmp_path))
+    assert (facts.params, facts.architecture, facts.problem) == (30007, None, "")
+
+
+def test_a_model_in_the_hubs_cache_is_read_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "hub" / "models--me--mine"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("abcdef1234")
+    (folder / "snapshots" / "abcdef1234").mkdir(parents=True)
+    (folder / "snapshots" / "abcdef1234" / "config.json").write_text(json.dumps(CONFIG))
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    assert read_model("me/mine", None, "/nowhere").params == PARAMS
+
+
+def test_a_model_that_comes_with_dstui_needs_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    assert read_model("meta-llama/Llama-2-7b-hf", None, str(tmp_path)).params == 6_738_415_616
+
+
+def test_each_of_several_models_is_read_by_its_name() -> None:
+    plan = load(
+        "version: 1\njob: {script: a}\nmodels:\n"
+        "  student: {role: train, model: {source: gpt2}, deepspeed: {train_micro_batch_size_per_gpu: 1}}\n"
+        "  teacher: {role: inference, model: {params: 1.0e9}, deepspeed: {train_micro_batch_size_per_gpu: 1}}\n"
+    )
+    found = read_models(plan)
+    assert isinstance(found, dict)
+    assert {name: facts.params for name, facts in found.items()} == {"student": 124_439_808, "teacher": 10**9}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("config.json", b"{", "no JSON"),
+        ("config.json", b"[" * 100_000, "no JSON"),
+        ("config.json", b"[]", "a config.json is an object"),
+        ("config.json", b"\x00", "binary"),
+        ("config.json", b'{"model_type": "llama", "hidden_size": 1e400}', "hidden_size"),
+        ("model.safetensors", b"", "is no safetensors file"),
+        ("model.safetensors", b"\xff" * 100, "is no safetensors file"),
+        ("model.safetensors", (10).to_bytes(8, "little") + b"not json..", "its header is no JSON"),
+        ("model.safetensors", header({"a": ("U8", [10, 10])}), "packed numbers (U8)"),
+        ("model.safetensors", header({"a": ("F32", [-1])}), "has no shape"),
+        ("model.safetensors.index.json", b'{"weight_map": {"a": "../../etc/passwd"}}', "names files that are not beside it"),
+        ("model.safetensors.index.json", b'{"weight_map": {"a": "gone.safetensors"}}', "is missing"),
+    ],
+)
+def test_a_file_that_tells_nothing_is_a_sentence(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    facts = read_model(".", None, str(tmp_path))
+    assert facts.params is None and says in facts.problem
+
+
+@pytest.mark.parametrize(
+    ("source", "params", "says"),
+    [
+        (None, None, "the Plan names no model"),
+        ("no/such-model", None, "hf download no/such-model config.json, or give model.params"),
+        ("../somewhere", None, "there is no ../somewhere"),
+        (None, 1e30, "no model has so many"),
+    ],
+)
+def test_a_model_that_is_not_there_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str | None, params: float | None, says: str
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    facts = read_model(source, params, str(tmp_path / "plans"))
+    assert facts.params is None and says in facts.problem
+
+
+def test_a_number_beside_a_model_that_is_not_there_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    assert read_model("no/such-model", 7e9, str(tmp_path)).params == 7 * 10**9
+
+
+def test_a_pipe_in_place_of_the_weights_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "model.safetensors")
+    assert read_model(str(tmp_path / "model.safetensors"), None, "/").problem

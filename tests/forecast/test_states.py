@@ -1,0 +1,30 @@
+"""Model states against DeepSpeed itself: two CPU ranks train, and every tensor that they hold is counted.
+
+The whole grid of stage, precision, optimizer and offload is tests/long/test_forecast_ranks.py; this is a sample of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from measured import GPT2, Ranks, config_of, forecast_of, held
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Ranks]:
+    """One child for all: its imports take longer than a training."""
+    with Ranks() as child:
+        yield child
+
+
+@pytest.mark.parametrize(("stage", "precision"), [(2, "bf16"), (3, "bf16, 32-bit gradients")])
+def test_each_rank_holds_what_the_forecast_says_by_part(ranks: Ranks, stage: int, precision: str) -> None:
+    config = config_of(stage, precision)
+    answer = ranks.measure(config, GPT2, steps=2, sequence=32)
+    assert not answer["error"], answer
+    said = held(forecast_of(config, GPT2)[0])
+    for found in answer["ranks"]:
+        really = {part: size for part, size in found["stepped"].items() if part != "other"}
+        assert sum(found["stepped"].values()) == pytest.approx(sum(said.values()), rel=0.01)
+        assert really == {part: pytest.approx(size, rel=0.01) for part, size in said.items()}
