@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.files import FileProblem, read_text, write_atomic
+from dstui.limits import parse_json
 from dstui.machine.child import output_of
 from dstui.machine.snapshot import Machine, known
 
@@ -34,8 +35,8 @@ def calibrate(machine: Machine, python: str = sys.executable) -> dict[str, float
 def read_rates(machine: Machine) -> dict[str, Any]:
     """What was measured on this machine before; empty where nothing was."""
     try:
-        data = json.loads(read_text(_path(machine)))
-    except (FileProblem, ValueError, RecursionError):
+        data = parse_json(read_text(_path(machine)))
+    except (FileProblem, ValueError):
         return {}
     rates = data.get("rates") if isinstance(data, Mapping) else None
     return dict(rates) if isinstance(rates, Mapping) else {}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dstui.files import FileProblem, read_text, reason
+from dstui.files import FileProblem, is_file, is_folder, is_there, read_text, reason, typed_path
 from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, unknown_model
 from dstui.forecast.presets import preset
 from dstui.forecast.setup import configurations
+from dstui.limits import parse_json
 from dstui.plan import Plan
 
 HEADER_LIMIT = 32 << 20
@@ -55,12 +55,9 @@ def read_model(source: str | None, params: float | None, base: str) -> ModelFact
 
 
 def _of_source(source: str, base: str) -> ModelFacts:
-    path = Path(base) / Path(source).expanduser()
-    try:
-        if path.exists():
-            return _of_path(path)
-    except (OSError, ValueError) as error:
-        return unknown_model(source, f"model.source: {error}")
+    path = Path(base) / typed_path(source)
+    if is_there(path):
+        return _of_path(path)
     if not HUB_ID.fullmatch(source):
         return unknown_model(
             source, f"model.source: there is no {source[:200]}, and it is no hub id: correct it, or give model.params: 7.0e9"
@@ -81,8 +78,8 @@ def _of_source(source: str, base: str) -> ModelFacts:
 def _of_path(path: Path) -> ModelFacts:
     """A folder, a config.json or a file of weights."""
     try:
-        if path.is_dir():
-            if (path / "config.json").is_file():
+        if is_folder(path):
+            if is_file(path / "config.json"):
                 found = facts_of_config(_json(path / "config.json"), str(path / "config.json"))
                 return found if not found.problem else _of_weights(_shards(path), path, found.problem)
             return _of_weights(_shards(path), path, f"{path} has no config.json")
@@ -95,8 +92,8 @@ def _of_path(path: Path) -> ModelFacts:
 
 def _json(path: Path) -> Mapping[str, Any]:
     try:
-        data = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
+        data = parse_json(read_text(path))
+    except ValueError as error:
         raise FileProblem(f"{path}: no JSON: {str(error)[:200]}") from None
     if not isinstance(data, dict):
         raise FileProblem(f"{path}: a config.json is an object ({{…}}), and this is none")
@@ -121,29 +118,29 @@ def _of_weights(files: list[Path], path: Path, why: str) -> ModelFacts:
 def _shards(folder: Path) -> list[Path]:
     """The files of weights in a folder, by their index where there is one."""
     index = folder / "model.safetensors.index.json"
-    if index.is_file():
+    if is_file(index):
         named = _json(index).get("weight_map")
         names = {str(name) for name in named.values()} if isinstance(named, dict) else set()
         if len(names) > MOST_SHARDS or any("/" in name or name.startswith(".") for name in names):
             raise FileProblem(f"{index} names files that are not beside it, or too many")
         return [folder / name for name in sorted(names)]
     single = folder / "model.safetensors"
-    return [single] if single.is_file() else []
+    return [single] if is_file(single) else []
 
 
 def _header(path: Path) -> list[tuple[str, str, int]]:
     """Name, type and number of elements of each tensor in a safetensors file: its first bytes are read, and no tensor."""
     try:
-        if not path.is_file():
+        if not is_file(path):
             raise FileProblem(f"{path} is missing, or no regular file")
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 2 <= length <= HEADER_LIMIT:
                 raise FileProblem(f"{path} is no safetensors file: its header would have {length} bytes")
-            head = json.loads(file.read(length))
+            head = parse_json(file.read(length).decode())
     except OSError as error:
         raise FileProblem(f"{path}: {reason(error)}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise FileProblem(f"{path} is no safetensors file: its header is no JSON") from None
     if not isinstance(head, dict):
         raise FileProblem(f"{path} is no safetensors file: its header is no object")
@@ -166,13 +163,13 @@ def _tensor(path: Path, name: str, entry: Any) -> tuple[str, str, int]:
 
 def _cached(name: str) -> Path | None:
     """The folder of the newest snapshot of a model in the hub's cache; None where it has none with a config.json."""
-    cache = os.environ.get("HF_HUB_CACHE") or os.path.join(os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface"), "hub")  # noqa: PTH111, PTH118
+    cache = os.environ.get("HF_HUB_CACHE") or typed_path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub"
     folder = Path(cache) / f"models--{name.replace('/', '--')}"
     try:
         revision = (folder / "refs" / "main").read_text()[:80].strip()
         here = folder / "snapshots" / revision
-        if re.fullmatch(r"[0-9a-f]{6,64}", revision) and (here / "config.json").is_file():
+        if re.fullmatch(r"[0-9a-f]{6,64}", revision) and is_file(here / "config.json"):
             return here
-        return next((snapshot for snapshot in sorted((folder / "snapshots").iterdir()) if (snapshot / "config.json").is_file()), None)
+        return next((snapshot for snapshot in sorted((folder / "snapshots").iterdir()) if is_file(snapshot / "config.json")), None)
     except (OSError, UnicodeDecodeError):
         return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from dstui.machine.recorded import read_machine
 from dstui.machine.report import size
 from dstui.machine.snapshot import Machine
 from dstui.model_files import read_models
+from dstui.output import refuse, tell
 from dstui.plan import Plan, PlanError
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -49,14 +49,14 @@ def run(args: argparse.Namespace) -> int:
         measured = calibrate(machine) if args.calibrate else None if args.machine or memory else read_rates(machine)
         facts, pool = read_models(plan), read_pool(plan)
     except (FileProblem, PlanError) as problem:
-        print(f"dstui: {problem}", file=sys.stderr)
-        return 2
+        return refuse(str(problem))
     found = forecast(plan, facts, machine, pool, gpu_memory=memory, measured=measured)
     advice = _recommended(plan, facts, machine, pool, memory, measured) if args.recommend else None
     if args.json:
-        print(json.dumps({"version": 1, **found.as_json(), **_as_json(advice)}, indent=1))
+        tell(json.dumps({"version": 1, **found.as_json(), **_as_json(advice)}, indent=1))
     else:
-        sys.stdout.writelines(f"{line}\n" for line in [*_report(plan, found), *_table(advice)])
+        for line in (*_report(plan, found), *_table(advice)):
+            tell(line)
     return 1 if found.fits is False else 0
 
 

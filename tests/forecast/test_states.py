@@ -10,6 +10,8 @@ from collections.abc import Iterator
 import pytest
 from measured import GPT2, Ranks, config_of, forecast_of, held
 
+pytestmark = pytest.mark.xdist_group("forecast ranks")
+
 
 @pytest.fixture(scope="module")
 def ranks() -> Iterator[Ranks]:
