@@ -6,7 +6,6 @@ A file has the text of the screen, then a letter for the style of each cell (a l
 
 from __future__ import annotations
 
-import asyncio
 import string
 import time
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from tests.tui.test_reason import job, look_at
 
 BASELINES = Path(__file__).parent / "baselines"
 PLACE = "job folder /"
+PATIENCE = 30.0
 LETTERS = string.ascii_letters + string.digits
 VARIANTS = {"80x24": (80, 24), "120x40": (120, 40), "mono": (120, 40)}
 HERE = PLAN.replace("  script: train.py\n", "  script: train.py\n  python: /opt/venv/bin/python\n  workdir: /opt/project\n")
@@ -81,7 +81,9 @@ async def settled(pilot: Pilot[int], quiet: float = 0.5) -> str:
 async def test_a_screen_looks_as_it_did(
     open_app: Open, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, name: str, variant: str
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(Path.cwd() / "state"))  # where no other test's runs are
+    for home in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):  # where no other test's runs and theme are
+        monkeypatch.setenv(home, str(Path.cwd() / home))
+    monkeypatch.delenv("TEXTUAL_THEME", raising=False)
     if variant == "mono":
         monkeypatch.setenv("NO_COLOR", "1")
     shown, file = SCREENS[name], BASELINES / f"{name}-{variant}.txt"
@@ -95,8 +97,9 @@ async def test_a_screen_looks_as_it_did(
             file.write_text(await settled(pilot))
             return
         expected = file.read_text()
-        for _ in range(200):
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
             if looks(pilot) == expected:
                 return
-            await asyncio.sleep(0.05)
+            await pilot.pause(0.05)
         raise AssertionError("\n".join(unified_diff(expected.splitlines(), looks(pilot).splitlines(), file.name, "now", lineterm="")))
