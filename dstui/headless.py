@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 
 from dstui.check import check
-from dstui.documents import open_document
+from dstui.documents import look_into_script, open_document
 from dstui.files import FileProblem, read_pool
 from dstui.machine.snapshot import Machine
 from dstui.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         machine = _machine(args.machine)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
-    findings = check(plan, machine, world_size=world_size(plan, machine, pool))
+    findings = check(plan, machine, world_size=world_size(plan, machine, pool), script=look_into_script(plan))
     _say_findings(plan, findings)
     if any(finding.severity == "error" for finding in findings):
         return refuse("nothing was started: mend what is marked with an error above")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dstui.adopt.dsconfig import read_dsconfig
 from dstui.plan import load
 from dstui.plan.scalars import resolve
 from dstui.text import sanitise
+
+if TYPE_CHECKING:
+    from dstui.adopt.script import ScriptFacts
 
 EMPTY = """\
 # made by dstui from {source}
@@ -20,10 +23,11 @@ deepspeed: {{}}
 """
 
 
-def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = ()) -> str:
-    """The Plan of a bare ds_config.json; `script` is the training script and its arguments, as typed. Raises ConfigError.
+def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: ScriptFacts | None = None) -> str:
+    """The Plan of a bare ds_config.json. Raises ConfigError.
 
-    Numbers keep their spelling, so that rendering gives the same file again.
+    `script`: the training script and its arguments, in which `{ds_config}` stands for the rendered file; `facts`: what a look into it
+    has found. Numbers keep their spelling, so that rendering gives the same file again.
     """
     read = read_dsconfig(text)
     try:
@@ -35,12 +39,21 @@ def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = ()) -> str:
     if script:
         plan = plan.set("job.script", script[0])
     if script[1:]:
-        plan = plan.set("job.args", [_placeholder(word, source) for word in script[1:]])
-    if read.integration != "deepspeed":
-        plan = plan.set("job.integration", read.integration)
+        plan = plan.set("job.args", ["{ds_config}" if word == source else word for word in script[1:]])
+    for path, value in suited(read.integration, facts, builds="optimizer" in config).items():
+        plan = plan.set(path, value)
     return plan.set("deepspeed", config).text if config else plan.text
 
 
-def _placeholder(word: str, source: str) -> Any:
-    """The file's own path among the arguments becomes the rendered one."""
-    return "{ds_config}" if word == source else word
+def suited(integration: str, facts: ScriptFacts | None, *, builds: bool) -> dict[str, Any]:
+    """What a Plan must say to suit a script: dotted path -> value, only what is not the default.
+
+    `integration`: what is assumed where nothing in the script tells; `builds`: the configuration has an optimizer.
+    """
+    reader = (facts.integration if facts is not None else None) or integration
+    found: dict[str, Any] = {"job.integration": reader} if reader != "deepspeed" else {}
+    if facts is not None and facts.optimizer == "script" and not builds:
+        found["job.optimizer"] = "script"
+    if facts is not None and facts.refuses_local_rank and reader != "accelerate":
+        found["cluster.launcher_args"] = ["--no_local_rank"]
+    return found

@@ -1,11 +1,35 @@
-"""What a training script says of itself: who reads its DeepSpeed configuration, and by which argument. Pure: text in, facts out."""
+"""What a training script says of itself: who reads its DeepSpeed configuration, by which argument, and who builds its optimizer.
+
+Pure: text in, facts out; the script is parsed, never run.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
-from dstui.plan.model import Integration
+from dstui.adopt.pycode import Code, NotPython, Option, read_code
+from dstui.plan.model import Builder, Integration
+
+CONFIG = "{ds_config}"
+VARIABLE = "DSTUI_DS_CONFIG"
+"""Where every rank finds the path of the rendered ds_config.json."""
+OPTIONS = ("--deepspeed_config", "--ds_config", "--deepspeed")
+"""What scripts call the argument for it."""
+TRAINER = re.compile(
+    r"(?:.*\.)?\w*TrainingArguments$|trl\..*(?:SFT|DPO|GRPO|KTO|ORPO|CPO|PPO|RLOO|Reward|PRM|BCO|XPO|NashMD|OnlineDPO|GKD)Config$"
+)
+"""The arguments of transformers' Trainer, and of TRL's."""
+PARSERS = ("HfArgumentParser", "TrlParser")
+"""They make an option of every field of these arguments: --deepspeed is one."""
+OPTIMIZER = re.compile(
+    r"(?:torch\.optim|bitsandbytes\.optim|bnb\.optim|apex\.optimizers|deepspeed\.ops\.\w+|transformers|lion_pytorch|torch_optimizer)"
+    r"\.(?:\w+\.)?(?!lr_scheduler)[A-Z]\w*$"
+)
+NOT_ONE = re.compile(r"lr_scheduler|Scheduler|^transformers\.(?!AdamW$|Adafactor$|optimization\.A)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,47 +38,177 @@ class ScriptFacts:
 
     integration: Integration | None
     suggested_args: tuple[str, ...]
-    """What to give it so that it finds the configuration; empty where it needs no argument (or none is known)."""
+    """What to give it so that it finds the configuration; empty where it needs no argument, or where none is known."""
     why: str
     """One line: what in the script says so, with its line number."""
+    finds: bool = True
+    """Whether the rendered configuration reaches it so. False where it has one of its own."""
+    optimizer: Builder | None = None
+    """Who builds the optimizer; None where the script does not tell, or takes what the configuration says."""
+    optimizer_why: str = ""
+    refuses_local_rank: bool = False
+    """Its parser takes nothing that it does not know, and does not know --local_rank."""
+    parses_trainer: bool = False
+    """The Trainer's arguments are options of its command line: --bf16, --use_cpu."""
+    says_precision: bool = False
+    """It gives Accelerator its mixed_precision itself."""
+    names_gloo: bool = False
+    """It says which backend CPU ranks meet over."""
 
 
-# The first that matches decides; what is given is what such scripts take.
-SIGNS: tuple[tuple[str, Integration, tuple[str, ...], str], ...] = (
-    (r"\badd_config_arguments\s*\(", "deepspeed", ("--deepspeed_config", "{ds_config}"), "deepspeed.add_config_arguments"),
-    (
-        r"\b(HfArgumentParser|TrainingArguments|SFTConfig|DPOConfig|GRPOConfig|TrlParser)\b",
-        "trainer",
-        ("--deepspeed", "{ds_config}"),
-        "the Trainer's arguments",
-    ),
-    (r"^\s*(from\s+accelerate\b|import\s+accelerate\b)", "accelerate", (), "accelerate, which finds it in its environment"),
-    (r"[\"']--deepspeed[_-]config[\"']", "deepspeed", ("--deepspeed_config", "{ds_config}"), "an argument --deepspeed_config"),
-    (r"[\"']--ds[_-]config[\"']", "deepspeed", ("--ds_config", "{ds_config}"), "an argument --ds_config"),
-    (r"[\"']--deepspeed[\"']", "deepspeed", ("--deepspeed", "{ds_config}"), "an argument --deepspeed"),
-    (r"\bDSTUI_DS_CONFIG\b", "deepspeed", (), "DSTUI_DS_CONFIG, which every rank finds in its environment"),
-    (r"\bdeepspeed\.initialize\s*\(", "deepspeed", (), "deepspeed.initialize, with a configuration of its own"),
-)
+@dataclass(frozen=True, slots=True)
+class NoScript:
+    """No script can be read where the Plan says."""
+
+    path: Path
 
 
 def inspect_script(text: str) -> ScriptFacts:
-    """Look for the signs of an integration in a script's text; comments do not count."""
-    code = re.sub(r"(?m)^\s*#.*$", "", text)
-    for pattern, integration, args, words in SIGNS:
-        if match := re.search(pattern, code, re.MULTILINE):
-            line = code.count("\n", 0, match.start() + len(match[0]) - len(match[0].lstrip())) + 1
-            return ScriptFacts(integration, _spelled(args, code), f"line {line}: {words}")
+    """What a script's text says."""
+    try:
+        code = read_code(text)
+    except NotPython as problem:
+        where = f"line {problem.line}: " if problem.line else ""
+        return ScriptFacts(None, (), f"{where}it is no Python that can be read here: {problem.message}")
+    for sign in SIGNS:
+        if found := sign(code):
+            integration, args, line, words, finds = found
+            builder, builder_why = _optimizer(code, integration)
+            return ScriptFacts(
+                integration,
+                args,
+                f"line {line}: {words}",
+                finds,
+                builder,
+                builder_why,
+                refuses_local_rank=_refuses_local_rank(code),
+                parses_trainer=_parses_trainer(code),
+                says_precision=any(call.name.endswith("Accelerator") and call.value("mixed_precision") for call in code.calls),
+                names_gloo="gloo" in code.texts,
+            )
     return ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
 
 
-def _spelled(args: tuple[str, ...], code: str) -> tuple[str, ...]:
-    """The option as the script itself spells it (--deepspeed-config)."""
-    return tuple(
-        dashed if arg.startswith("--") and (dashed := "--" + arg[2:].replace("_", "-")) != arg and f'"{dashed}"' in code else arg
-        for arg in args
-    )
+Sign = tuple[Integration, tuple[str, ...], int, str, bool]
+"""Integration, arguments, line, what stands there, whether the rendered configuration reaches it."""
+
+
+def _of_add_config_arguments(code: Code) -> Sign | None:
+    call = code.call("add_config_arguments")
+    if call is None:
+        return None
+    return "deepspeed", ("--deepspeed_config", CONFIG), call.node.lineno, "deepspeed.add_config_arguments", True
+
+
+def _of_the_trainer(code: Code) -> Sign | None:
+    line = min((line for name, line in code.names.items() if TRAINER.match(name)), default=None)
+    if line is None:
+        return None
+    if _parses_trainer(code):
+        return "trainer", ("--deepspeed", CONFIG), line, "the Trainer's arguments", True
+    handed = [(call.node.lineno, call.value("deepspeed")) for call in code.calls if TRAINER.match(call.name)]
+    for at, value in handed:
+        if value is not None:
+            return _handed_over(code, "trainer", value, at, "TrainingArguments(deepspeed=…)")
+    if VARIABLE in code.texts:
+        return "trainer", (), code.texts[VARIABLE], VARIABLE, True
+    return "trainer", (), line, "the Trainer's arguments, made in the script without deepspeed=…", False
+
+
+def _of_accelerate(code: Code) -> Sign | None:
+    line = min((line for name, line in code.names.items() if name.partition(".")[0] == "accelerate"), default=None)
+    if line is None or (code.call("Accelerator") is None and code.call("deepspeed.initialize")):
+        return None
+    plugin = code.call("DeepSpeedPlugin")
+    if plugin is not None and (value := plugin.value("hf_ds_config", place=0)) is not None:
+        return _handed_over(code, "accelerate", value, plugin.node.lineno, "DeepSpeedPlugin(hf_ds_config=…)")
+    return "accelerate", (), line, "accelerate, which finds it in its environment", True
+
+
+def _of_initialize(code: Code) -> Sign | None:
+    call = code.call("deepspeed.initialize")
+    value = call.value("config", "config_params") if call is not None else None
+    return _handed_over(code, "deepspeed", value, call.node.lineno, "deepspeed.initialize(config=…)") if call and value else None
+
+
+def _of_an_option(code: Code) -> Sign | None:
+    option = code.option(*OPTIONS)
+    return None if option is None else ("deepspeed", _given(code, option), option.line, f"an argument {option.word}", True)
+
+
+def _of_the_variable(code: Code) -> Sign | None:
+    line = code.texts.get(VARIABLE)
+    return None if line is None else ("deepspeed", (), line, f"{VARIABLE}, which every rank finds in its environment", True)
+
+
+def _of_a_configuration_of_its_own(code: Code) -> Sign | None:
+    call = code.call("deepspeed.initialize")
+    return None if call is None else ("deepspeed", (), call.node.lineno, "deepspeed.initialize, with a configuration of its own", False)
+
+
+SIGNS: tuple[Callable[[Code], Sign | None], ...] = (
+    _of_add_config_arguments,
+    _of_the_trainer,
+    _of_accelerate,
+    _of_initialize,
+    _of_an_option,
+    _of_the_variable,
+    _of_a_configuration_of_its_own,
+)
+"""The first that finds something decides."""
+
+
+def _handed_over(code: Code, integration: Integration, value: ast.expr, line: int, where: str) -> Sign:
+    """A configuration that the script hands over itself: whether it comes from an argument, from the environment, or is its own."""
+    parts = list(code.inside(value))
+    named = {node.attr for node in parts if isinstance(node, ast.Attribute)} | {node.id for node in parts if isinstance(node, ast.Name)}
+    option = next((option for option in code.options if option.name in named and not option.switch), None)
+    if option is not None and (option.word or sum(not other.word for other in code.options) == 1):
+        return integration, _given(code, option), option.line, f"an argument {option.word or option.name}", True
+    if any(isinstance(node, ast.Constant) and node.value == VARIABLE for node in parts):
+        return integration, (), line, f"{VARIABLE}, which every rank finds in its environment", True
+    if (known := code.option(*OPTIONS)) is not None:
+        return integration, _given(code, known), known.line, f"an argument {known.word}", True
+    return integration, (), line, f"{where}, with a configuration of its own", False
+
+
+def _given(code: Code, option: Option) -> tuple[str, ...]:
+    """The arguments that hand the configuration over; a switch --deepspeed of the script's own goes with them."""
+    switch = next((other.word for other in code.options if other.switch and other.word == "--deepspeed"), None)
+    return tuple(filter(None, (switch, option.word, CONFIG)))
+
+
+def _parses_trainer(code: Code) -> bool:
+    return any(name.rpartition(".")[2] in PARSERS for name in code.names)
+
+
+def _refuses_local_rank(code: Code) -> bool:
+    if code.call("ArgumentParser") is None or code.call("parse_args") is None or code.call("parse_known_args"):
+        return False
+    return not _parses_trainer(code) and all(option.name != "local_rank" for option in code.options)
+
+
+def _optimizer(code: Code, integration: Integration) -> tuple[Builder | None, str]:
+    """Who builds the optimizer, and the line that says so."""
+    if integration == "trainer":
+        return None, ""  # the Trainer does, unless the configuration has one
+    if integration == "deepspeed":
+        calls = [call for call in code.calls if call.name.endswith("deepspeed.initialize")]
+        handed = {call.value("optimizer", place=2) is not None: call.node.lineno for call in calls}
+        if len(handed) != 1:
+            return None, ""
+        return ("script", f"line {handed[True]}: deepspeed.initialize(optimizer=…)") if True in handed else ("config", "")
+    own = next(iter(sorted((code.names[name], name) for name in _optimizers(code))), None)
+    dummy = any(name.endswith("DummyOptim") for name in code.used)
+    if dummy or own is None:
+        return ("config" if dummy and own is None else None), ""
+    return "script", f"line {own[0]}: {own[1]}"
+
+
+def _optimizers(code: Code) -> Iterator[str]:
+    return (name for name in code.used if OPTIMIZER.match(name) and not NOT_ONE.search(name))
 
 
 def reads_config(args: tuple[str, ...]) -> bool:
     """Whether the arguments of a job hand the rendered configuration to the script."""
-    return any("{ds_config}" in arg for arg in args)
+    return any(CONFIG in arg for arg in args)

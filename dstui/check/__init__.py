@@ -11,22 +11,25 @@ from typing import TYPE_CHECKING, Any
 from dstui.plan.finding import Finding, ranked
 
 if TYPE_CHECKING:
+    from dstui.adopt.script import NoScript, ScriptFacts
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
 
 __all__ = ["check", "check_config"]
 
 
-def check(
+def check(  # noqa: PLR0913 - all but the first two are named
     plan: Plan,
     machine: Machine | None = None,
     *,
     world_size: int | None = None,
     integration: str | None = None,
     deepspeed_version: str | None = None,
+    script: ScriptFacts | NoScript | None = None,
 ) -> list[Finding]:
     """What is wrong with a Plan, the worst first. What is not known of the machine or the world size is not judged.
 
+    `script` is what a look into the Plan's script has found (`dstui.documents.look_into_script`).
     Without a version the machine's DeepSpeed decides, else the newest release that is known.
     """
     from dstui.check.context import Context
@@ -47,7 +50,7 @@ def check(
     found: list[Finding] = []
     for root, config in configs.items():
         whole = plan if root == next(iter(configs)) else None
-        found += _judged(Context(config, known, reader, ranks, machine, whole, root, plan.line_of))
+        found += _judged(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script))
     return ranked(found)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dstui.adopt.script import NoScript, ScriptFacts
 from dstui.check.forms import Fit, fit
 from dstui.plan.catalogue import Key, Release, version_tuple
 from dstui.plan.finding import Fix, Operation, Severity, When
@@ -55,6 +56,8 @@ class Context:
     root: str = ""
     """What comes before a path of the configuration in the file: `deepspeed.` in a Plan."""
     lines: Callable[[str], int | None] = no_line
+    script: ScriptFacts | NoScript | None = None
+    """What the training script says of itself; None where nobody has looked."""
     config: Mapping[str, Any] = field(init=False)
     """The configuration that reaches DeepSpeed: where the reader fills "auto", without these keys."""
     flat: dict[str, Any] = field(init=False)
@@ -166,6 +169,11 @@ class Context:
         """The type of the optimizer as DeepSpeed reads it: its own in lower case, torch's as written; empty where there is none."""
         kind = self.text("optimizer.type")
         return kind.lower() if kind.lower() in self.release.optimizer_types else kind
+
+    @property
+    def facts(self) -> ScriptFacts | None:
+        """What the script says of itself; None where nobody has looked, or there is none."""
+        return self.script if isinstance(self.script, ScriptFacts) else None
 
     @property
     def cpu_only(self) -> bool:

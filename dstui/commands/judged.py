@@ -10,9 +10,11 @@ from typing import Any
 
 from dstui.adopt.accelerate import read_accelerate
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
+from dstui.adopt.script import NoScript
 from dstui.adopt.signs import is_accelerate
 from dstui.check import check, check_config
 from dstui.check.accelerate import check_accelerate
+from dstui.documents import look_into_script
 from dstui.files import FileProblem, read_pool, read_text
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError, load
@@ -114,7 +116,9 @@ def _plan(path: Path, text: str, asked: Asked) -> Judged:
     except PlanError as error:
         return Judged(str(path), "plan", text, findings=error.findings)
     reader = asked.integration or plan.job.integration
-    findings = check(plan, asked.machine, world_size=ranks, integration=reader, deepspeed_version=asked.version)
+    seen = look_into_script(plan)
+    script = None if isinstance(seen, NoScript) else seen  # a checked Plan may come from elsewhere
+    findings = check(plan, asked.machine, world_size=ranks, integration=reader, deepspeed_version=asked.version, script=script)
     return Judged(
         file=str(path),
         kind="plan",

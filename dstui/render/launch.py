@@ -22,12 +22,15 @@ from dstui.text import UNSAFE
 
 DS_CONFIG = "{ds_config}"
 """In the arguments of a job: the path of the rendered ds_config.json."""
+AUTO = "auto"
 CONFIG_VARIABLE = "DSTUI_DS_CONFIG"
 """Where every rank finds that path too."""
 BIND = "bind.sh"
 """The wrapper that starts each rank on its own CPUs."""
 TOLD = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
 """What a terminal must not see; a line break within quotes may stay."""
+NO_LOCAL_RANK = "--no_local_rank"
+"""The launcher's option by which ranks get no --local_rank=N, which strict parsers refuse."""
 HERE = ("localhost", "127.0.0.1", "::1")
 BACKENDS = ("pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm")
 """What `deepspeed --launcher` knows; it starts the ranks of every host by itself."""
@@ -176,6 +179,8 @@ def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
         options += ["--master_port", str(cluster.master_port)]
     if cluster.cpu_binding == "deepspeed":
         options.append("--bind_cores_to_rank")
+    if job.integration == "accelerate" and NO_LOCAL_RANK not in cluster.launcher_args:
+        options.append(NO_LOCAL_RANK)  # as accelerate launch: its scripts find it in LOCAL_RANK
     ranks = [host for host, chosen in (used or {}).items() for _ in chosen]
     return LaunchSpec(
         python=_interpreter(plan),
@@ -254,16 +259,26 @@ def _environment(plan: Plan, cpu: bool, launcher: str) -> dict[str, str]:
 
 
 def accelerate_environment(plan: Plan) -> dict[str, str]:
-    """What `accelerate launch` sets for its ranks (accelerate/utils/launch.py, prepare_deepspeed_cmd_env)."""
-    config = plan.deepspeed
-    precision = next(
-        (name for name in ("bf16", "fp16") if isinstance(config.get(name), Mapping) and config[name].get("enabled") is True), "no"
-    )
-    zero = config.get("zero_optimization")
-    stage3 = isinstance(zero, Mapping) and zero.get("stage") == 3
-    return {
-        "ACCELERATE_USE_DEEPSPEED": "true",
-        "ACCELERATE_DEEPSPEED_CONFIG_FILE": DS_CONFIG,
-        "ACCELERATE_DEEPSPEED_ZERO3_INIT": "true" if stage3 else "false",
-        "ACCELERATE_MIXED_PRECISION": precision,
-    }
+    """What `accelerate launch` sets for its ranks (accelerate/utils/launch.py, prepare_deepspeed_cmd_env); "auto" is left to accelerate."""
+    env = {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": DS_CONFIG}
+    if precision := mixed_precision(plan):
+        env["ACCELERATE_MIXED_PRECISION"] = precision
+    zero = plan.deepspeed.get("zero_optimization")
+    stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
+    if stage != AUTO:
+        env["ACCELERATE_DEEPSPEED_ZERO3_INIT"] = "true" if stage == 3 else "false"
+    return env
+
+
+def mixed_precision(plan: Plan) -> str | None:
+    """What accelerate is told of the number format: as the Plan's accelerate section says, else as the configuration does.
+
+    None where that says "auto": then accelerate (or the script: Accelerator(mixed_precision=…)) decides.
+    """
+    told = plan.accelerate.get("mixed_precision")
+    if told is not None:
+        return "no" if told is False else str(told)  # YAML 1.1's no
+    sections = {name: plan.deepspeed.get(name) for name in ("bf16", "fp16")}
+    enabled = {name: section.get("enabled") for name, section in sections.items() if isinstance(section, Mapping)}
+    chosen = next((name for name, value in enabled.items() if value is True), None)
+    return chosen or (None if AUTO in enabled.values() else "no")

@@ -170,13 +170,13 @@ class Store:
         from dstui.render.launch import world_size
         from dstui.tui.autos import ModelOf, filled_in
         from dstui.tui.looks import PoolOf
-        from dstui.tui.scripts import ScriptOf, looked_into
+        from dstui.tui.scripts import ScriptOf
 
         before, seen = self.state, self.state.seen
         lines = tuple(json_lines(plan.deepspeed))
         machine, pool = before.known_machine, seen.get(PoolOf.of(plan))
         ranks = world_size(plan, machine, pool)
-        findings = looked_into(plan, check(plan, machine, world_size=ranks), seen.get(ScriptOf.of(plan)))
+        findings = check(plan, machine, world_size=ranks, script=seen.get(ScriptOf.of(plan)))
         self.state = State(
             plan,
             before.machine,

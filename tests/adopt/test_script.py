@@ -1,4 +1,4 @@
-"""A script tells by itself how it wants its DeepSpeed configuration."""
+"""A script tells by itself how it wants its DeepSpeed configuration, and who builds its optimizer."""
 
 from __future__ import annotations
 
@@ -6,22 +6,104 @@ import pytest
 
 from dstui.adopt.script import inspect_script
 
+ADDED = ("--deepspeed_config", "{ds_config}")
+TRAINER = ("--deepspeed", "{ds_config}")
+ARGUMENTS = "from transformers import TrainingArguments\n"
 SCRIPTS = {
-    "parser = deepspeed.add_config_arguments(parser)": ("deepspeed", ("--deepspeed_config", "{ds_config}")),
-    "from transformers import HfArgumentParser, TrainingArguments\n": ("trainer", ("--deepspeed", "{ds_config}")),
-    "from accelerate import Accelerator\n": ("accelerate", ()),
-    'p.add_argument("--deepspeed-config")\nimport deepspeed': ("deepspeed", ("--deepspeed-config", "{ds_config}")),
-    "p.add_argument('--ds_config')": ("deepspeed", ("--ds_config", "{ds_config}")),
-    "deepspeed.initialize(model=m, config=CONFIG)": ("deepspeed", ()),
-    "# from accelerate import Accelerator\nprint('hello')": (None, ()),
+    "parser = deepspeed.add_config_arguments(parser)": ("deepspeed", ADDED, True),
+    "from transformers import HfArgumentParser, TrainingArguments\n": ("trainer", TRAINER, True),
+    "from trl import SFTConfig, TrlParser\nTrlParser(SFTConfig)": ("trainer", TRAINER, True),
+    "from transformers import TrainingArguments as T\nT('out', bf16=True)": ("trainer", (), False),
+    ARGUMENTS + "TrainingArguments('out', deepspeed='ds.json')": ("trainer", (), False),
+    ARGUMENTS + "p.add_argument('--ds')\na = p.parse_args()\nTrainingArguments('out', deepspeed=a.ds)": (
+        "trainer",
+        ("--ds", "{ds_config}"),
+        True,
+    ),
+    ARGUMENTS + "import os\nTrainingArguments('o', deepspeed=os.environ['DSTUI_DS_CONFIG'])": ("trainer", (), True),
+    "from accelerate import Accelerator\n": ("accelerate", (), True),
+    "from accelerate import Accelerator, DeepSpeedPlugin\nDeepSpeedPlugin(hf_ds_config='a.json')": ("accelerate", (), False),
+    "from accelerate import init_empty_weights\nimport deepspeed\ndeepspeed.initialize(config='a.json')": ("deepspeed", (), False),
+    'p.add_argument("--deepspeed-config")\nimport deepspeed': ("deepspeed", ("--deepspeed-config", "{ds_config}"), True),
+    "p.add_argument('--ds_config')": ("deepspeed", ("--ds_config", "{ds_config}"), True),
+    "p.add_argument('-c', '--conf')\na = p.parse_args()\nimport deepspeed as ds\nds.initialize(m, config=a.conf)": (
+        "deepspeed",
+        ("--conf", "{ds_config}"),
+        True,
+    ),
+    "p.add_argument('--conf')\nwith open(a.conf) as file:\n    found = json.load(file)\ndeepspeed.initialize(config=found)": (
+        "deepspeed",
+        ("--conf", "{ds_config}"),
+        True,
+    ),
+    "p.add_argument('conf')\ndeepspeed.initialize(config=p.parse_args().conf)": ("deepspeed", ("{ds_config}",), True),
+    "@click.option('--ds-config')\ndef main(ds_config): deepspeed.initialize(config=ds_config)": (
+        "deepspeed",
+        ("--ds-config", "{ds_config}"),
+        True,
+    ),
+    "p.add_argument('--deepspeed', action='store_true')\np.add_argument('--deepspeed_config')": (
+        "deepspeed",
+        ("--deepspeed", *ADDED),
+        True,
+    ),
+    "deepspeed.initialize(model=m, config=CONFIG)": ("deepspeed", (), False),
+    "deepspeed.initialize(config=os.environ['DSTUI_DS_CONFIG'])": ("deepspeed", (), True),
+    "# from accelerate import Accelerator\nprint('hello')": (None, (), True),
+    '"""from accelerate import Accelerator"""': (None, (), True),
+    "print 'python 2'": (None, (), True),
+    "x = '\\d'": (None, (), True),
+    "(" * 40_000: (None, (), True),
+    "-" * 40_000 + "1": (None, (), True),
+    "\0": (None, (), True),
+    "x = x + x + y\ny = x\ndeepspeed.initialize(config=x)": ("deepspeed", (), False),
 }
 
 
-@pytest.mark.parametrize("text", SCRIPTS)
+@pytest.mark.parametrize("text", SCRIPTS, ids=range(len(SCRIPTS)))
 def test_the_integration_and_its_argument_are_found(text: str) -> None:
     facts = inspect_script(text)
-    assert (facts.integration, facts.suggested_args) == SCRIPTS[text]
+    assert (facts.integration, facts.suggested_args, facts.finds) == SCRIPTS[text], facts.why
 
 
 def test_the_reason_names_the_line() -> None:
     assert inspect_script("import torch\n\nfrom accelerate import Accelerator\n").why.startswith("line 3: ")
+    assert inspect_script("import torch\nprint 'x'\n").why.startswith("line 2: it is no Python")
+
+
+ACCELERATE = "from accelerate import Accelerator\nfrom accelerate.utils import DummyOptim\nimport torch\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "builder"),
+    [
+        (ACCELERATE + "o = torch.optim.AdamW(p)", "script"),
+        (ACCELERATE + "from torch.optim import SGD as S\no = S(p)", "script"),
+        (ACCELERATE + "from transformers import Adafactor\no = Adafactor(p)", "script"),
+        (ACCELERATE + "import bitsandbytes as bnb\no = bnb.optim.AdamW8bit(p)", "script"),
+        (ACCELERATE + "o = DummyOptim(p)", "config"),
+        (ACCELERATE + "o = (DummyOptim if x else torch.optim.AdamW)(p)", None),
+        (ACCELERATE + "s = torch.optim.lr_scheduler.LambdaLR(o)", None),
+        ("import deepspeed\ndeepspeed.initialize(model=m, model_parameters=p, config='x')", "config"),
+        ("import deepspeed\ndeepspeed.initialize(a, m, o, config='x')", "script"),
+        ("import torch\nfrom transformers import TrainingArguments\ntorch.optim.AdamW", None),
+    ],
+)
+def test_who_builds_the_optimizer_is_seen(text: str, builder: str | None) -> None:
+    assert inspect_script(text).optimizer == builder
+
+
+PARSER = "import argparse, deepspeed\np = argparse.ArgumentParser()\np.add_argument('--ds_config')\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "refuses"),
+    [
+        ("a = p.parse_args()", True),
+        ("a, _ = p.parse_known_args()", False),
+        ("p.add_argument('--local-rank')\na = p.parse_args()", False),
+        ("p.add_argument('--rank', dest='local_rank')\na = p.parse_args()", False),
+    ],
+)
+def test_a_parser_that_the_launchers_local_rank_ends_is_seen(more: str, refuses: bool) -> None:
+    assert inspect_script(PARSER + more).refuses_local_rank == refuses

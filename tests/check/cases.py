@@ -1,16 +1,19 @@
 """One case for each rule: a configuration that fires it, and one that just does not.
 
-Keys are dotted paths, written into a base of one sample per rank. `ranks`, `machine`, `reader`, `version` and `plan` (more lines of
-a Plan's YAML) say what else the rule looks at. `proof` says how the real DeepSpeed shows the error on CPU ranks: by `parse`
+Keys are dotted paths, written into a base of one sample per rank. `ranks`, `machine`, `reader`, `version`, `plan` (more lines of
+a Plan's YAML) and `script` (the text of the training script; "-" for one that is not there) say what else the rule looks at.
+`proof` says how the real DeepSpeed shows the error on CPU ranks: by `parse`
 (the default where the rule says so), by `init` (its `deepspeed.initialize`, with `steps` steps where it dies later), or not here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from configs import put
+from dstui.adopt.script import NoScript, ScriptFacts, inspect_script
 from dstui.machine.snapshot import GIB, Host, Machine, NumaNode, Software
 from tests import machines
 from tests.machines import NO_GPU
@@ -35,6 +38,8 @@ class Case:
     version: str | None = None
     plan: str = ""
     plan_passes: str | None = None
+    script: str = ""
+    script_passes: str | None = None
     proof: str = ""
     steps: int = 0
     bare: bool = False
@@ -45,6 +50,11 @@ class Case:
         for path, value in getattr(self, which).items():
             put(config, path, value)
         return config
+
+    def facts(self, which: str) -> ScriptFacts | NoScript | None:
+        """What a look into the script that fires or passes finds."""
+        text = self.script_passes if which == "passes" and self.script_passes is not None else self.script
+        return NoScript(Path("/t.py")) if text == "-" else inspect_script(text) if text else None
 
     def __str__(self) -> str:
         return self.code
@@ -497,6 +507,14 @@ READERS = [
         reader="accelerate",
         plan="job: {script: t.py, integration: accelerate}\naccelerate: {mixed_precision: fp16}",
     ),
+    Case(
+        "DS329",
+        {"bf16.enabled": "auto", STAGE: 0},
+        {"bf16.enabled": "auto", STAGE: 0},
+        plan="job: {script: t.py, integration: accelerate}",
+        script="from accelerate import Accelerator",
+        script_passes="from accelerate import Accelerator\nAccelerator(mixed_precision='bf16')",
+    ),
 ]
 OLD = [
     Case("DS290", {"progressive_layer_drop": {}}, {"progressive_layer_drop": {"enabled": False}}, version="0.18.2", proof="no"),
@@ -520,6 +538,9 @@ OLD = [
 SCRIPT = "job: {script: t.py, args: ['{ds_config}']}"
 
 
+STRICT = "p = argparse.ArgumentParser()\np.add_argument('--n')\np.parse_args()\ndeepspeed.initialize()"
+
+
 def cluster(lines: str) -> str:
     """A Plan with a cluster section."""
     return f"{SCRIPT}\ncluster: {{{lines}}}"
@@ -532,6 +553,24 @@ def trainer(words: str) -> str:
 
 PLANS = [
     Case("PL001", {}, {}, plan="job: {script: t.py}", plan_passes=SCRIPT),
+    Case("PL022", {}, {}, plan=SCRIPT, script="-", script_passes="import torch"),
+    Case(
+        "PL023",
+        {STAGE: 0},
+        {STAGE: 0},
+        plan=SCRIPT,
+        script="from accelerate import Accelerator",
+        script_passes="deepspeed.add_config_arguments(p)",
+    ),
+    Case("PL024", {}, {}, plan=SCRIPT, script=STRICT, script_passes=STRICT.replace("--n", "--local_rank")),
+    Case(
+        "PL025",
+        {},
+        {},
+        plan=SCRIPT,
+        script="deepspeed.initialize(config=a.c, optimizer=torch.optim.SGD(p))",
+        script_passes="deepspeed.initialize(config=a.c, optimizer=None)",
+    ),
     Case("PL002", {}, {}, plan="job: {args: ['{ds_config}']}", plan_passes=SCRIPT),
     Case(
         "PL004", {}, {}, plan=cluster("hosts: {a: 2, b: 2}, include: a, exclude: b"), plan_passes=cluster("hosts: {a: 2, b: 2}, include: a")

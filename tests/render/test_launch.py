@@ -135,6 +135,28 @@ def test_accelerate_finds_in_the_environment_what_its_own_launcher_would_have_se
     assert env["ACCELERATE_USE_DEEPSPEED"] == "true"
     assert env["ACCELERATE_DEEPSPEED_CONFIG_FILE"] == "/x/ds.json"
     assert (env["ACCELERATE_MIXED_PRECISION"], env["ACCELERATE_DEEPSPEED_ZERO3_INIT"]) == ("bf16", "true")
+    assert spec.argv().count("--no_local_rank") == 1
+
+
+@pytest.mark.parametrize(
+    ("deepspeed", "accelerate", "precision", "init"),
+    [
+        ("{bf16: {enabled: auto}, zero_optimization: {stage: auto}}", "{}", None, None),
+        ("{bf16: {enabled: auto}, zero_optimization: {stage: 2}}", "{mixed_precision: bf16}", "bf16", "false"),
+        ("{bf16: {enabled: false}}", "{}", "no", "false"),
+        ("{zero_optimization: {stage: 3}}", "{mixed_precision: 'no'}", "no", "true"),
+        ("{fp16: {enabled: true}, bf16: {enabled: auto}}", "{}", "fp16", "false"),
+    ],
+)
+def test_what_is_auto_is_left_to_accelerate(deepspeed: str, accelerate: str, precision: str | None, init: str | None) -> None:
+    text = f"version: 1\njob: {{script: a.py, integration: accelerate}}\naccelerate: {accelerate}\ndeepspeed: {deepspeed}\n"
+    env = launch_spec(load(text), NO_GPU).environment()
+    assert (env.get("ACCELERATE_MIXED_PRECISION"), env.get("ACCELERATE_DEEPSPEED_ZERO3_INIT")) == (precision, init)
+
+
+def test_an_option_of_the_users_is_not_given_twice() -> None:
+    spec = launch_spec(plan("{launcher_args: [--no_local_rank]}", job="{script: a.py, integration: accelerate}"), NO_GPU)
+    assert spec.argv().count("--no_local_rank") == 1
 
 
 @pytest.mark.parametrize(

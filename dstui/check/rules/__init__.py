@@ -20,6 +20,7 @@ from dstui.check.rules import (
     reader,
     removed,
     scheduler,
+    script,
     trainer,
     zenflow,
     zero,
@@ -40,4 +41,4 @@ __all__ = [
     "optimizer",
     "parallel",
 ]
-__all__ += ["precision", "reader", "removed", "scheduler", "trainer", "zenflow", "zero"]
+__all__ += ["precision", "reader", "removed", "scheduler", "script", "trainer", "zenflow", "zero"]

@@ -9,28 +9,11 @@ from dstui.plan.hostfile import HostfileError, select
 
 MPI = ("openmpi", "mpich", "impi", "mvapich")
 EQUAL = ("mpich", "impi", "mvapich", "slurm")
-ARGUMENT = {"deepspeed": "--deepspeed_config", "trainer": "--deepspeed"}
 
 
 def about_the_plan(path: str, message: str, why: str = "", fix: Fix | None = None, says: str = "") -> Problem:
     """A problem outside the deepspeed section. Its path is dotted from the Plan's root."""
     return Problem("^" + path, message, why=why, fix=fix, says=says)
-
-
-@rule("PL001", "warning", readers=("deepspeed", "trainer"))
-def nobody_reads_the_configuration(c: Context) -> Problems:
-    """Nothing in the arguments hands the configuration to the script."""
-    if c.plan is None or not c.plan.deepspeed:
-        return
-    job = c.plan.job
-    if any("{ds_config}" in word for word in job.args) or any("DSTUI_DS_CONFIG" in word for word in job.args):
-        return
-    option = ARGUMENT[c.integration]
-    args = [*job.args, option, "{ds_config}"]
-    operation = {"op": "replace" if c.plan.get("job.args") is not None else "add", "path": "/job/args", "value": args}
-    why = "a script finds the file only through its arguments, or through DSTUI_DS_CONFIG in its environment"
-    fix = Fix(f"add {option} {{ds_config}} to the arguments", (operation,))
-    yield about_the_plan("job.args", "no argument hands the DeepSpeed configuration to the script", why, fix)
 
 
 @rule("PL002", "error", when="launch", source="launcher/runner.py (user_script)")

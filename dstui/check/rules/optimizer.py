@@ -22,8 +22,13 @@ OURS = ("torch_adam", "adam_w_mode", "fp32_optimizer_states")
 
 
 def script_builds(c: Context) -> bool:
-    """Whether the script brings an optimizer of its own, as far as the Plan says."""
+    """Whether the script brings an optimizer of its own, as the Plan says."""
     return c.plan is not None and c.plan.job.optimizer == "script"
+
+
+def seen_building(c: Context) -> bool:
+    """Whether a look into the script shows that it builds the optimizer, and the Plan says otherwise: that is another rule's (PL025)."""
+    return c.facts is not None and c.facts.optimizer == "script" and not script_builds(c)
 
 
 def torch_adam(c: Context) -> bool:
@@ -92,6 +97,8 @@ def no_optimizer(c: Context) -> Problems:
     """Nobody builds an optimizer: the Plan says the configuration does, and it does not."""
     if c.plan is None or c.plan.job.optimizer != "config" or c.optimizer or "optimizer" in c.raw or not c.root.startswith("deepspeed"):
         return
+    if seen_building(c):
+        return
     if c.stage in (1, 2):
         says, when = f"zero stage {c.stage} requires an optimizer", "initialize"
     elif c.stage == 3:
@@ -139,9 +146,9 @@ def two_optimizers_for_accelerate(c: Context) -> Problems:
 )
 def dummy_without_optimizer(c: Context) -> Problems:
     """The configuration shall build the optimizer (DummyOptim in the script), but has none."""
-    if c.plan is not None and c.plan.job.optimizer == "config" and "optimizer" not in c.raw:
+    if c.plan is not None and c.plan.job.optimizer == "config" and "optimizer" not in c.raw and not seen_building(c):
         why = "accelerate: You cannot create a `DummyOptim` without specifying an optimizer in the config file."
-        fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": AUTO}}, "add AdamW")
+        fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": AUTO}}, "add AdamW (or say job.optimizer: script)")
         yield c.problem("optimizer", "job.optimizer is config, and the configuration has none", why=why, severity="warning", fix=fix)
 
 

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 from dstui.check.context import AUTO, MISSING, Context
 from dstui.check.rule import Problems, rule
+from dstui.plan.finding import Fix
 
 BOTH = ("trainer", "accelerate")
 OLD_GATHER = "zero_optimization.stage3_gather_fp16_weights_on_model_save"
 PLUGIN = "accelerate/utils/dataclasses.py"
+TYPES = ("bf16", "fp16")
 
 
 @rule(
@@ -83,3 +85,25 @@ def another_mixed_precision(c: Context) -> Problems:
     elif c.raw.get(wanted) is not None and c.section(wanted).get("enabled") is False:
         message = f"mixed_precision is {wanted}, but {wanted}.enabled is false: training runs in 32 bit"
         yield c.problem(f"{wanted}.enabled", message, severity="warning", fix=c.put(f"{wanted}.enabled", AUTO, 'write "auto"'))
+
+
+@rule("DS329", "warning", source="accelerate/state.py (AcceleratorState)", readers=("accelerate",))
+def precision_left_open(c: Context) -> Problems:
+    """The number format is "auto", and nothing says which: accelerate takes 32 bit."""
+    if c.plan is None or c.plan.accelerate.get("mixed_precision") is not None or (c.facts is not None and c.facts.says_precision):
+        return
+    if any(c.raw.get(name, {}).get("enabled") is True for name in TYPES if isinstance(c.raw.get(name), Mapping)):
+        return
+    for name in TYPES:
+        section = c.raw.get(name)
+        if isinstance(section, Mapping) and section.get("enabled") == AUTO:
+            message = f'{name}.enabled is "auto", and nothing says what it becomes'
+            why = (
+                "accelerate takes mixed_precision no, 32 bit, unless accelerate.mixed_precision or Accelerator(mixed_precision=…) says more"
+            )
+            key = "replace" if "accelerate" in c.plan.data and not c.plan.accelerate else "add"
+            path = "/accelerate/mixed_precision" if c.plan.accelerate else "/accelerate"
+            value = name if c.plan.accelerate else {"mixed_precision": name}
+            fix = Fix(f"set accelerate.mixed_precision to {name}", ({"op": key, "path": path, "value": value},))
+            yield c.problem(f"{name}.enabled", message, why=why, fix=fix)
+            return

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dstui.check import check
+from dstui.documents import look_into_script
 from dstui.plan import Plan, load
-from dstui.tui.scripts import ScriptOf, looked_into
 
 PLAN = (
     "version: 1\njob: {script: train.py, args: [--epochs, '3']}\ndeepspeed: {train_micro_batch_size_per_gpu: 1, gradient_clipping: 1.0}\n"
@@ -18,8 +18,7 @@ def findings_of(folder: Path, script: str | None) -> tuple[Plan, dict[str, objec
     if script is not None:
         (folder / "train.py").write_text(script)
     plan = load(PLAN, base=str(folder))
-    seen = ScriptOf.of(plan).look()
-    return plan, {f.path: f for f in looked_into(plan, check(plan, world_size=1), seen) if f.path.startswith("job")}
+    return plan, {f.path: f for f in check(plan, world_size=1, script=look_into_script(plan)) if f.path.startswith("job")}
 
 
 def test_the_argument_that_the_script_itself_takes_is_offered(tmp_path: Path) -> None:
@@ -31,6 +30,27 @@ def test_the_argument_that_the_script_itself_takes_is_offered(tmp_path: Path) ->
 def test_a_script_that_reads_the_environment_misses_nothing(tmp_path: Path) -> None:
     _, found = findings_of(tmp_path, "import os, deepspeed\ndeepspeed.initialize(config=os.environ['DSTUI_DS_CONFIG'])\n")
     assert found == {}
+
+
+def test_a_script_with_a_configuration_of_its_own_is_told_from_one_that_lacks_an_argument(tmp_path: Path) -> None:
+    _, found = findings_of(tmp_path, "import deepspeed\nCONFIG = {'train_batch_size': 8}\ndeepspeed.initialize(config=CONFIG)\n")
+    finding = found["job.args"]
+    assert "line 3: deepspeed.initialize(config=…), with a configuration of its own" in finding.message
+    assert finding.fix and finding.fix.patch is None and 'os.environ["DSTUI_DS_CONFIG"]' in finding.fix.text
+
+
+def test_an_accelerate_script_that_builds_its_optimizer_is_the_plans_to_say(tmp_path: Path) -> None:
+    text = "import torch\nfrom accelerate import Accelerator\noptimizer = torch.optim.AdamW(model.parameters())\n"
+    plan, found = findings_of(tmp_path, text)
+    plan = plan.patch(found["job.integration"].fix.patch)
+    both = plan.set("deepspeed.optimizer", {"type": "AdamW", "params": {"lr": 1e-4}})
+    for before, optimizer in ((plan, None), (both, None)):
+        finding = next(f for f in check(before, world_size=1, script=look_into_script(plan)) if f.code == "PL025")
+        assert "line 3: torch.optim.AdamW" in finding.message
+        after = before.patch(finding.fix.patch)
+        assert (after.job.optimizer, after.get("deepspeed.optimizer")) == ("script", optimizer)
+        codes = {f.code for f in check(after, world_size=1, script=look_into_script(plan))}
+        assert not codes & {"PL025", "DS326", "DS327", "DS075"}
 
 
 def test_another_integration_than_the_scripts_is_named_with_its_line_and_a_fix(tmp_path: Path) -> None:

@@ -1,0 +1,173 @@
+"""A Python text looked through for what a training script does: names by what they were imported as, options, assignments.
+
+Pure, and nothing is run: the text is parsed, by the grammar of the Python that dstui runs in.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+SWITCHES = ("store_true", "store_false", "count")
+
+
+class NotPython(Exception):
+    """The text cannot be parsed: the line, where it is known, and a few words."""
+
+    def __init__(self, line: int | None, message: str) -> None:
+        super().__init__(message)
+        self.line, self.message = line, message
+
+
+class Option(NamedTuple):
+    """An argument that the script's parser knows. `word` is "" for one that is given by its place."""
+
+    word: str
+    name: str
+    """What the script calls its value: args.NAME."""
+    line: int
+    switch: bool = False
+    """Takes no value."""
+
+
+class Call(NamedTuple):
+    """A call, by the whole name of what is called: torch.optim.AdamW."""
+
+    name: str
+    node: ast.Call
+
+    def value(self, *keywords: str, place: int | None = None) -> ast.expr | None:
+        """What is given for the first of these keywords, or at a place; None where nothing is, or None."""
+        for keyword in self.node.keywords:
+            if keyword.arg in keywords:
+                return None if isinstance(keyword.value, ast.Constant) and keyword.value.value is None else keyword.value
+        return self.node.args[place] if place is not None and place < len(self.node.args) else None
+
+
+@dataclass
+class Code:
+    """What stands in a script."""
+
+    calls: list[Call] = field(default_factory=list)
+    names: dict[str, int] = field(default_factory=dict)
+    """The whole name of what is used or imported -> the first line."""
+    used: set[str] = field(default_factory=set)
+    """Of these, what is used and not only imported."""
+    options: list[Option] = field(default_factory=list)
+    texts: dict[str, int] = field(default_factory=dict)
+    """String constants -> the first line."""
+    assigned: dict[str, list[ast.expr]] = field(default_factory=dict)
+    """Name -> what is assigned to it, in whatever function."""
+
+    def call(self, *names: str) -> Call | None:
+        """The first call of any of these, by the whole name or its end: `initialize` is also deepspeed.initialize."""
+        return next((call for call in self.calls if any(f".{call.name}".endswith(f".{name}") for name in names)), None)
+
+    def option(self, *words: str) -> Option | None:
+        """The first of these options that the parser knows and that takes a value; a dash is as good as an underscore."""
+        spelled = {option.word.replace("-", "_"): option for option in self.options if not option.switch}
+        return next((spelled[key] for word in words if (key := word.replace("-", "_")) in spelled), None)
+
+    def inside(self, value: ast.expr) -> Iterator[ast.expr]:
+        """Every part of a value, and of what the names in it were assigned."""
+        values, followed = [value], set[str]()
+        for each in values:  # which grows meanwhile
+            for node in ast.walk(each):
+                if isinstance(node, ast.expr):
+                    yield node
+                if isinstance(node, ast.Name) and node.id not in followed:
+                    followed.add(node.id)
+                    values += self.assigned.get(node.id, ())
+
+
+def read_code(text: str) -> Code:
+    """Look through a text. Raises NotPython."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of invalid escapes, which would go to the terminal
+            tree = ast.parse(text)
+        return _Reader().read(tree)
+    except SyntaxError as error:
+        raise NotPython(error.lineno, error.msg) from None
+    except (ValueError, RecursionError, MemoryError):
+        raise NotPython(None, "nested too deeply, or with characters that no program has") from None
+
+
+class _Reader:
+    """Fills a Code."""
+
+    def __init__(self) -> None:
+        self.code = Code()
+        self.aliases: dict[str, str] = {}
+
+    def read(self, tree: ast.Module) -> Code:
+        nodes = list(ast.walk(tree))
+        for node in nodes:  # imports first: a name may be used above its import, in a function
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                self._import(node)
+        for node in nodes:
+            self._look(node)
+        self.code.calls.sort(key=lambda call: call.node.lineno)
+        return self.code
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        module = f"{node.module}." if isinstance(node, ast.ImportFrom) and node.module else ""
+        for alias in node.names:
+            whole = module + alias.name
+            self.aliases[alias.asname or (alias.name if module else alias.name.partition(".")[0])] = (
+                whole if module or alias.asname else alias.name.partition(".")[0]
+            )
+            self.code.names.setdefault(whole, node.lineno)
+
+    def _look(self, node: ast.AST) -> None:
+        code = self.code
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and (name := self._name(node)):
+            code.names.setdefault(name, node.lineno)
+            code.used.add(name)
+        elif isinstance(node, ast.Call):
+            name = self._name(node.func)
+            code.calls.append(Call(name, node))
+            self._option(name, node)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            code.texts.setdefault(node.value, node.lineno)
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                self._assign(target, node.value)
+        elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
+            self._assign(node.target, node.value)
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            self._assign(node.optional_vars, node.context_expr)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self.code.assigned.setdefault(target.id, []).append(value)
+
+    def _name(self, node: ast.expr) -> str:
+        """The whole name of a dotted expression; of a method of something else, its last part."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Name):
+            return ".".join([self.aliases.get(node.id, node.id), *reversed(parts)])
+        return parts[0] if parts else ""
+
+    def _option(self, name: str, call: ast.Call) -> None:
+        """add_argument("--x", …) and its like: of argparse, click and absl."""
+        words = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+        method = name.rpartition(".")[2]
+        if method.startswith("DEFINE_") and words:
+            words = [f"--{words[0]}"]
+        elif method not in ("add_argument", "option", "Option", "Argument", "argument"):
+            return
+        long = next((word for word in words if word.startswith("--")), words[0] if words else "")
+        if not long:
+            return
+        given = {keyword.arg: keyword.value for keyword in call.keywords}
+        action, dest = given.get("action"), given.get("dest")
+        switch = (isinstance(action, ast.Constant) and action.value in SWITCHES) or "is_flag" in given
+        attribute = dest.value if isinstance(dest, ast.Constant) and isinstance(dest.value, str) else long.lstrip("-").replace("-", "_")
+        self.code.options.append(Option(long if long.startswith("-") else "", attribute, call.lineno, switch))

@@ -1,0 +1,103 @@
+"""The training script: whether it is there, who reads its configuration, what its parser takes. Most of it only where it was looked into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dstui.adopt.script import NoScript
+from dstui.check.context import Context
+from dstui.check.rule import Problems, rule
+from dstui.check.rules.job import about_the_plan
+from dstui.check.rules.optimizer import seen_building
+from dstui.plan.finding import Fix, Operation
+
+ARGUMENTS = {"deepspeed": ("--deepspeed_config", "{ds_config}"), "trainer": ("--deepspeed", "{ds_config}")}
+"""What hands the configuration to a script, where nobody has looked into it."""
+IN_THE_SCRIPT = {
+    "deepspeed": 'deepspeed.initialize(…, config=os.environ["DSTUI_DS_CONFIG"])',
+    "trainer": 'TrainingArguments(…, deepspeed=os.environ["DSTUI_DS_CONFIG"])',
+    "accelerate": "Accelerator() without a DeepSpeedPlugin of its own: it finds the configuration in its environment",
+}
+
+
+@rule("PL001", "warning")
+def nobody_reads_the_configuration(c: Context) -> Problems:
+    """Nothing hands the configuration to the script."""
+    if c.plan is None or not c.plan.deepspeed:
+        return
+    job, facts = c.plan.job, c.facts
+    if any("{ds_config}" in word for word in job.args) or any("DSTUI_DS_CONFIG" in word for word in job.args):
+        return
+    if facts is not None and facts.integration is not None and not facts.finds:
+        message = f"the script does not take the configuration from outside ({facts.why})"
+        why = "it trains with a configuration of its own, or without DeepSpeed: what this Plan says has no effect"
+        yield about_the_plan("job.args", message, why, Fix(f"in the script: {IN_THE_SCRIPT[facts.integration]}"))
+        return
+    known = facts is not None and facts.integration is not None
+    words = facts.suggested_args if facts is not None and known else ARGUMENTS.get(c.integration, ())
+    if not words:
+        return  # it finds the configuration by itself
+    why = "a script finds the file only through its arguments, or through DSTUI_DS_CONFIG in its environment"
+    said = f" ({facts.why})" if facts is not None and known else ""
+    fix = Fix(f"add {' '.join(words)} to the arguments{said}", (_write(c, "job.args", [*job.args, *words]),))
+    yield about_the_plan("job.args", "no argument hands the DeepSpeed configuration to the script", why, fix)
+
+
+@rule("PL022", "warning")
+def script_is_not_there(c: Context) -> Problems:
+    """The script that the Plan names cannot be read."""
+    if c.plan is not None and isinstance(c.script, NoScript):
+        path = c.script.path
+        yield about_the_plan("job.script", f"{path.name} is not in {path.parent}", "the ranks could not start it")
+
+
+@rule("PL023", "warning")
+def another_integration(c: Context) -> Problems:
+    """The script reads its configuration in another way than the Plan says."""
+    facts = c.facts
+    if c.plan is None or facts is None or facts.integration in (None, c.plan.job.integration):
+        return
+    message = f"the script is read as {facts.integration} ({facts.why}), the Plan says {c.plan.job.integration}"
+    fix = Fix(f"set integration to {facts.integration}", (_write(c, "job.integration", facts.integration),))
+    yield about_the_plan("job.integration", message, fix=fix)
+
+
+@rule("PL024", "warning", source="launcher/launch.py:230-240")
+def parser_without_local_rank(c: Context) -> Problems:
+    """DeepSpeed's launcher gives every rank --local_rank, and the script's parser does not know it."""
+    if c.plan is None or c.facts is None or not c.facts.refuses_local_rank:
+        return
+    job, cluster = c.plan.job, c.plan.cluster
+    if job.integration == "accelerate" or "--no_local_rank" in cluster.launcher_args:
+        return
+    why = "it ends at once: error: unrecognized arguments: --local_rank=0"
+    fix = Fix(
+        "start without it: cluster.launcher_args gets --no_local_rank (LOCAL_RANK is in the environment)",
+        (_write(c, "cluster.launcher_args", [*cluster.launcher_args, "--no_local_rank"]),),
+    )
+    yield about_the_plan("job.script", "the script's parser does not know --local_rank, which the launcher gives every rank", why, fix)
+
+
+@rule("PL025", "warning", readers=("deepspeed", "accelerate"))
+def script_builds_the_optimizer(c: Context) -> Problems:
+    """The script builds the optimizer, and the Plan says that the configuration does."""
+    if c.plan is None or c.facts is None or not seen_building(c):
+        return
+    message = f"the script builds the optimizer ({c.facts.optimizer_why}), the Plan says job.optimizer: config"
+    say_so = _write(c, "job.optimizer", "script")
+    if not c.optimizer:
+        yield about_the_plan("job.optimizer", message, fix=Fix("set job.optimizer to script", (say_so,)))
+        return
+    refuses = "accelerate refuses two: You cannot specify an optimizer in the config file and in the code at the same time"
+    why = refuses if c.integration == "accelerate" else "DeepSpeed takes the script's; the one in the configuration has no effect"
+    both = (say_so, {"op": "remove", "path": c.pointer("optimizer")})
+    yield about_the_plan("job.optimizer", message, why, Fix("set job.optimizer to script, and remove the configuration's", both))
+
+
+def _write(c: Context, path: str, value: Any) -> Operation:
+    """Write a key of the Plan outside of the configuration, with its section where that is missing."""
+    assert c.plan is not None
+    section, _, name = path.partition(".")
+    if c.plan.get(section) is None:
+        return {"op": "replace" if section in c.plan.data else "add", "path": f"/{section}", "value": {name: value}}
+    return {"op": "add" if c.plan.get(path) is None else "replace", "path": f"/{section}/{name}", "value": value}
