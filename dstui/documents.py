@@ -76,9 +76,7 @@ def _handed_over(word: str, config: Path) -> str:
 
 def look_into_script(plan: Plan) -> ScriptFacts | NoScript | None:
     """What the script of a Plan says of itself; None where there is nothing to look into. Reads, and runs nothing."""
-    from dstui.render.launch import place
-
-    return look_into(place(plan, plan.job.workdir), plan.job.script, plan.job.module)
+    return look_into(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
 
 
 def look_into(folder: str, script: str | None, module: str | None) -> ScriptFacts | NoScript | None:

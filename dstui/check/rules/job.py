@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from dstui.check.context import Context, Problem
 from dstui.check.rule import Problems, rule
-from dstui.plan.finding import Fix
+from dstui.plan.finding import Fix, Operation
 from dstui.plan.hostfile import HostfileError, select
 
 MPI = ("openmpi", "mpich", "impi", "mvapich")
@@ -14,6 +16,15 @@ EQUAL = ("mpich", "impi", "mvapich", "slurm")
 def about_the_plan(path: str, message: str, why: str = "", fix: Fix | None = None, says: str = "") -> Problem:
     """A problem outside the deepspeed section. Its path is dotted from the Plan's root."""
     return Problem("^" + path, message, why=why, fix=fix, says=says)
+
+
+def write(c: Context, path: str, value: Any) -> Operation:
+    """Write a key of the Plan outside of the deepspeed section, with its own section where that is missing."""
+    assert c.plan is not None
+    section, _, name = path.partition(".")
+    if not c.plan.get(section):
+        return {"op": "replace" if section in c.plan.data else "add", "path": f"/{section}", "value": {name: value}}
+    return {"op": "add" if c.plan.get(path) is None else "replace", "path": f"/{section}/{name}", "value": value}
 
 
 @rule("PL002", "error", when="launch", source="launcher/runner.py (user_script)")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from dstui.check.context import AUTO, MISSING, Context
 from dstui.check.rule import Problems, rule
+from dstui.check.rules.job import write
 from dstui.plan.finding import Fix
 
 BOTH = ("trainer", "accelerate")
@@ -98,12 +99,7 @@ def precision_left_open(c: Context) -> Problems:
         section = c.raw.get(name)
         if isinstance(section, Mapping) and section.get("enabled") == AUTO:
             message = f'{name}.enabled is "auto", and nothing says what it becomes'
-            why = (
-                "accelerate takes mixed_precision no, 32 bit, unless accelerate.mixed_precision or Accelerator(mixed_precision=…) says more"
-            )
-            key = "replace" if "accelerate" in c.plan.data and not c.plan.accelerate else "add"
-            path = "/accelerate/mixed_precision" if c.plan.accelerate else "/accelerate"
-            value = name if c.plan.accelerate else {"mixed_precision": name}
-            fix = Fix(f"set accelerate.mixed_precision to {name}", ({"op": key, "path": path, "value": value},))
+            why = "accelerate takes 32 bit unless accelerate.mixed_precision or Accelerator(mixed_precision=…) says more"
+            fix = Fix(f"set accelerate.mixed_precision to {name}", (write(c, "accelerate.mixed_precision", name),))
             yield c.problem(f"{name}.enabled", message, why=why, fix=fix)
             return

@@ -1,15 +1,13 @@
-"""The training script: whether it is there, who reads its configuration, what its parser takes. Most of it only where it was looked into."""
+"""The training script: whether it is there, who reads its configuration, what its parser takes; most of it only where it was read."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from dstui.adopt.script import NoScript
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
-from dstui.check.rules.job import about_the_plan
+from dstui.check.rules.job import about_the_plan, write
 from dstui.check.rules.optimizer import seen_building
-from dstui.plan.finding import Fix, Operation
+from dstui.plan.finding import Fix
 
 ARGUMENTS = {"deepspeed": ("--deepspeed_config", "{ds_config}"), "trainer": ("--deepspeed", "{ds_config}")}
 """What hands the configuration to a script, where nobody has looked into it."""
@@ -39,7 +37,7 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
         return  # it finds the configuration by itself
     why = "a script finds the file only through its arguments, or through DSTUI_DS_CONFIG in its environment"
     said = f" ({facts.why})" if facts is not None and known else ""
-    fix = Fix(f"add {' '.join(words)} to the arguments{said}", (_write(c, "job.args", [*job.args, *words]),))
+    fix = Fix(f"add {' '.join(words)} to the arguments{said}", (write(c, "job.args", [*job.args, *words]),))
     yield about_the_plan("job.args", "no argument hands the DeepSpeed configuration to the script", why, fix)
 
 
@@ -58,7 +56,7 @@ def another_integration(c: Context) -> Problems:
     if c.plan is None or facts is None or facts.integration in (None, c.plan.job.integration):
         return
     message = f"the script is read as {facts.integration} ({facts.why}), the Plan says {c.plan.job.integration}"
-    fix = Fix(f"set integration to {facts.integration}", (_write(c, "job.integration", facts.integration),))
+    fix = Fix(f"set integration to {facts.integration}", (write(c, "job.integration", facts.integration),))
     yield about_the_plan("job.integration", message, fix=fix)
 
 
@@ -73,7 +71,7 @@ def parser_without_local_rank(c: Context) -> Problems:
     why = "it ends at once: error: unrecognized arguments: --local_rank=0"
     fix = Fix(
         "start without it: cluster.launcher_args gets --no_local_rank (LOCAL_RANK is in the environment)",
-        (_write(c, "cluster.launcher_args", [*cluster.launcher_args, "--no_local_rank"]),),
+        (write(c, "cluster.launcher_args", [*cluster.launcher_args, "--no_local_rank"]),),
     )
     yield about_the_plan("job.script", "the script's parser does not know --local_rank, which the launcher gives every rank", why, fix)
 
@@ -84,7 +82,7 @@ def script_builds_the_optimizer(c: Context) -> Problems:
     if c.plan is None or c.facts is None or not seen_building(c):
         return
     message = f"the script builds the optimizer ({c.facts.optimizer_why}), the Plan says job.optimizer: config"
-    say_so = _write(c, "job.optimizer", "script")
+    say_so = write(c, "job.optimizer", "script")
     if not c.optimizer:
         yield about_the_plan("job.optimizer", message, fix=Fix("set job.optimizer to script", (say_so,)))
         return
@@ -92,12 +90,3 @@ def script_builds_the_optimizer(c: Context) -> Problems:
     why = refuses if c.integration == "accelerate" else "DeepSpeed takes the script's; the one in the configuration has no effect"
     both = (say_so, {"op": "remove", "path": c.pointer("optimizer")})
     yield about_the_plan("job.optimizer", message, why, Fix("set job.optimizer to script, and remove the configuration's", both))
-
-
-def _write(c: Context, path: str, value: Any) -> Operation:
-    """Write a key of the Plan outside of the configuration, with its section where that is missing."""
-    assert c.plan is not None
-    section, _, name = path.partition(".")
-    if c.plan.get(section) is None:
-        return {"op": "replace" if section in c.plan.data else "add", "path": f"/{section}", "value": {name: value}}
-    return {"op": "add" if c.plan.get(path) is None else "replace", "path": f"/{section}/{name}", "value": value}
