@@ -22,7 +22,7 @@ from dstui.files import FileProblem, read_pool
 from dstui.machine.snapshot import Machine
 from dstui.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
 from dstui.plan import Plan, PlanError
-from dstui.plan.finding import Finding
+from dstui.plan.finding import Finding, ranked
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, world_size
 from dstui.run.diagnosis import Diagnosis, diagnose_job, report
@@ -55,6 +55,11 @@ def run(args: argparse.Namespace) -> int:
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     findings = check(plan, machine, world_size=world_size(plan, machine, pool), script=look_into_script(plan))
+    if plan.model is not None or plan.models:
+        from dstui.forecast.findings import findings_of  # a Plan that names no model has no forecast
+        from dstui.model_files import read_models
+
+        findings = ranked(findings + findings_of(plan, read_models(plan), machine, pool))
     _say_findings(plan, findings)
     if any(finding.severity == "error" for finding in findings):
         return refuse("nothing was started: mend what is marked with an error above")

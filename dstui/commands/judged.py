@@ -16,7 +16,9 @@ from dstui.check import check, check_config
 from dstui.check.accelerate import check_accelerate
 from dstui.documents import look_into_script
 from dstui.files import FileProblem, read_pool, read_text
+from dstui.forecast.findings import findings_of
 from dstui.machine.snapshot import Machine
+from dstui.model_files import read_models
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.finding import Finding, ranked
 from dstui.plan.load import compose
@@ -119,6 +121,8 @@ def _plan(path: Path, text: str, asked: Asked) -> Judged:
     seen = look_into_script(plan)
     script = None if isinstance(seen, NoScript) else seen  # a checked Plan may come from elsewhere
     findings = check(plan, asked.machine, world_size=ranks, integration=reader, deepspeed_version=asked.version, script=script)
+    if asked.machine is not None and plan.model is not None:
+        findings = ranked(findings + findings_of(plan, read_models(plan), asked.machine, _pool(plan)))
     return Judged(
         file=str(path),
         kind="plan",

@@ -158,6 +158,9 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     return assembled(models, room, rates, [*room.unknown, *said, *rates.unknown])
 
 
+ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modelled:
     """One model of a run, how it is set up, and what is known of it."""
@@ -178,6 +181,10 @@ def models_of(plan: Plan, facts: Facts, room: Capacity) -> tuple[list[Modelled],
         setup, notes = setup_of(
             config, model, plan.job.integration, ranks=room.ranks, nodes=room.nodes, hidden=mine.hidden, on_cpu=room.on_cpu
         )
+        whole = setup.weight_bytes * (mine.params or 0)
+        if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
+            setup = setup._replace(built_partitioned=True)
+            notes += [ZERO_INIT] if setup.stage == 3 else []
         said += [*mine.notes, *notes]
         found.append(Modelled(facts=mine, model=model, setup=setup if training else setup._replace(training=False)))
     return found, said

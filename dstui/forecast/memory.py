@@ -20,6 +20,8 @@ GPU_PROCESS, CPU_PROCESS = 2.2 * GIB, 0.7 * GIB
 """RAM of a rank with torch, DeepSpeed and a data loader, before it holds anything: with CUDA's libraries and without."""
 FRAGMENTED = {0: 1.09, 1: 1.09, 2: 1.09, 3: 1.23}
 """By stage, how much more than it gives out torch's allocator may hold (DeepSpeed #3734: 1.09 and 1.23)."""
+LAST = 0.15
+"""Share of the activations that is still there when nearly all gradients are."""
 INSIDE = 0.95
 """The peak may turn out this much lower."""
 UNSURE = 1.15
@@ -67,7 +69,7 @@ def nccl_bytes(setup: Setup) -> float:
 
 
 INITIALIZE, TRAIN, STEP = "initialize", "forward and backward", "optimizer step"
-BUILD, RUN, CONSOLIDATE = "build", "train", "save as one file"
+BUILD, RUN, SAVE = "build", "train", "save as one file"
 
 
 def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
@@ -83,7 +85,7 @@ def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
         gpu.parts[part] = gpu.parts.get(part, 0) + size
     if gpu.when == INITIALIZE:
         gpu.parts = {**s.gpu, "initialization": max(s.initialize - resting, 0.0)}
-    return Needs(gpu, _host(setup, n, s), s.nvme, checkpoint_bytes(setup, n))
+    return Needs(gpu, host_room(setup, n, s), s.nvme, checkpoint_bytes(setup, n))
 
 
 def backward_peak(setup: Setup, n: Counts, s: States, a: Activations) -> float:
@@ -97,22 +99,18 @@ def gradients(setup: Setup, n: Counts, s: States, a: Activations) -> float:
         return 0.0
     of_head = setup.weight_bytes * min(n.head, n.trained)
     if setup.accumulation > 1:
-        return s.gradients + of_head
-    return max(of_head, s.gradients - a.peak + 0.15 * a.kept, 0.0)
+        return s.gradients + max(of_head, s.late - a.peak)
+    return max(of_head, s.gradients + s.late - a.peak + LAST * a.kept)
 
 
-def _host(setup: Setup, n: Counts, s: States) -> Room:
+def host_room(setup: Setup, n: Counts, s: States) -> Room:
     """RAM of a rank. A model that is not built partitioned is built whole by every rank, in its own type, before it goes to the GPU."""
-    held = sum(s.host.values())
-    whole = (
-        0.0
-        if setup.built_partitioned and setup.stage == 3
-        else setup.weight_bytes * n.params * (n.frozen_bytes / 2 if n.frozen_bytes else 1)
-    )
-    largest = setup.weight_bytes * n.params if setup.stage == 3 else 0.0
-    return Room(
-        dict(s.host), {BUILD: whole, INITIALIZE: max(s.host_initialize, held), RUN: held, CONSOLIDATE: held + largest / setup.ranks}
-    )
+    held, weight = sum(s.host.values()), n.frozen_bytes if n.frozen > n.trained and n.frozen_bytes else setup.weight_bytes
+    whole = 0.0 if setup.built_partitioned and setup.stage == 3 else weight * n.params
+    moments = {BUILD: whole, INITIALIZE: max(s.host_initialize, held), RUN: held}
+    if setup.gathered_on_save:
+        moments[SAVE] = held + setup.weight_bytes * n.params / setup.ranks  # all of it on rank 0
+    return Room(dict(s.host), moments)
 
 
 def checkpoint_bytes(setup: Setup, n: Counts) -> float:

@@ -16,7 +16,7 @@ from dstui.check.context import AUTO
 from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.forecast import Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host
-from dstui.forecast.memory import CPU_PROCESS, FRAGMENTED, around, gradients, needs
+from dstui.forecast.memory import CPU_PROCESS, FRAGMENTED, GPU_PROCESS, around, gradients, host_room, needs
 from dstui.forecast.model import Counts, ModelFacts, counts
 from dstui.forecast.patch import KEYS, Patch, patch_of
 from dstui.forecast.rates import Rates, rates_of, with_measured
@@ -44,8 +44,8 @@ SUB_GROUPS = (1_000_000_000, 100_000_000)
 REUSE = (1_000_000_000, 100_000_000)
 PREFETCH = (50_000_000, 5_000_000)
 ROWS = 12
-LIKE = 0.03
-"""Speeds that differ by less are alike: the simpler plan, then the one with more headroom, comes first."""
+LIKE = 0.05
+"""Speeds that differ by less are alike, for the speed model is no better: the simpler plan, then the one with more headroom, is first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,7 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
     one = models[0]
     count, best = search(plan, one, room, rates)
     rows = tuple(_row(plan, one, c, room, rates) for c in _ranked(best))
-    return Recommendation(rows=rows, candidates=count, ways=() if rows else tuple(ways_out(one, room, rates)))
+    return Recommendation(rows=rows, candidates=count, ways=() if rows else tuple(ways_out(one, room)))
 
 
 def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int, list[Candidate]]:
@@ -148,12 +148,10 @@ def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int
     n = counts(one.facts, one.model, persistence=one.setup.persistence)
     assert shape is not None and n is not None
     idle = one.facts.architecture.idle if one.facts.architecture else 0
-    costs: dict[bool, list[_Batch]] = {False: [], True: []}
-    for micro, accumulation in _batches(plan, one.setup):
-        for checkpointing in (False, True):
-            batch = one.setup._replace(micro_batch=micro, accumulation=accumulation, checkpointing=checkpointing)
-            a = batch_of(replace(one, setup=batch), n)
-            costs[accumulation > 1].append(_Batch(batch, a, a.peak, work(batch, shape, n, idle, rates) if rates.flops else None))
+    costs: dict[bool, list[Batch]] = {False: [], True: []}
+    for batch in batches_of(plan, one, n):
+        timed = batch._replace(work=work(batch.setup, shape, n, idle, rates)) if rates.flops else batch
+        costs[batch.setup.accumulation > 1].append(timed)
     best: dict[Any, Candidate] = {}
     count = 0
     for zero in _zeros(plan, one.setup, room):
@@ -161,21 +159,32 @@ def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int
         for accumulated in (accumulated for accumulated, batches in costs.items() if batches):
             setup = zero._replace(accumulation=1 + accumulated)
             s = states(setup, n)
-            space = _space(setup, s, room)
+            space = space_of(setup, n, s, room)
             count += len(costs[accumulated])
             if space is not None:
                 _best_of(best, costs[accumulated], setup, s, n, space, moved, _changes(setup, one.setup))
     return count, list(best.values())
 
 
-class _Batch(NamedTuple):
+class Batch(NamedTuple):
+    """A batch with what it costs."""
+
     setup: Setup
     activations: Activations
     peak: float
-    work: Work | None
+    work: Work | None = None
 
 
-class _Space(NamedTuple):
+def batches_of(plan: Plan, one: Modelled, n: Counts) -> Iterator[Batch]:
+    """Every batch that keeps the samples of a step, with and without checkpointing."""
+    for micro, accumulation in _batches(plan, one.setup):
+        for checkpointing in (False, True):
+            setup = one.setup._replace(micro_batch=micro, accumulation=accumulation, checkpointing=checkpointing)
+            a = batch_of(replace(one, setup=setup), n)
+            yield Batch(setup, a, a.peak)
+
+
+class Space(NamedTuple):
     """What ZeRO leaves on a GPU (of CPU ranks, in their RAM)."""
 
     fixed: float
@@ -187,33 +196,37 @@ class _Space(NamedTuple):
     waste: float
     """How much more than that its allocator may hold."""
 
+    def peak(self, batch: Batch, setup: Setup, n: Counts, s: States) -> float:
+        """The most that torch gives out with this batch."""
+        return max(self.fixed, self.resting + batch.peak + gradients(setup, n, s, batch.activations))
 
-def _space(setup: Setup, s: States, room: Capacity) -> _Space | None:
+
+def space_of(setup: Setup, n: Counts, s: States, room: Capacity) -> Space | None:
     """None where RAM or disk are too small already."""
-    host, resting = max(sum(s.host.values()), s.host_initialize), sum(s.gpu.values())
+    host, resting = host_room(setup, n, s).peak, sum(s.gpu.values())
     fixed, moving = max(s.initialize, resting + sum(s.step.values())), resting + sum(s.backward.values())
     if room.on_cpu:
-        return _Space(fixed, moving, (room.host or 0) / room.ranks_per_node - host - CPU_PROCESS, 1.1)
-    too_much = room.host is not None and host * room.ranks_per_node > room.host
+        return Space(fixed, moving, (room.host or 0) / room.ranks_per_node - sum(s.host.values()) - CPU_PROCESS, 1.1)
+    too_much = room.host is not None and (host + GPU_PROCESS) * room.ranks_per_node > room.host
     if too_much or sum(s.nvme.values()) * room.ranks_per_node > (room.nvme or 0):
         return None
-    return _Space(fixed, moving, (room.gpu or 0) - around(setup), FRAGMENTED[setup.stage])
+    return Space(fixed, moving, (room.gpu or 0) - around(setup), FRAGMENTED[setup.stage])
 
 
 def _best_of(  # noqa: PLR0913, PLR0917 - the inner loop of the search, apart so that it can be read
     best: dict[Any, Candidate],
-    batches: Sequence[_Batch],
+    batches: Sequence[Batch],
     setup: Setup,
     s: States,
     n: Counts,
-    space: _Space,
+    space: Space,
     moved: Sequence[Traffic],
     changes: int,
 ) -> None:
     """Every batch with one way of ZeRO: those that fit and are better than what is known of their kind are kept."""
     different = max(setup.ranks // setup.tensor_parallel, 1)
     for batch in batches:
-        peak = max(space.fixed, space.resting + batch.peak + gradients(setup, n, s, batch.activations))
+        peak = space.peak(batch, setup, n, s)
         if peak > space.room:
             continue
         mine, tokens = batch.setup, 0.0
@@ -283,7 +296,7 @@ def _ranked(rows: list[Candidate]) -> list[Candidate]:
     fastest = max((c.tokens for c in rows), default=0.0)
 
     def order(c: Candidate) -> tuple[bool, float, int, float]:
-        return not c.sure, -round(c.tokens / fastest / LIKE) if fastest else 0, c.simplicity, c.peak
+        return not c.sure, int((1 - c.tokens / fastest) / LIKE) if fastest else 0, c.simplicity, c.peak
 
     return sorted(rows, key=order)[:ROWS]
 
@@ -310,20 +323,24 @@ def forecast_of(one: Modelled, setup: Setup, room: Capacity, rates: Rates) -> Fo
 
 def _why(setup: Setup, found: Forecast) -> str:
     """In a few words: what this plan is, and what bounds it."""
+    return way_of(setup) + (f"; bound by {found.speed.bound_by}" if found.speed else "")
+
+
+def way_of(setup: Setup) -> str:
+    """A setup in a few words."""
     parts = [f"ZeRO-{setup.stage}" if setup.stage else "no ZeRO"]
-    where = {"cpu": "RAM", "nvme": "NVMe"}
+    where = {"cpu": "in RAM", "nvme": "on NVMe"}
     if setup.optimizer_offload != "none":
         both = setup.param_offload == setup.optimizer_offload
-        parts.append(f"{'weights and optimizer' if both else 'optimizer'} in {where[setup.optimizer_offload]}")
+        parts.append(f"{'weights and optimizer' if both else 'optimizer'} {where[setup.optimizer_offload]}")
     parts.append(f"micro-batch {setup.micro_batch} x {setup.accumulation}")
     parts.append("activations recomputed" if setup.checkpointing else "activations kept")
     if setup.secondary > 1:
         parts.append(f"a second copy of the weights within {setup.secondary} GPUs")
-    bound = f"; bound by {found.speed.bound_by}" if found.speed else ""
-    return ", ".join(parts) + bound
+    return ", ".join(parts)
 
 
-def ways_out(one: Modelled, room: Capacity, rates: Rates) -> Iterator[str]:
+def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
     """Where nothing fits: more GPUs, a shorter sequence, LoRA, more RAM; each only where it would be enough."""
     frugal = one.setup._replace(
         micro_batch=1, checkpointing=True, stage=3, overlap=True, reduce_bucket=BUCKETS[-1], sub_group=SUB_GROUPS[-1]
@@ -338,31 +355,37 @@ def ways_out(one: Modelled, room: Capacity, rates: Rates) -> Iterator[str]:
     for nodes in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128):
         ranks = room.ranks * nodes
         more = frugal._replace(ranks=ranks, nodes=max(room.nodes * nodes if per_node >= 8 or room.nodes > 1 else 1, 1))
-        if _enough(one, more, room):
+        if enough(one, more, room):
             yield f"{ranks} of these GPUs instead of {room.ranks}, with ZeRO-3 and activation checkpointing"
             break
     short = least.sequence // 2
-    while short >= 128 and not _enough(one, least._replace(sequence=short), room):
+    while short >= 128 and not enough(one, least._replace(sequence=short), room):
         short //= 2
     if short >= 128:
         yield f"sequences of {short} tokens instead of {least.sequence}, with ZeRO-3, everything in RAM and activation checkpointing"
-    found = forecast_of(one, least, room, rates)
+    found = forecast_of(one, least, room, Rates())
     if found.gpu.verdict in ("fits", "tight") and found.host.verdict == "too big" and found.host.bytes:
         yield f"{found.host.bytes / 2**30:.0f} GiB of RAM for ZeRO-3 with everything in RAM (here are {(room.host or 0) / 2**30:.0f} GiB)"
     model = one.model or Model()
     if model.lora is None:
         small = replace(one, model=replace(model, lora=Lora(r=16)))
         for setup, name in ((frugal._replace(stage=2), "ZeRO-2"), (frugal, "ZeRO-3")):
-            if _enough(small, setup, room):
+            if enough(small, setup, room):
                 yield f"LoRA (r: 16) with {name} and activation checkpointing"
-                break
+                return
+        if enough(replace(small, model=replace(model, lora=Lora(r=16), quantization="nf4")), frugal._replace(stage=2), room):
+            yield "LoRA (r: 16) over weights in 4 bits (model.quantization: nf4) with ZeRO-2 and activation checkpointing"
 
 
-def _enough(one: Modelled, setup: Setup, room: Capacity) -> bool:
+def enough(one: Modelled, setup: Setup, room: Capacity, *, surely: bool = False) -> bool:
+    """Whether a model fits under another setup, and in as much room on more GPUs."""
     n = counts(one.facts, one.model, persistence=setup.persistence)
     assert n is not None
     mine = replace(one, setup=setup)
     found = needs(setup, n, states(setup, n), batch_of(mine, n))
     there = replace(room, ranks=setup.ranks, nodes=setup.nodes)
     gpu, host = of_gpu(found.gpu, setup, there, False), of_host(found, setup, there)
-    return gpu.verdict in ("fits", "tight") and (setup.optimizer_offload == "none" or host.verdict != "too big")
+    disk = sum(found.nvme.values()) * there.ranks_per_node
+    held = sum(found.host.parts.values()) * there.ranks_per_node
+    good = ("fits",) if surely else ("fits", "tight")
+    return gpu.verdict in good and (not held or room.host is None or host.verdict != "too big") and (not disk or disk <= (room.nvme or 0))

@@ -68,6 +68,8 @@ class Setup(NamedTuple):
     sequence_parallel: int = 1
     built_partitioned: bool = False
     """Stage 3: whether the model is built under zero.Init, so that no rank ever holds it whole."""
+    gathered_on_save: bool = False
+    """Stage 3: whether saving gathers the weights in 16 bits in the RAM of rank 0."""
     training: bool = True
     on_cpu: bool = False
     """Whether the ranks run on CPUs."""
@@ -144,6 +146,7 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         tensor_parallel=_share(c, "tensor_parallel.autotp_size", ranks),
         sequence_parallel=_share(c, "sequence_parallel_size", ranks),
         built_partitioned=integration != "deepspeed",
+        gathered_on_save=stage == 3 and c.on(f"{ZERO}.stage3_gather_16bit_weights_on_model_save"),
         on_cpu=on_cpu,
     )
     return setup, said

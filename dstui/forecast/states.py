@@ -28,7 +28,7 @@ FUSED = frozenset({"adam", "adamw", "fusedadam"})
 ALL_REDUCE = 500_000_000
 """Elements that stage 0 reduces at once, from a flat copy (engine.py:151)."""
 NORM_CHUNK = 250_000_000
-"""Elements of which stage 3 with offload takes the norm at once, in 64 bits (zero/stage3.py:1960)."""
+"""Elements of one parameter of which stage 3 with offload takes the norm at once, in 64 bits (zero/stage3.py:1960)."""
 SWAPPED = 1 << 20
 """Bytes below which a tensor is never swapped (zero/... swap_tensor/optimizer_utils.py:180)."""
 
@@ -42,6 +42,8 @@ class States:
     nvme: Parts = field(default_factory=dict)
     gradients: float = 0
     """Gradients on the GPU when the backward pass ends, where they do not rest."""
+    late: float = 0
+    """What comes beside the gradients only when the backward pass has ended: the flat copy that stage 0 reduces."""
     backward: Parts = field(default_factory=dict)
     """Buffers of the forward and backward pass."""
     step: Parts = field(default_factory=dict)
@@ -112,7 +114,7 @@ def _stage_0(setup: Setup, n: Counts) -> States:
     return States(
         gpu=resting,
         gradients=lp_gradients,
-        backward={"reduce_buckets": z.lp * min(ALL_REDUCE, z.trained) if setup.shards > 1 else 0.0},
+        late=z.lp * min(ALL_REDUCE, z.trained) if setup.shards > 1 else 0.0,
         step={"gradients": lp_gradients, "step_buffers": wide + temporary},
         initialize=sum(resting.values()) + (first if master else 0),
     )
@@ -157,19 +159,17 @@ def _norm(n: Counts) -> float:
 def _offloaded_1_and_2(setup: Setup, n: Counts, z: _Sizes, s: States, mine: float) -> States:
     """The optimizer in RAM: master, states, gradients in 32 bits and a copy of the weights that goes back to the GPU."""
     s.gpu["offload_buffers"] = z.lp * n.largest_trained  # temp_grad_buffer_for_gpu_offload (:659)
-    if setup.stage == 2 and z.gradient == 4 and z.lp == 2:
-        s.gpu["gradients"] = 4 * mine
-    s.gradients = z.lp * z.trained if setup.stage == 1 else 0
-    s.step = {"gradients": s.gradients, "step_buffers": 0.0}
+    s.gradients = z.lp * z.trained if setup.stage == 1 else 4 * mine if z.gradient == 4 and z.lp == 2 else 0
+    s.step = {"gradients": s.gradients}
     s.host = {
         "master_weights": z.master * mine,
         "optimizer_states": z.moments * mine,
         "gradients": (2 if setup.small_master else 4) * mine + (z.lp * mine if setup.accumulation > 1 else 0),
-        "weights_to_copy": z.lp * mine if z.lp == 2 else 0,
+        "weights_to_copy": z.lp * mine,
         "offload_buffers": z.lp * n.largest_trained,
     }
     s.initialize = z.weights + z.lp * z.trained
-    s.host_initialize = sum(s.host.values()) + z.temporary * mine
+    s.host_initialize = sum(s.host.values()) - s.host["optimizer_states"]  # which the first step makes
     return s
 
 
@@ -197,10 +197,11 @@ def _stage_3(setup: Setup, n: Counts) -> States:
         _stage_3_on_gpu(setup, z, s, mine, group)
     else:
         _stage_3_offloaded(setup, z, s, mine, group)
+        s.step = {"step_buffers": 8.0 * min(NORM_CHUNK, n.largest_trained / shards)}
     s.initialize = sum(s.gpu.values()) - s.gpu.get("optimizer_states", 0) + 2 * z.lp * n.largest  # the states are made by the first step
     if not setup.built_partitioned:
         s.initialize = max(s.initialize, whole + z.lp * n.largest)  # module.to(device) before it is partitioned (engine.py:2094)
-    s.host_initialize = sum(s.host.values())
+    s.host_initialize = sum(s.host.values()) - s.host.get("optimizer_states", 0)  # which the first step makes
     return s
 
 
@@ -227,7 +228,6 @@ def _stage_3_offloaded(setup: Setup, z: _Sizes, s: States, mine: float, group: f
     else:
         s.nvme |= {"master_weights": z.master * away, "optimizer_states": z.moments * away, "gradients": 4 * away}
         s.host["swap_buffers"] = s.host.get("swap_buffers", 0) + setup.optimizer_buffers * group * 4
-    s.step = {"step_buffers": min(NORM_CHUNK, mine) * 8.0}
 
 
 def _gathered(setup: Setup, n: Counts, z: _Sizes) -> Parts:

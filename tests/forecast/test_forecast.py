@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from machines import EIGHT_H100, FOUR_A100, GB, NO_GPU, ONE_4090, TWO_NODES, facts, plan
+from targets import EIGHT_H100, FOUR_A100, GB, NO_GPU, ONE_4090, TWO_NODES, facts, plan
 
 from dstui.forecast.forecast import forecast, table
 from dstui.forecast.model import facts_of_params, unknown_model

@@ -1,0 +1,114 @@
+"""What does not fit, as findings before the launch, with the nearest plan that does as the fix.
+
+A forecast may be wrong, so none of these stops a launch. The faces put them beside those of `dstui.check`, which knows no model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from dstui.forecast.capacity import Capacity, capacity_of
+from dstui.forecast.forecast import Facts, Forecast, Need, forecast, models_of
+from dstui.forecast.model import counts
+from dstui.forecast.patch import patch_of
+from dstui.forecast.recommend import ON_CPUS, PLACES, batches_of, space_of, way_of, ways_out
+from dstui.forecast.setup import Setup
+from dstui.forecast.states import states
+from dstui.machine.report import size
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.plan.finding import Finding, Fix
+
+ZERO = "deepspeed.zero_optimization"
+
+
+class Place(NamedTuple):
+    """A place that can be too small: the code of its finding, what it is called, the key that it is about."""
+
+    code: str
+    name: str
+    path: str
+
+
+PLACES_OF_FORECAST: Mapping[str, Place] = {
+    "gpu": Place("FC001", "each GPU", ZERO),
+    "host": Place("FC002", "the RAM of a node", f"{ZERO}.offload_optimizer"),
+    "nvme": Place("FC003", "the NVMe of a node", f"{ZERO}.offload_optimizer.nvme_path"),
+}
+
+
+def findings_of(
+    plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None, found: Forecast | None = None
+) -> list[Finding]:
+    """What does not fit, and what only just does. `found`: the forecast of the same, where it is at hand."""
+    told = found or forecast(plan, facts, machine, pool)
+    places = {"gpu": told.gpu, "host": told.host, "nvme": told.nvme}
+    return [finding for name, need in places.items() for finding in _finding(plan, facts, machine, pool, PLACES_OF_FORECAST[name], need)]
+
+
+def _finding(  # noqa: PLR0913, PLR0917 - what findings_of was given, and one place
+    plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None, place: Place, need: Need
+) -> Iterator[Finding]:
+    if need.bytes is None or need.capacity is None or need.verdict not in ("tight", "too big"):
+        return
+    path = next((p for p in (place.path, ZERO, "deepspeed") if plan.get(p) is not None), "deepspeed")
+    largest = sorted(need.parts.items(), key=lambda item: -item[1])[:2]
+    why = f"at the peak ({need.peak}): " + ", ".join(f"{part.replace('_', ' ')} {size(amount)}" for part, amount in largest)
+    about = f"about {size(need.bytes)} of {place.name}, where {size(need.capacity)} are free"
+    if need.verdict == "tight":
+        message = f"this Plan needs {about}: it fits only where little is wasted (up to {size(need.range[1])})"
+        yield Finding(place.code, "info", path, message, why, line=plan.line_of(path))
+        return
+    fix = nearest(plan, facts, machine, pool)
+    yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)
+
+
+def nearest(plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None) -> Fix | None:
+    """The plan that fits with the least change: recomputed activations and a smaller micro-batch before a higher stage, offload last."""
+    room = capacity_of(plan, machine, pool)
+    models, _said = models_of(plan, facts, room)
+    if len(models) != 1 or models[0].facts.problem or room.on_cpu:
+        return None
+    one = models[0]
+    n = counts(one.facts, one.model, persistence=one.setup.persistence)
+    assert n is not None
+    batches = [batch for batch in batches_of(plan, one, n) if _no_less_frugal(batch.setup, one.setup)]
+    best: tuple[float, Setup] | None = None
+    for zero, changed in _zeros(one.setup, room):
+        for accumulated in {batch.setup.accumulation > 1 for batch in batches}:
+            setup = zero._replace(accumulation=1 + accumulated)
+            s = states(setup, n)
+            space = space_of(setup, n, s, room)
+            for batch in batches if space else ():
+                mine = batch.setup
+                distance = (
+                    changed + (mine.checkpointing != one.setup.checkpointing) + 0.6 * math.log2(one.setup.micro_batch / mine.micro_batch)
+                )
+                if (mine.accumulation > 1) != accumulated or (best and distance >= best[0]) or space is None:
+                    continue
+                if space.peak(batch, setup, n, s) * space.waste <= space.room:
+                    best = distance, mine._replace(**_zero_of(zero))
+    if best:
+        return Fix(f"{way_of(best[1])} would fit", patch_of(plan, best[1], one.setup))
+    way = next(ways_out(one, room), None)
+    return Fix(way) if way else None
+
+
+def _no_less_frugal(batch: Setup, was: Setup) -> bool:
+    return batch.micro_batch <= was.micro_batch and batch.checkpointing >= was.checkpointing
+
+
+def _zeros(setup: Setup, room: Capacity) -> Iterator[tuple[Setup, float]]:
+    """The stages and offloads from the Plan's own on, each with how far it is from it: a higher stage is nearer than offload."""
+    far = {"none": 0.0, "cpu": 4.0, "nvme": 8.0}
+    for stage, optimizer, param in PLACES:
+        if stage < setup.stage or (optimizer != "none" and setup.optimizer not in ON_CPUS) or (optimizer == "nvme" and not room.nvme):
+            continue
+        changed = (stage - setup.stage) * 1.5 + max(far[optimizer] - far[setup.optimizer_offload], 0) + far[param] / 2
+        yield setup._replace(stage=stage, optimizer_offload=optimizer, param_offload=param, overlap=stage == 3), changed
+
+
+def _zero_of(setup: Setup) -> dict[str, Any]:
+    return {name: getattr(setup, name) for name in ("stage", "optimizer_offload", "param_offload", "overlap")}

@@ -1,0 +1,142 @@
+"""`dstui forecast`, as a person and a script use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from targets import EIGHT_H100, ONE_4090, PLAN
+
+from dstui.commands.forecast import bytes_of
+from dstui.files import FileProblem
+from dstui.machine.snapshot import Machine
+
+
+def dstui(*words: str | Path, home: Path) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "HF_HOME": str(home), "XDG_CACHE_HOME": str(home)}
+    return subprocess.run([sys.executable, "-m", "dstui", *map(str, words)], capture_output=True, text=True, env=env, cwd=home, check=False)
+
+
+def saved(machine: Machine, folder: Path) -> Path:
+    path = folder / "machine.json"
+    path.write_text(json.dumps(machine.to_json()))
+    return path
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    values = {"model": "meta-llama/Llama-2-7b-hf", "sequence": 2048, "cluster": "{}", "micro": 1, "steps": 8, "stage": 2, **changes}
+    path = folder / "plan.yaml"
+    path.write_text(PLAN.format(**values))
+    return path
+
+
+def test_the_text_says_whether_it_fits_by_part_and_moment_and_what_is_not_known(tmp_path: Path) -> None:
+    done = dstui("forecast", written(tmp_path), "--machine", saved(EIGHT_H100, tmp_path), "--recommend", home=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    for expected in (
+        "demo: 6.74B parameters, all trained; 8 ranks, ZeRO-2, bf16, micro-batch 1 x 2048 tokens x 8",
+        ": fits",
+        "GPU, by part, at the peak (forward and backward)",
+        "optimizer states",
+        "a checkpoint    87.9 GB on disk",
+        "tokens/s",
+        "Not known",
+        "model.activation_checkpointing is not given",
+        "candidates with the same samples in a step",
+    ):
+        assert expected in done.stdout, done.stdout
+
+
+def test_the_status_is_1_where_it_does_not_fit_and_the_json_has_the_way_out(tmp_path: Path) -> None:
+    machine = saved(ONE_4090, tmp_path)
+    done = dstui("forecast", written(tmp_path), "--machine", machine, "--recommend", "--json", home=tmp_path)
+    assert done.returncode == 1
+    data = json.loads(done.stdout)
+    assert (data["version"], data["fits"], data["verdict"], data["recommended"]) == (1, False, "too big", [])
+    assert data["candidates"] > 100 and "GPUs instead of 1" in data["ways_out"][0]
+    assert data["gpu_bytes_range"][0] < data["gpu_bytes"] == sum(data["parts"]["gpu"].values()) < data["gpu_bytes_range"][1]
+
+
+def test_a_size_stands_in_for_a_machine(tmp_path: Path) -> None:
+    done = dstui("forecast", written(tmp_path, cluster="{hosts: {a: 8, b: 8}}"), "--gpu-memory", "80GB", "--json", home=tmp_path)
+    data = json.loads(done.stdout)
+    assert done.returncode == 0
+    assert (data["gpu_capacity_bytes"], data["fits"], data["step_seconds"]) == (80 * 10**9, True, None)
+
+
+def test_a_row_of_the_json_can_be_applied_as_a_json_patch(tmp_path: Path) -> None:
+    from dstui.files import read_plan
+
+    path = written(tmp_path, stage=0)
+    done = dstui("forecast", path, "--machine", saved(EIGHT_H100, tmp_path), "--recommend", "--json", home=tmp_path)
+    row = json.loads(done.stdout)["recommended"][0]
+    assert set(row) == {"verdict", "gpu_bytes", "headroom", "tokens_per_second", "why", "patch"}
+    assert read_plan(path).patch(row["patch"]).get("deepspeed.zero_optimization.stage") in (1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [("no/such-model", "hf download no/such-model"), ("./nowhere", "there is no ./nowhere"), ("'x y'", "there is no x y")],
+)
+def test_a_model_that_is_not_known_is_a_sentence_and_no_failure(tmp_path: Path, model: str, says: str) -> None:
+    done = dstui("forecast", written(tmp_path, model=model), "--gpu-memory", "80GB", "--recommend", home=tmp_path)
+    assert done.returncode == 0
+    assert done.stdout.startswith("No forecast: ") and says in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("missing.yaml",), "missing.yaml"),
+        (("plan.yaml", "--gpu-memory", "large"), "a size is a number with a unit"),
+        (("plan.yaml", "--machine", "missing.json"), "missing.json"),
+        (("plan.yaml", "--calibrate", "--gpu-memory", "80GB"), "--calibrate measures this machine"),
+        (("plan.yaml", "--gpu-memory", "80GB", "--set", "model.params=-1"), "model.params"),
+    ],
+)
+def test_what_cannot_be_read_is_a_sentence_and_status_2(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    written(tmp_path)
+    done = dstui("forecast", *words, home=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("dstui: ") and says in done.stderr and "Traceback" not in done.stderr
+
+
+def test_sizes_have_the_units_of_their_letters() -> None:
+    assert (bytes_of("80GB"), bytes_of("24GiB"), bytes_of("16000 mb"), bytes_of("1.5t")) == (80 * 10**9, 24 << 30, 16 * 10**9, 1500 * 10**9)
+    for text in ("", "GB", "-1GB", "0GB", "80 apples", "1e9"):
+        with pytest.raises(FileProblem):
+            bytes_of(text)
+
+
+def test_check_and_headless_say_what_does_not_fit_before_a_launch(tmp_path: Path) -> None:
+    plan, machine = written(tmp_path, stage=0, micro=4), saved(EIGHT_H100, tmp_path)
+    (tmp_path / "train.py").write_text("import deepspeed\ndeepspeed.add_config_arguments\n")
+    done = dstui("check", plan, "--machine", machine, "--json", home=tmp_path)
+    finding = next(f for f in json.loads(done.stdout)["files"][0]["diagnostics"] if f["code"] == "FC001")
+    assert finding["fix"]["patch"]
+    dry = dstui("--headless", plan, "--dry-run", "--machine", machine, home=tmp_path)
+    assert "FC001" in dry.stderr and dry.returncode == 0
+
+
+def test_the_measured_rates_of_this_machine_are_remembered_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dstui import calibration
+    from dstui.forecast.rates import Rates, with_measured
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    child = tmp_path / "rates.py"
+    child.write_text('print(\'["flops", 5e14]\\n["cpu_adam", 2e9]\\n["done", null]\')')
+    monkeypatch.setattr(calibration, "CHILD", child)
+    assert calibration.read_rates(EIGHT_H100) == {}
+    assert calibration.calibrate(EIGHT_H100) == {"flops": 5e14, "cpu_adam": 2e9}
+    assert calibration.read_rates(EIGHT_H100) == {"flops": 5e14, "cpu_adam": 2e9}
+    assert calibration.read_rates(ONE_4090) == {}
+    rates = with_measured(Rates(), calibration.read_rates(EIGHT_H100) | {"inside": "fast", "memory": -1, "unheard_of": 3})
+    assert (rates.flops, rates.cpu_adam, rates.inside, rates.measured) == (5e14, 2e9, Rates().inside, ("cpu_adam", "flops"))
+    child.write_text("raise SystemExit('no torch here')")
+    with pytest.raises(FileProblem, match="no torch here"):
+        calibration.calibrate(EIGHT_H100)
