@@ -26,11 +26,7 @@ class FileProblem(Exception):
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, newlines as they stand. Raises FileProblem."""
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - nothing blocks on a pipe
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise FileProblem(f"{path} is neither a file nor a folder: name a regular file")
-            raw = file.read(MAX_BYTES + 1)
+        raw = _bytes(path, MAX_BYTES + 1)
     except IsADirectoryError:
         raise FileProblem(f"{path} is a folder: name a file in it") from None
     except (OSError, ValueError) as error:
@@ -44,6 +40,15 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise FileProblem(f"{path}:{line}: not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8") from None
+
+
+def _bytes(path: Path, most: int) -> bytes:
+    """The beginning of a regular file. Nothing blocks on a pipe that has its name; ENXIO says that it is no regular file."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - nothing blocks on a pipe
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise IsADirectoryError if stat.S_ISDIR(mode) else OSError(errno.ENXIO, "no regular file")
+        return file.read(most)
 
 
 def is_there(path: Path | str) -> bool:
@@ -89,9 +94,9 @@ def reason(error: OSError | ValueError) -> str:
 
 def state_on_disk(path: Path, text: str) -> Literal["new", "changed", "same"]:
     """How a text compares with what stands at the path: nothing (`new`), other content, or the same bytes."""
+    wanted = text.encode()
     try:
-        with path.open("rb") as file:
-            return "same" if file.read() == text.encode() else "changed"
+        return "same" if _bytes(path, len(wanted) + 1) == wanted else "changed"
     except (FileNotFoundError, ValueError):
         return "new"
     except OSError as error:
@@ -108,6 +113,8 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     state = state_on_disk(path, text)
     if state == "same":
         return False
+    if is_there(path) and not is_file(path):
+        raise FileProblem(f"{path}: {reason(OSError(errno.EISDIR if is_folder(path) else errno.ENXIO, ''))}, and is not replaced")
     if state == "changed" and not replace:
         raise FileProblem(f"{path} exists with other content: it is replaced only when asked (--force)")
     temporary = None

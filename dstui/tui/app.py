@@ -6,33 +6,35 @@ import asyncio
 import gc
 import os
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on
-from textual.app import ComposeResult, SystemCommand
+from textual import events, on
+from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
+from textual.errors import NoWidget
 from textual.filter import LineFilter
-from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from dstui.tui.arrange import MINIMUM, PARTS, SIDE, STEPS_AND_FORM, WIDE, shown
-from dstui.tui.beginning import Beginning
+from dstui.tui.byname import ByName
 from dstui.tui.driver import LastingDriver
 from dstui.tui.fields import Field, Option
-from dstui.tui.form_rows import OptionKey
+from dstui.tui.jobs import Part
 from dstui.tui.keys import KEYS, bindings, valid
 from dstui.tui.safely import SAFELY
+from dstui.tui.screens.over import Over
 from dstui.tui.settings import remember, remembered
 from dstui.tui.steps import STEPS, Step, field_of
 from dstui.tui.store import Store
 from dstui.tui.themes import DARK, LIGHT
-from dstui.tui.widgets.checks import Checks, FindingKey
+from dstui.tui.widgets.checks import Checks
 from dstui.tui.widgets.footer import Footer
 from dstui.tui.widgets.form import Form
 from dstui.tui.widgets.hint import Hint
@@ -56,9 +58,9 @@ WHILE_WATCHING = ("rank", "all_ranks", "metrics", "level", "host", "fold", "time
 """What there must be a job for."""
 
 
-class DstuiApp(Beginning):
+class DstuiApp(ByName):
     """dstui's screen, in layers: `Documents` does what concerns files, `Jobs` what concerns runs, `Verdicts` what is learnt meanwhile,
-    `Unsaved` keeps drafts, and `Beginning` opens something to begin with."""
+    `Unsaved` keeps drafts, `Beginning` opens something to begin with, and `ByName` finds every action."""
 
     TITLE = "dstui"
     CSS_PATH = Path(__file__).parent / "styles" / "app.tcss"
@@ -77,7 +79,13 @@ class DstuiApp(Beginning):
         self.job, self.judge = job, judge
         self.store = Store(plan or self.starting_plan(), path, machine, self.redraw_all)
         self.step: Step = STEPS[0]
+        self.last_form = self.step
+        """Where escape leads back to."""
         self.tab = "form"
+        # The parts of the screen, made once and drawn into at any time: a message may come before a part is mounted, or when it is gone.
+        self.title_bar, self.step_line, self.tab_line, self.step_list = TitleBar(), StepLine(), TabLine(), StepList()
+        self.form, self.hint, self.preview, self.checks, self.footer = Form(self.store), Hint(), Preview(), Checks(), Footer()
+        self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
         self.done: list[str] = []
         self.leaving = False
 
@@ -103,20 +111,33 @@ class DstuiApp(Beginning):
         self.leaving = True
         super().exit(result, return_code, message)
 
+    async def on_event(self, event: events.Event) -> None:
+        """What is typed after the end is for nobody, since the screens are being taken away, nor is a click on what has gone already."""
+        if self.leaving and isinstance(event, (events.InputEvent, events.Paste)):
+            return
+        if not (isinstance(event, events.MouseEvent) and self._has_gone(event)):
+            await super().on_event(event)
+
+    def _has_gone(self, event: events.MouseEvent) -> bool:
+        """Whether what is seen at this place was removed since the last frame, which Textual does not expect."""
+        with suppress(NoWidget):
+            return self.get_widget_at(event.x, event.y)[0].parent is None
+        return False
+
     # What is on the screen
 
     def compose(self) -> ComposeResult:
         """What the first frame shows; the rest is mounted after it."""
-        yield TitleBar()
-        yield StepLine()
-        yield TabLine()
-        with Horizontal(id="body"):
-            yield StepList()
-            with Vertical(id="middle"):
-                yield Form(self.store)
-                yield Hint()
-            yield Vertical(id="side")
-        yield Footer()
+        yield self.title_bar
+        yield self.step_line
+        yield self.tab_line
+        with self.body:
+            yield self.step_list
+            with self.middle:
+                yield self.form
+                yield self.hint
+            yield self.side
+        yield self.footer
         yield Static(TOO_SMALL, id="too-small", markup=False)
 
     def on_mount(self) -> None:
@@ -133,7 +154,7 @@ class DstuiApp(Beginning):
         gc.enable()
         if self.leaving:
             return
-        await self.query_one("#side").mount(Preview(), Checks())
+        await self.side.mount(self.preview, self.checks)
         self.arrange()
         self.start_looking()
         self.store.follow()
@@ -154,16 +175,14 @@ class DstuiApp(Beginning):
         if self.leaving or not self.is_running:
             return
         state = self.store.state
-        self.query_one(TitleBar).show(state, self.store.path)
-        self.query_one(StepList).show(state, self.step)
-        self.query_one(StepLine).show(state, self.step)
-        self.query_one(TabLine).show(state, self.tab)
-        for preview in self.query(Preview):
-            preview.show(state)
-        for checks in self.query(Checks):
-            checks.show(state)
+        self.title_bar.show(state, self.store.path)
+        self.step_list.show(state, self.step)
+        self.step_line.show(state, self.step)
+        self.tab_line.show(state, self.tab)
+        self.preview.show(state)
+        self.checks.show(state)
         if self.step.pane == "form":
-            self.query_one(Form).show(state)
+            self.form.show(state)
             self._show_hint()
         else:
             self.show_pane(state)
@@ -177,20 +196,18 @@ class DstuiApp(Beginning):
         self.redraw_all()
 
     def _show_hint(self) -> None:
-        self.query_one(Hint).show(*self.here, self.store.state)
+        self.hint.show(*self.here, self.store.state)
 
     @property
     def here(self) -> tuple[Field | None, Option | None]:
         """The field under the form's cursor, and the option where the cursor is on one."""
-        form = self.query_one(Form)
-        field, key = form.here, form.rows.cursor
-        return field, field.options[key.number] if field and isinstance(key, OptionKey) else None
+        return self.form.at(self.form.rows.cursor)
 
     def _show_keys(self) -> None:
         if len(self.screen_stack) != 1:
             return  # a dialog has the keys, or the app is closing
-        possible = {k.action.partition("(")[0] for k in KEYS if self.check_action(k.action.partition("(")[0], ())}
-        self.query_one(Footer).show(valid("typing" if self.typing else self.step.pane, frozenset(possible)))
+        possible = {key.name for key in KEYS if self.check_action(key.name, ())}
+        self.footer.show(valid("typing" if self.typing else self.step.pane, frozenset(possible)))
 
     @property
     def typing(self) -> bool:
@@ -207,8 +224,9 @@ class DstuiApp(Beginning):
         """Go to a step, and to the field at `path` in it."""
         self.step = step
         if step.pane == "form":
-            self.query_one(Form).show_step(step, self.store.state, path)
-            self.query_one("#middle").border_title = f"{STEPS.index(step) + 1} · {step.title}"
+            self.last_form = step
+            self.form.show_step(step, self.store.state, path)
+            self.middle.border_title = f"{STEPS.index(step) + 1} · {step.title}"
             self.show_tab("form")
         else:
             self.open_pane(step)
@@ -221,13 +239,19 @@ class DstuiApp(Beginning):
         seen = shown(*self.size, self.step.pane, self.tab, self.step.wide)
         for part in self.screen.query(", ".join(f"#{name}" for name in PARTS)):
             part.display = part.id in seen
-        side = self.query_one("#side")
-        side.styles.width = "1fr" if self.narrow else max(SIDE, self.size.width - STEPS_AND_FORM)
+        self.side.styles.width = "1fr" if self.narrow else max(SIDE, self.size.width - STEPS_AND_FORM)
 
     @property
     def narrow(self) -> bool:
         """Whether form, preview and checks are tabs."""
         return self.size.width < WIDE
+
+    def show_part(self, part: Part) -> Part:
+        """Mount a further part of the body."""
+        if self.body.is_attached:
+            self.body.mount(part)
+        self.arrange()
+        return part
 
     def on_resize(self) -> None:
         """Another size: other parts may be seen, once the app knows it too."""
@@ -237,8 +261,8 @@ class DstuiApp(Beginning):
         """On a narrow screen, which of the three is seen; everywhere, which has the focus."""
         self.tab = tab
         self.arrange()
-        self.query_one(f"#{'form-rows' if tab == 'form' else tab}").focus()
-        self.query_one(TabLine).show(self.store.state, tab)
+        {"form": self.form.rows, "preview": self.preview, "checks": self.checks}[tab].focus()
+        self.tab_line.show(self.store.state, tab)
 
     def jump(self, path: str) -> None:
         """To the field that writes this path; where no form has it, type its value."""
@@ -260,8 +284,8 @@ class DstuiApp(Beginning):
 
     @on(Rows.Chosen, "#checks")
     def _finding_chosen(self, event: Rows.Chosen) -> None:
-        if isinstance(event.key, FindingKey):
-            self.jump(self.store.state.findings[event.key.number].path)
+        if (finding := self.checks.finding(event.key)) is not None:
+            self.jump(finding.path)
 
     @on(Rows.Moved, "#form-rows")
     def _moved(self) -> None:
@@ -278,15 +302,17 @@ class DstuiApp(Beginning):
     # What the keys do
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
-        """Whether an action does something now: by the pane it belongs to, and by what there is to act on."""
-        key = next((k for k in KEYS if k.action and k.action.partition("(")[0] == action), None)
-        if key is None:
+        """Whether an action may act now: what lies over the app has its own keys, and so has a line that is being typed."""
+        if not any(key.name == action for key in KEYS):
             return True
-        if len(self.screen_stack) > 1:
-            return False  # a dialog has the keys
-        if self.typing:
-            return action in WHILE_TYPING
-        if not any(self.step.pane in k.where for k in KEYS if k.action.partition("(")[0] == action):
+        over = self.screen_stack[-1] if len(self.screen_stack) > 1 else None
+        if over is not None:
+            return isinstance(over, Over) and any(over.PANE in key.where for key in KEYS if key.name == action)
+        return action in WHILE_TYPING if self.typing else self.can(action)
+
+    def can(self, action: str) -> bool:
+        """Whether an action does something now: by the pane it belongs to, and by what there is to act on."""
+        if not any(self.step.pane in key.where for key in KEYS if key.name == action):
             return False
         needs: dict[str, Callable[[], bool]] = {
             "undo": lambda: self.store.can_undo,
@@ -320,12 +346,12 @@ class DstuiApp(Beginning):
 
     def action_undo(self) -> None:
         """Take the last edit back."""
-        self.query_one(Form).close()
+        self.form.close()
         self.store.undo()
 
     def action_redo(self) -> None:
         """Make it again."""
-        self.query_one(Form).close()
+        self.form.close()
         self.store.redo()
 
     def action_fix(self) -> None:
@@ -333,8 +359,8 @@ class DstuiApp(Beginning):
         if self.step.pane == "run":
             self.fix_the_plan()
             return
-        self.query_one(Form).close()
-        finding = self.query_one(Checks).to_fix(self.step)
+        self.form.close()
+        finding = self.checks.to_fix(self.step)
         if finding is None or finding.fix is None:
             self.say("There is no fix to apply.")
         elif self.store.apply(finding.fix):
@@ -353,6 +379,9 @@ class DstuiApp(Beginning):
 
     def action_help(self) -> None:
         """The keys, and the field under the cursor."""
+        if isinstance(self.screen, Over):
+            self.screen.action_help()
+            return
         from dstui.tui.screens.help import Help
 
         self.push_screen(Help(self.step.pane, self.here[0] if self.step.pane == "form" else None))
@@ -366,7 +395,7 @@ class DstuiApp(Beginning):
         self._turn_pane(-1)
 
     def _turn_pane(self, by: int) -> None:
-        self.query_one(Form).close()
+        self.form.close()
         if self.step.pane != "form":
             self.screen.focus_next() if by > 0 else self.screen.focus_previous()
         elif self.narrow:
@@ -378,21 +407,14 @@ class DstuiApp(Beginning):
 
     def action_escape(self) -> None:
         """Close what is open; else the cursor goes back to the form."""
-        if self.step.pane == "form" and not self.query_one(Form).close():
+        if self.step.pane == "form" and not self.form.close():
             self.show_tab("form")
-        elif self.step.pane != "form":
-            self.back_in_pane()
+        elif self.step.pane != "form" and not self.back_in_pane():
+            self.show_step(self.last_form)
 
     def say(self, text: str, severity: Any = "information") -> None:
         """A note at the corner for a few seconds."""
         self.notify(text, severity=severity, markup=False)
-
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: every key's action, every step, and Textual's own."""
-        from dstui.tui.commands import commands
-
-        yield from super().get_system_commands(screen)
-        yield from commands(lambda action: self.check_action(action, ()), self.show_step, self.run_action)
 
     def receipt(self) -> list[str]:
         """What was done, for the terminal that is left behind."""

@@ -1,26 +1,92 @@
-"""The palette's entries: everything that a key does here, and every step by its name."""
+"""The palette: every action and every step by its name, judged as if the palette were not over the screen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from textual.app import SystemCommand
+from textual.app import ComposeResult
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 
-from dstui.tui.keys import KEYS
-from dstui.tui.steps import STEPS, Step
+from dstui.tui.keys import ANYWHERE, CHOOSING, KEYS, Key
+from dstui.tui.screens.over import Over
+from dstui.tui.steps import STEPS
 
-LEFT_OUT = ("digit", "command_palette", "escape", "next_pane", "pane_before")
+if TYPE_CHECKING:
+    from dstui.tui.app import DstuiApp
+
+LEFT_OUT = ("digit", "command_palette", "escape", "next_pane", "pane_before", "dismiss")
 
 
-def commands(possible: Callable[[str], object], show_step: Callable[[Step], None], act: Callable[[str], Any]) -> Iterator[SystemCommand]:
-    """What can be done now: the actions that are possible, by `act`, and every step, by `show_step`."""
-    for number, step in enumerate(STEPS, 1):
-        yield SystemCommand(f"Go to {number}: {step.title}", step.question, partial(show_step, step))
+class Command(NamedTuple):
+    """A name, what it does in a sentence, and how."""
+
+    name: str
+    help: str
+    act: Callable[[], object]
+
+
+class Palette(CommandPalette, Over[None]):
+    """Textual's palette, which ends once and then looks for nothing more. Before its list was laid out it has no page to turn."""
+
+    PANE = CHOOSING
+    DEFAULT_CSS = "Palette Footer { dock: bottom; height: 1; }"
+
+    def compose(self) -> ComposeResult:
+        """Textual's parts, and the keys."""
+        yield from super().compose()
+        yield self.footer
+
+    def _gather_commands(self, search_value: str) -> Any:
+        return super()._gather_commands(search_value) if self in self.app.screen_stack else None
+
+    def _action_command_list(self, action: str) -> None:
+        if self.query_one(CommandList).virtual_size.height:
+            super()._action_command_list(action)
+
+
+class Commands(Provider):
+    """What can be done. One palette has one of these, and does one thing: Enter may come twice in one write."""
+
+    _done = False
+
+    async def discover(self) -> Hits:
+        """All of it, before anything is typed."""
+        for command in self._commands():
+            yield DiscoveryHit(Content(command.name), partial(self._once, command), command.name, command.help)
+
+    async def search(self, query: str) -> Hits:
+        """What has the letters in its name."""
+        matcher = self.matcher(query)
+        for command in self._commands():
+            if (score := matcher.match(command.name)) > 0:
+                yield Hit(score, matcher.highlight(command.name), partial(self._once, command), command.name, command.help)
+
+    async def _once(self, command: Command) -> None:
+        if not self._done:
+            self._done = True
+            ended = command.act()
+            if ended is not None and hasattr(ended, "__await__"):
+                await ended
+
+    def _commands(self) -> Iterator[Command]:
+        app: DstuiApp = self.app  # type: ignore[assignment]  # there is no other app
+        if isinstance(self.screen, Over):
+            yield from actions(self.screen.PANE, [key for key in KEYS if self.screen.PANE in key.where], app.perform)
+            return
+        yield from actions(app.step.pane, [key for key in KEYS if key.where & ANYWHERE], app.perform)
+        for number, step in enumerate(STEPS, 1):
+            yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
+        yield Command("Theme", "Other colours, which are remembered.", app.action_change_theme)
+        yield Command("Screenshot", "Write what is on the screen to a picture (SVG).", app.deliver_screenshot)
+
+
+def actions(pane: str, keys: Iterable[Key], perform: Callable[[Key], object]) -> Iterator[Command]:
+    """Every action, once, with the words that it has in this pane, those of the pane first."""
     seen: set[str] = set()
-    for key in KEYS:
-        name = key.action.partition("(")[0]
-        if name and name not in LEFT_OUT and key.action not in seen and possible(name):
+    for key in sorted(keys, key=lambda key: pane not in key.where):
+        if key.name and key.name not in LEFT_OUT and key.action not in seen:
             seen.add(key.action)
-            yield SystemCommand(f"{key.label.capitalize()} ({key.shown})", key.help, partial(act, key.action))
+            yield Command(f"{key.label.capitalize()} ({key.shown})", key.help, partial(perform, key))

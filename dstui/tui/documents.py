@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
 
-from dstui.files import FileProblem, is_folder, is_there, typed_path, write_atomic
+from dstui.files import FileProblem, is_file, is_folder, is_there, typed_path, write_atomic
 from dstui.tui.fields import UNSET, help_for, shown, typed
 from dstui.tui.screens.dialog import Answer, Ask, Prompt
 from dstui.tui.store import Store
@@ -16,6 +17,18 @@ from dstui.tui.store import Store
 if TYPE_CHECKING:
     from dstui.render.artifacts import Artifact
     from dstui.tui.steps import Step
+
+
+Then = Callable[[], object]
+"""What comes after something that may have to be asked before."""
+
+
+class NotSaved(Ask):
+    """Whether to leave, and what becomes of the edits."""
+
+    def __init__(self) -> None:
+        answers = [Answer("s", "save and leave", "save"), Answer("d", "discard the edits and leave", "discard"), Answer("c", "stay", None)]
+        super().__init__("Not saved", "The Plan has edits that are not saved.", answers)
 
 
 class Documents(App[int]):
@@ -34,51 +47,50 @@ class Documents(App[int]):
 
     def action_save(self) -> None:
         """Save the Plan; asks for a name where it has none, and before it replaces what somebody else wrote."""
-        path = self.store.path
+        self._save_and(_nothing)
+
+    def _save_and(self, then: Then) -> None:
+        """Save it, and then, once it is saved, do this."""
+        path, moved = self.store.path, self.store.moved_on_disk()
         if path is None:
-            self._ask_where()
-        elif self.store.disk_moved():
-            answers = [Answer("r", "replace it with what is here", True), Answer("o", "save under another name", False)]
-            text = f"{path} was changed by something else since it was read here."
-            self.push_screen(Ask("Changed on disk", text, answers), self._resolve)
+            self._ask_where(then)
+        elif moved:
+            answers = [Answer("r", "replace it with what is here", True)] if is_file(path) else []
+            answers.append(Answer("o", "save under another name", False))
+            self.push_screen(Ask("Changed on disk", moved, answers), partial(self._resolve, path, then))
         else:
-            self._save(path, replace_other=True)
+            self._save(path, then, replace_other=True)
 
-    def _resolve(self, replace: bool | None) -> None:
-        if replace and self.store.path is not None:
-            self._save(self.store.path, replace_other=True)
+    def _resolve(self, path: Path, then: Then, replace: bool | None) -> None:
+        if replace:
+            self._save(path, then, replace_other=True)
         elif replace is False:
-            self._ask_where()
+            self._ask_where(then)
 
-    def _ask_where(self) -> None:
+    def _ask_where(self, then: Then) -> None:
         name = f"{self.store.state.plan.name or 'plan'}.yaml"
-        self.push_screen(Prompt("Save the Plan as", "A path, relative to the current folder:", name), self._save_as)
+        prompt = Prompt("Save the Plan as", "A path, relative to the current folder:", name)
+        self.push_screen(prompt, partial(self._save_as, then))
 
-    def _save_as(self, name: str | None) -> None:
+    def _save_as(self, then: Then, name: str | None) -> None:
         if not name:
             return
         path = typed_path(name)
         if is_there(path) and path != self.store.path:
             answers = [Answer("r", "replace it", True), Answer("n", "no, another name", False)]
-            self.push_screen(Ask("Exists already", f"{path} exists.", answers), partial(self._save_over, path))
+            self.push_screen(Ask("Exists already", f"{path} exists.", answers), partial(self._resolve, path, then))
         else:
-            self._save(path, replace_other=False)
+            self._save(path, then, replace_other=False)
 
-    def _save_over(self, path: Path, replace: bool | None) -> None:
-        if replace:
-            self._save(path, replace_other=True)
-        elif replace is False:
-            self._ask_where()
-
-    def _save(self, path: Path, *, replace_other: bool) -> bool:
+    def _save(self, path: Path, then: Then, *, replace_other: bool) -> None:
         try:
             self.store.save(path, replace_other=replace_other)
         except FileProblem as error:
             self.say(str(error), "error")
-            return False
+            return
         self.say(f"Saved {path}")
         self._note(f"saved    {path}")
-        return True
+        then()
 
     def _note(self, line: str) -> None:
         if line not in self.done:
@@ -96,9 +108,14 @@ class Documents(App[int]):
             return
         from dstui.files import state_on_disk
         from dstui.render.artifacts import artifacts
+        from dstui.render.launch import RenderError
 
-        place = typed_path(folder)
-        files = {place / a.name: a for a in artifacts(self.store.state.plan, self.store.state.known_machine, self.store.state.pool)}
+        place, state = typed_path(folder), self.store.state
+        try:
+            files = {place / a.name: a for a in artifacts(state.plan, state.known_machine, state.pool)}
+        except RenderError as error:
+            self.say(f"Nothing is written: {error}", "error")
+            return
         changed = [path.name for path, artifact in files.items() if state_on_disk(path, artifact.text) == "changed"]
         if changed:
             answers = [Answer("r", "replace", files), Answer("n", "no, leave everything", None)]
@@ -154,15 +171,18 @@ class Documents(App[int]):
         """Leave; asks where edits would be lost. A job that runs goes on."""
         if self.store.state.saved:
             self.exit(0)
-            return
-        answers = [Answer("s", "save and leave", "save"), Answer("d", "discard the edits and leave", "discard"), Answer("c", "stay", None)]
-        self.push_screen(Ask("Not saved", "The Plan has edits that are not saved.", answers), self._leave)
+        elif not isinstance(self.screen, NotSaved):
+            self.push_screen(NotSaved(), self._leave)
+
+    async def action_quit(self) -> None:
+        """Textual's own way out is no other."""
+        self.action_leave()
 
     def _leave(self, how: str | None) -> None:
-        if how == "discard" or (how == "save" and self.store.path is not None and self._save(self.store.path, replace_other=True)):
+        if how == "discard":
             self.exit(0)
-        elif how == "save" and self.store.path is None:
-            self._ask_where()
+        elif how == "save":
+            self._save_and(partial(self.exit, 0))
 
     def show_step(self, step: Step, path: str = "") -> None:
         """Go to a step; the app knows how."""
@@ -171,6 +191,10 @@ class Documents(App[int]):
     def look_around(self) -> None:
         """The files around the Plan may be others now; who looks knows how."""
         raise NotImplementedError
+
+
+def _nothing() -> None:
+    """Nothing more."""
 
 
 def _no_folder(text: str) -> str:

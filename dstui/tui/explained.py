@@ -33,7 +33,7 @@ class Explained(Jobs):
     @property
     def why(self) -> Why | None:
         """The pane under the log of the job that is looked at."""
-        return self.run_pane.query_one(Why) if self.run_pane is not None and self.run_pane.folder is not None else None
+        return self.run_pane.why if self.run_pane is not None and self.run_pane.folder is not None else None
 
     def explained(self) -> bool:
         """Whether there is a diagnosis."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from textual import on
+from textual.widget import Widget
 
 from dstui.tui.logkeys import LogKeys
 from dstui.tui.screens.dialog import Answer, Ask
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from dstui.run.folder import JobFolder
     from dstui.run.history import History
     from dstui.tui.widgets.review import Review
+
+
+Part = TypeVar("Part", bound=Widget)
 
 
 class Jobs(LogKeys):
@@ -38,48 +42,34 @@ class Jobs(LogKeys):
             if self.review is None:
                 from dstui.tui.widgets.review import Review
 
-                self.review = Review()
-                self.query_one("#body").mount(self.review)
-                self.arrange()
-            self.call_after_refresh(self._enter_review)
+                self.review = self.show_part(Review())
+            self.review.names.focus()
+        elif self.run_pane is None:
+            from dstui.tui.widgets.run import Run
+
+            self.run_pane = self.show_part(Run())
         else:
-            if self.run_pane is None:
-                from dstui.tui.widgets.run import Run
-
-                self.run_pane = Run()
-                self.query_one("#body").mount(self.run_pane)
-                self.arrange()
-            self.call_after_refresh(self._enter_run)
-
-    def _enter_review(self) -> None:
-        if self.review is None:
-            return
-        if not self.review.is_mounted:  # its lists are not there yet
-            self.call_after_refresh(self._enter_review)
-            return
-        self.query_one("#review-names").focus()
-        self.review.show(self.store.state, self.store.path)
-
-    def _enter_run(self) -> None:
-        pane = self.run_pane
-        if pane is not None and pane.folder is None:
-            pane.show_jobs()
-        elif pane is not None:
-            pane.log_view.focus()
+            self.run_pane.enter()
 
     def show_pane(self, state: State) -> None:
         """Draw the pane that is open."""
-        if self.step.pane == "review" and self.review is not None and self.review.is_mounted and self.review.children:
+        if self.step.pane == "review" and self.review is not None:
             self.review.show(state, self.store.path)
-        elif self.step.pane == "run" and self.run_pane is not None and self.run_pane.is_mounted and self.run_pane.children:
+        elif self.step.pane == "run" and self.run_pane is not None:
             self.run_pane.draw()
 
-    def back_in_pane(self) -> None:
-        """Escape: end a search, else go back to the list of names."""
+    def back_in_pane(self) -> bool:
+        """Escape: end a search, or go back to the list of names. False where the pane itself is to be left; a job stays in view."""
         if self.step.pane == "review":
-            self.query_one("#review-names").focus()
-        elif self.run_pane is not None and self.run_pane.log_view.search is not None:
-            self.run_pane.log_view.find("")
+            there, inside = self.review, self.focused
+            if there is None or inside is there.names:
+                return False
+            there.names.focus()
+            return True
+        if self.run_pane is None or self.run_pane.folder is None:
+            return False
+        self.run_pane.log_view.find("")
+        return True
 
     def action_copy(self) -> None:
         """What is on the screen: the chosen file, the log in view, or ds_config.json."""
@@ -191,7 +181,6 @@ class Jobs(LogKeys):
         """The metrics of the job as a plot."""
         from dstui.run.history import History
         from dstui.tui.screens.plot import Plot
-        from dstui.tui.widgets.runhead import RunHead
 
         pane = self.run_pane
         if pane is None or pane.folder is None:
@@ -200,11 +189,11 @@ class Jobs(LogKeys):
             if self.history is not None:
                 self.history.close()
             self.history = History(pane.folder)
-        head = pane.query_one(RunHead)
+        head = pane.head
         self.push_screen(Plot(self.history, lambda: head.rows[0]))
 
-    def arrange(self) -> None:
-        """Show the parts that belong on the screen; the app knows which."""
+    def show_part(self, part: Part) -> Part:
+        """Mount a further part of the body; the app knows where."""
         raise NotImplementedError
 
     def redraw_all(self) -> None:

@@ -17,6 +17,13 @@ PLOT: Final = "plot"
 """The screen of the metrics, which lies over the run."""
 TYPING: Final = frozenset({"typing"})
 """While a value is being typed; the keys of other panes are text then, but for those with priority."""
+CHOOSING: Final = "choosing"
+"""A dialog with rows to choose from."""
+LINE: Final = "line"
+"""A dialog with a line to type."""
+READING: Final = "reading"
+"""A dialog with a text."""
+DIALOGS: Final = frozenset({CHOOSING, LINE, READING})
 PINNED: Final = 90
 
 
@@ -36,13 +43,22 @@ class Key:
     """Valid also while something is being typed."""
 
     @property
+    def name(self) -> str:
+        """The action without what it is given; "" where Textual itself does what the key does."""
+        return self.action.partition("(")[0]
+
+    @property
     def shown(self) -> str:
         """The key as the footer names it."""
         return self.display or self.keys.partition(",")[0]
 
 
 KEYS: Final = (
-    Key("", "", "choose", "Move over the rows.", FORM | REVIEW, 1, "↑↓"),
+    Key("", "", "choose", "Move over the rows.", FORM | REVIEW | {CHOOSING}, 1, "↑↓"),
+    Key("", "", "move", "Move in the text.", frozenset({READING}), 1, "↑↓"),
+    Key("", "", "take", "Take what the cursor is on. The letter before an answer gives it too.", frozenset({CHOOSING}), 2, "Enter"),
+    Key("", "", "done", "Take what was typed.", frozenset({LINE}), 1, "Enter"),
+    Key("", "dismiss(None)", "close", "Close this, and change nothing.", DIALOGS, 3, "Esc"),
     Key("", "", "set", "Set, open or go to what the cursor is on.", FORM, 2, "Enter"),
     Key("", "", "done", "What was typed stays; ctrl+z takes it back.", TYPING, 1, "Enter Esc"),
     Key("", "undo", "undo", "Take the last edit back.", TYPING, 2, "ctrl+z"),
@@ -92,11 +108,12 @@ KEYS: Final = (
         "help",
         "help",
         "What the keys do, and what the field under the cursor means.",
-        ANYWHERE | TYPING | {PLOT},
+        ANYWHERE | TYPING | {PLOT} | DIALOGS,
         hint=PINNED,
         display="F1",
     ),
-    Key("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING, hint=11, display="ctrl+p"),
+    Key("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING | {PLOT}, hint=11, display="ctrl+p"),
+    Key("", "leave", "quit", "Leave dstui from here too.", DIALOGS, 99, "ctrl+q"),
     Key(
         "q,ctrl+q,ctrl+c",
         "leave",
@@ -121,5 +138,5 @@ def bindings() -> list[Binding]:
 
 def valid(pane: str, possible: frozenset[str]) -> list[Key]:
     """The keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
-    here = [k for k in KEYS if k.hint and pane in k.where and (not k.action or k.action.partition("(")[0] in possible)]
+    here = [k for k in KEYS if k.hint and pane in k.where and (not k.action or k.name in possible)]
     return sorted(here, key=lambda k: k.hint)

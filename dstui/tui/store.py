@@ -196,13 +196,17 @@ class Store:
 
     # The file
 
-    def disk_moved(self) -> bool:
-        """Whether somebody else changed the Plan's file since it was read or saved."""
-        if self.path is None or not self.path.exists():
-            return False
-        from dstui.files import read_text
+    def moved_on_disk(self) -> str:
+        """What became of the Plan's file since it was read or saved, in a sentence; "" where it is as it was, or gone."""
+        from dstui.files import FileProblem, is_there, read_text
 
-        return read_text(self.path) != self.on_disk
+        if self.path is None or not is_there(self.path):
+            return ""
+        try:
+            moved = read_text(self.path) != self.on_disk
+        except FileProblem as problem:
+            return f"{problem}. It was a Plan when it was read here."
+        return f"{self.path} was changed by something else since it was read here." if moved else ""
 
     def save(self, path: Path, *, replace_other: bool) -> None:
         """Write the Plan. FileProblem says what stands in the way."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,36 @@ async def test_saving_writes_only_the_edited_node_and_notices_a_change_on_disk(o
         await until(pilot, lambda: "Changed on disk" in screen(pilot))
         await pilot.press("escape")
         assert (tmp_path / "plan.yaml").read_text() == "# somebody else\n"
+
+
+SPOILT = {
+    "a folder": lambda path: (path.unlink(), path.mkdir()),
+    "a pipe": lambda path: (path.unlink(), os.mkfifo(path)),
+    "a binary file": lambda path: path.write_bytes(b"\0" * 100),
+    "another encoding": lambda path: path.write_bytes("name: Größe\n".encode("latin-1")),
+    "5 MB": lambda path: path.write_bytes(b"# more\n" * 800_000),
+}
+
+
+@pytest.mark.parametrize("what", SPOILT)
+async def test_a_plan_that_became_something_else_on_disk_is_said_and_the_edits_are_saved_elsewhere(
+    open_app: Open, tmp_path: Path, what: str
+) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "down", "enter")
+        SPOILT[what](tmp_path / "plan.yaml")
+        await pilot.press("f2")
+        await until(pilot, lambda: "Changed on disk" in screen(pilot))
+        assert "It was a Plan when it was read here." in " ".join(text_of(pilot, "#answers").split())
+        can_be_replaced = (tmp_path / "plan.yaml").is_file()
+        assert ("replace it with what is here" in screen(pilot)) is can_be_replaced
+        await pilot.press("o", *["backspace"] * 20, *"mine", "full_stop", *"yaml", "enter")
+        await until(pilot, lambda: "Saved mine.yaml" in screen(pilot))
+        assert "stage: 3" in (tmp_path / "mine.yaml").read_text()
+        if can_be_replaced:
+            pilot.app.store.path = tmp_path / "plan.yaml"
+            await pilot.press("f2", "r")
+            assert "stage: 3" in (tmp_path / "plan.yaml").read_text()
 
 
 async def test_leaving_asks_only_where_edits_would_be_lost(open_app: Open) -> None:

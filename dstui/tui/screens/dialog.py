@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -13,7 +13,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
+from dstui.tui.keys import CHOOSING, LINE, READING
 from dstui.tui.row import BLANK, Row, paragraph, row
+from dstui.tui.screens.over import Over
 from dstui.tui.widgets.rows import Rows
 
 WIDTH = 62
@@ -28,8 +30,8 @@ class Answer(NamedTuple):
     value: Any
 
 
-class Dialog(ModalScreen[Any]):
-    """A box in the middle of the screen; escape closes it with None."""
+class Dialog(ModalScreen[Any], Over[Any]):
+    """Rows in a box in the middle of the screen; escape closes it with None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "close", show=False)]
     DEFAULT_CSS = """
@@ -40,7 +42,30 @@ class Dialog(ModalScreen[Any]):
     }
     Dialog Rows { height: auto; }
     Dialog Input { border: none; height: 1; background: $panel; padding: 0 1; margin: 1 0; }
+    Dialog Footer { dock: bottom; height: 1; }
     """
+    PANE = CHOOSING
+    ROWS: ClassVar[str] = ""
+    """The id of its rows."""
+
+    def __init__(self, heading: str) -> None:
+        super().__init__()
+        self.heading, self.rows = heading, self.made_rows()
+
+    def made_rows(self) -> Rows:
+        """Its rows, not drawn yet."""
+        return Rows(id=self.ROWS)
+
+    def compose(self) -> ComposeResult:
+        """The box and, at the bottom of the screen, the keys."""
+        with Vertical() as box:
+            box.border_title = Content(self.heading)
+            yield from self.inside()
+        yield self.footer
+
+    def inside(self) -> ComposeResult:
+        """What is in the box."""
+        yield self.rows
 
 
 class Lines(Dialog):
@@ -60,9 +85,10 @@ class Lines(Dialog):
 
     def redraw(self) -> None:
         """Draw it; the cursor stays where it is."""
-        lines, rows = self.lines(), self.query_one(Rows)
-        rows.show_rows(lines)
-        rows.styles.height = max(min(len(lines), self.app.size.height * 9 // 10 - 2 - self.BESIDE), 1)
+        lines = self.lines()
+        self.rows.show_rows(lines)
+        most = (self.app.size.height - 1) * 9 // 10 - 2 - self.BESIDE  # the last line is the footer
+        self.rows.styles.height = max(min(len(lines), most), 1)
 
     def on_mount(self) -> None:
         """Draw it, and read or answer with the keys."""
@@ -74,57 +100,64 @@ class Lines(Dialog):
         self.redraw()
 
 
+class ToRead(Dialog):
+    """A text; read with the arrows, closed by any other key with None."""
+
+    PANE = READING
+    SCROLLING: ClassVar[tuple[str, ...]] = ("up", "down", "pageup", "pagedown", "home", "end", "j", "k")
+
+    def on_key(self, event: events.Key) -> None:
+        """Close with whatever does not scroll."""
+        if event.key not in self.SCROLLING:
+            event.stop()
+            self.dismiss(None)
+
+
 class Ask(Lines):
     """A question; each answer has its letter. `details` are rows between the question and the answers."""
 
-    def __init__(self, title: str, text: str, answers: Sequence[Answer], details: Sequence[Row] = ()) -> None:
-        super().__init__()
-        self.heading, self.text, self.answers, self.details = title, text, tuple(answers), tuple(details)
+    ROWS = "answers"
 
-    def compose(self) -> ComposeResult:
-        """The question, and its answers as rows."""
-        with Vertical() as box:
-            box.border_title = Content(self.heading)
-            yield Rows(id="answers")
+    def __init__(self, title: str, text: str, answers: Sequence[Answer], details: Sequence[Row] = ()) -> None:
+        super().__init__(title)
+        self.text, self.answers, self.details = text, tuple(answers), tuple(details)
 
     def lines(self) -> Sequence[Row]:
         """The question and the answers; the label of an answer is the key of its row."""
         rows = [*paragraph(self.text, self.room), BLANK, *self.details]
         return [*rows, *(row((a.key, "accent"), f"  {a.label}", key=a.label) for a in self.answers)]
 
-    def on_key(self, event: Any) -> None:
+    def on_key(self, event: events.Key) -> None:
         """A letter answers."""
-        for answer in self.answers:
-            if event.key == answer.key:
-                event.stop()
-                self.dismiss(answer.value)
+        self._give(event, lambda answer: answer.key == event.key)
 
     @on(Rows.Chosen)
     def _chosen(self, event: Rows.Chosen) -> None:
-        event.stop()
-        self.dismiss(next(a.value for a in self.answers if a.label == event.key))
+        self._give(event, lambda answer: answer.label == event.key)
+
+    def _give(self, event: events.Key | Rows.Chosen, meant: Callable[[Answer], bool]) -> None:
+        """The answer that is meant, if there is one: what can be answered may be other things since the key was pressed."""
+        for answer in filter(meant, self.answers):
+            event.stop()
+            self.dismiss(answer.value)
 
 
 class Prompt(Lines):
     """One line to type. `wrong` says in a sentence why a text is no answer, "" where it is one."""
 
-    BESIDE = 3
+    PANE, ROWS, BESIDE = LINE, "question", 3
 
     def __init__(self, title: str, text: str, value: str = "", wrong: Callable[[str], str] = lambda _text: "") -> None:
-        super().__init__()
-        self.heading, self.text, self.value, self.wrong = title, text, value, wrong
+        super().__init__(title)
+        self.text, self.wrong = text, wrong
+        self.line = Input(value, compact=True)
         self._wrong_now = ""
 
-    def compose(self) -> ComposeResult:
+    def inside(self) -> ComposeResult:
         """What is asked, the line, and what is wrong with it."""
-        with Vertical() as box:
-            box.border_title = Content(self.heading)
-            rows = Rows(id="question")
-            rows.can_focus = False
-            yield rows
-            line = Input(self.value, compact=True)
-            line.cursor_blink = False
-            yield line
+        self.rows.can_focus = self.line.cursor_blink = False
+        yield self.rows
+        yield self.line
 
     def lines(self) -> Sequence[Row]:
         """What is asked, and what is wrong with the answer."""

@@ -7,7 +7,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.widgets import Input
 
 from dstui.tui.fields import help_for
@@ -35,20 +34,22 @@ class Find(Lines):
         Binding("up", "move(-1)", "up", show=False, priority=True),
     ]
 
-    BESIDE = 3
+    ROWS, BESIDE = "found", 3
 
     def __init__(self, state: State) -> None:
-        super().__init__()
+        super().__init__("Find a setting")
         self.entries, self.text = _entries(state), ""
 
-    def compose(self) -> ComposeResult:
+    def made_rows(self) -> Rows:
+        """What matches."""
+        return Found(id=self.ROWS)
+
+    def inside(self) -> ComposeResult:
         """The line to type, and what matches."""
-        with Vertical() as box:
-            box.border_title = "Find a setting"
-            line = Input(placeholder="a part of its name: bucket, warmup, nvme…", compact=True)
-            line.cursor_blink = False
-            yield line
-            yield Found(id="found")
+        line = Input(placeholder="a part of its name: bucket, warmup, nvme…", compact=True)
+        line.cursor_blink = False
+        yield line
+        yield self.rows
 
     def lines(self) -> list[Row]:
         """What matches: everything, until something is typed. As high as a screenful, so that the box keeps its size."""
@@ -63,12 +64,12 @@ class Find(Lines):
 
     def action_move(self, by: int) -> None:
         """Move in what was found, while typing goes on."""
-        self.query_one("#found", Rows).action_move(by)
+        self.rows.action_move(by)
 
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:
         event.stop()
-        self.dismiss(self.query_one("#found", Rows).cursor)
+        self.dismiss(self.rows.cursor)
 
     @on(Rows.Chosen)
     def _chosen(self, event: Rows.Chosen) -> None:

@@ -2,39 +2,28 @@
 
 from __future__ import annotations
 
-from textual import events
-from textual.app import ComposeResult
-from textual.containers import Vertical
-
 from dstui.tui.fields import Field, help_for
 from dstui.tui.keys import KEYS
 from dstui.tui.row import BLANK, Row, fit, paragraph, row
-from dstui.tui.screens.dialog import Lines
-from dstui.tui.widgets.rows import Rows
+from dstui.tui.screens.dialog import Lines, ToRead
 
 
-class Help(Lines):
+class Help(Lines, ToRead):
     """Read with the arrows; any other key closes it."""
 
-    def __init__(self, pane: str, field: Field | None) -> None:
-        super().__init__()
-        self.pane, self.field = pane, field
+    ROWS = "help"
 
-    def compose(self) -> ComposeResult:
-        """The text."""
-        with Vertical() as box:
-            box.border_title = "Help"
-            yield Rows(id="help")
+    def __init__(self, pane: str, field: Field | None) -> None:
+        super().__init__("Help")
+        self.pane, self.field = pane, field
 
     def lines(self) -> list[Row]:
         """The help for the place where it was called."""
         return help_rows(self.pane, self.field, self.room)
 
-    def on_key(self, event: events.Key) -> None:
-        """Close with whatever does not scroll."""
-        if event.key not in ("up", "down", "pageup", "pagedown", "home", "end", "j", "k") and self.is_current:
-            event.stop()
-            self.dismiss(None)
+    def action_help(self) -> None:
+        """The key that opened it closes it."""
+        self.dismiss(None)
 
 
 def help_rows(pane: str, field: Field | None, width: int) -> list[Row]:

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from textual import events
-from textual.app import ComposeResult
-from textual.containers import Vertical
-from textual.content import Content
-
 from dstui.run.moments import clock
 from dstui.tui.logs import LogLine, Merged
 from dstui.tui.row import Row, paragraph
-from dstui.tui.screens.dialog import Dialog
-from dstui.tui.widgets.rows import Rows
+from dstui.tui.screens.dialog import ToRead
 
 BEFORE, AFTER = 8, 40
 """Lines of the rank around it."""
@@ -19,7 +13,7 @@ REACH = 2000
 """Rows in which they are looked for."""
 
 
-class WholeLine(Dialog):
+class WholeLine(ToRead):
     """Read with the arrows; any other key closes it."""
 
     DEFAULT_CSS = """
@@ -27,39 +21,27 @@ class WholeLine(Dialog):
     WholeLine Rows { height: 1fr; max-height: 100%; }
     """
 
+    ROWS = "whole-line"
+
     def __init__(self, lines: Merged, number: int, hosts: dict[int, str]) -> None:
-        super().__init__()
-        self.number = number
-        self.near = around(lines, number)
         line, who = lines.line(number), lines.who(number)
         host = hosts.get(line.rank, "") if line.rank is not None and len(who) < 2 else ""
-        self.heading = "  ".join(filter(None, (said_by(who) or "Line", f"on {host}" if host else "", clock(line.time))))
-
-    def compose(self) -> ComposeResult:
-        """The text."""
-        with Vertical() as box:
-            box.border_title = Content(self.heading)
-            yield Rows(id="whole-line")
+        super().__init__("  ".join(filter(None, (said_by(who) or "Line", f"on {host}" if host else "", clock(line.time)))))
+        self.number, self.near = number, around(lines, number)
 
     def on_mount(self) -> None:
         """Show it once the width is known, with the line in view."""
-        self.query_one(Rows).focus()
+        self.rows.focus()
         self.call_after_refresh(self._show)
 
     def _show(self) -> None:
         rows: list[Row] = []
-        at, view = 0, self.query_one(Rows)
+        at, view = 0, self.rows
         for number, line in self.near:
             at = len(rows) if number == self.number else at
             rows += paragraph(line.text, view.size.width - 4, "title" if number == self.number else "dim")
         view.show_rows(rows)
         view.scroll_to(y=max(at - view.size.height // 3, 0), animate=False)
-
-    def on_key(self, event: events.Key) -> None:
-        """Close with whatever does not scroll."""
-        if event.key not in ("up", "down", "pageup", "pagedown", "home", "end", "j", "k"):
-            event.stop()
-            self.dismiss(None)
 
 
 def around(lines: Merged, number: int) -> list[tuple[int, LogLine]]:

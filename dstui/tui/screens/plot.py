@@ -14,17 +14,16 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.screen import Screen
 
 from dstui.plan.patterns import METRICS
 from dstui.run.folder import JobFolder
 from dstui.run.history import KEPT_RANKS, History
 from dstui.run.summary import value_text
 from dstui.tui.curves import WEIGHTS, View, picture
-from dstui.tui.keys import KEYS, PLOT, valid
+from dstui.tui.keys import KEYS, PLOT
 from dstui.tui.row import Row, Span, fit, paragraph, row
 from dstui.tui.screens.dialog import Dialog
-from dstui.tui.widgets.footer import Footer
+from dstui.tui.screens.over import Over
 from dstui.tui.widgets.plot import Canvas
 from dstui.tui.widgets.rows import Rows
 
@@ -38,7 +37,7 @@ NAME_CELLS, LIST_CELLS = 15, 22
 READING, NOTHING = "Reading the logs…", "No line has told a number yet."
 
 
-class Plot(Screen[None]):
+class Plot(Over[None]):
     """One job's numbers. Another run's may lie over them."""
 
     CSS = """
@@ -47,6 +46,7 @@ class Plot(Screen[None]):
     #canvas { width: 1fr; height: 1fr; }
     #plot-head { height: 1; background: $surface; }
     """
+    PANE = PLOT
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(name, key.action, key.help, show=False) for key in KEYS if PLOT in key.where for name in key.keys.split(",") if name
     ]
@@ -67,21 +67,22 @@ class Plot(Screen[None]):
         self._headline = headline
         self._chosen = False
         self._over = Event()
+        self.head, self.metrics = Rows(id="plot-head"), Rows(id="metrics", classes="pane")
+        self.canvas, self.box = Canvas(), Vertical(id="plot-box", classes="pane")
 
     def compose(self) -> ComposeResult:
         """The list and the plot."""
-        head = Rows(id="plot-head")
-        head.can_focus = False
-        yield head
+        self.head.can_focus = False
+        yield self.head
         with Horizontal():
-            yield Rows(id="metrics", classes="pane")
-            with Vertical(id="plot-box", classes="pane"):
-                yield Canvas()
-        yield Footer()
+            yield self.metrics
+            with self.box:
+                yield self.canvas
+        yield self.footer
 
     def on_mount(self) -> None:
         """Begin to read."""
-        self.query_one("#metrics").focus()
+        self.metrics.focus()
         self.run_worker(self._read, thread=True, exit_on_error=False)
         self.set_interval(1.0, self._draw_head)
         self.draw()
@@ -120,7 +121,6 @@ class Plot(Screen[None]):
     @on(Grown)
     def draw(self) -> None:
         """Everything, from what was read so far."""
-        self.query_one(Footer).show(valid(PLOT, frozenset(key.action.partition("(")[0] for key in KEYS)))
         self._draw_list()
         self._draw_plot()
         self._draw_head()
@@ -129,14 +129,14 @@ class Plot(Screen[None]):
         names = self.history.names()
         if not self._chosen and names and self.view.name not in names:
             self._look(name=next(iter(names)))
-        metrics = self.query_one("#metrics", Rows)
+        metrics = self.metrics
         rows = [_metric_row(name, value) for name, value in names.items()]
         metrics.show_rows(rows or paragraph(NOTHING if self.history.complete else READING, LIST_CELLS, "dim"))
         metrics.cursor = self.view.name if self.view.name in names else None
         metrics.label("Metrics", self._progress())
 
     def _draw_plot(self) -> None:
-        canvas, box = self.query_one(Canvas), self.query_one("#plot-box")
+        canvas, box = self.canvas, self.box
         shown = picture(self.history, self.view, (canvas.size.width, canvas.size.height), value_text, self.other)
         canvas.show(shown)
         faults = f"✖ {shown.faults}" if shown.faults else ""
@@ -146,7 +146,7 @@ class Plot(Screen[None]):
 
     def _draw_head(self) -> None:
         line = self._headline()
-        self.query_one("#plot-head", Rows).show_rows([Row(line.left, (*line.right, *self._notes()))])
+        self.head.show_rows([Row(line.left, (*line.right, *self._notes()))])
 
     def _title(self) -> list[str]:
         view, tellers = self.view, self.history.tellers(self.view.name)
@@ -218,22 +218,6 @@ class Plot(Screen[None]):
         """The same."""
         self.dismiss(None)
 
-    def action_help(self) -> None:
-        """What the keys do."""
-        from dstui.tui.screens.help import Help
-
-        self.app.push_screen(Help(PLOT, None))
-
-    async def action_leave(self) -> None:
-        """Leave dstui."""
-        app = self.app
-        await self.dismiss(None)
-        await app.run_action("leave")
-
-    @on(Footer.Pressed)
-    async def _hint_pressed(self, event: Footer.Pressed) -> None:
-        await self.run_action(event.action)
-
 
 def _metric_row(name: str, value: float | None) -> Row:
     return row(
@@ -244,20 +228,16 @@ def _metric_row(name: str, value: float | None) -> Row:
 class OtherRun(Dialog):
     """Which run is laid over: the result is its folder."""
 
+    ROWS = "other-runs"
+
     def __init__(self, but: JobFolder) -> None:
-        super().__init__()
+        super().__init__("Lay another run over it")
         self._but = but
 
-    def compose(self) -> ComposeResult:
-        """The runs, newest first."""
-        with Vertical() as box:
-            box.border_title = "Lay another run over it"
-            yield Rows(id="other-runs")
-
     def on_mount(self) -> None:
-        """All that are still there; a thread looks for them."""
+        """All that are still there, newest first; a thread looks for them."""
         self._show([row(("Looking for runs…", "dim"))])
-        self.query_one(Rows).focus()
+        self.rows.focus()
         self.run_worker(self._find, thread=True, exit_on_error=False)
 
     def _find(self) -> None:
@@ -265,12 +245,11 @@ class OtherRun(Dialog):
 
         states = {folder: str(folder.read_status().get("state", "")) for folder in reversed(folders()) if folder != self._but}
         rows = [row(folder.name, right=[(state, "dim")], key=str(folder.path)) for folder, state in states.items()]
-        self.app.call_from_thread(self._show, rows or [row(("There is no other run yet.", "dim"))])
+        self.call_later(self._show, rows or [row(("There is no other run yet.", "dim"))])
 
     def _show(self, rows: list[Row]) -> None:
-        runs = self.query_one(Rows)
-        runs.show_rows(rows)
-        runs.styles.height = min(len(rows), 16)
+        self.rows.show_rows(rows)
+        self.rows.styles.height = min(len(rows), 16)
 
     @on(Rows.Chosen)
     def _picked(self, event: Rows.Chosen) -> None:

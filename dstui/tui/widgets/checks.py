@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from dstui.plan.finding import Finding
@@ -30,10 +31,14 @@ class Checks(Rows):
         self.label("Checks", "  ".join(filter(None, (_counts(state), state.deepspeeds_word()))))
         self.show_rows(check_rows(state, (self.size.width or 38) - 1))
 
+    def finding(self, key: Hashable) -> Finding | None:
+        """What a row stands for; None where it stands for none, or is gone."""
+        return self.findings[key.number] if isinstance(key, FindingKey) and key.number < len(self.findings) else None
+
     def to_fix(self, step: Step) -> Finding | None:
         """The finding under the cursor while this list has the focus; else the first that has a fix, on this step if there is one."""
-        if self.has_focus and isinstance(self.cursor, FindingKey) and self.cursor.number < len(self.findings):
-            return self.findings[self.cursor.number]
+        if self.has_focus and (here := self.finding(self.cursor)) is not None:
+            return here
         shown = [f for f in self.findings if step.pane == "form" or f.severity != "info"]  # the review tells no mere notes
         fixable = [f for f in shown if f.fix is not None and f.fix.patch is not None]
         return next((f for f in fixable if step_of(f.path) is step), None) or next(iter(fixable), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
@@ -13,7 +13,7 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.widgets import Input
 
-from dstui.tui.fields import UNSET, Field, NotThat, default_of, parsed, shown, typed
+from dstui.tui.fields import UNSET, Field, NotThat, Option, default_of, parsed, shown, typed
 from dstui.tui.form_rows import FieldKey, OptionKey, chosen_option, form_rows, typing_place
 from dstui.tui.row import Row
 from dstui.tui.state import State
@@ -37,22 +37,26 @@ class FormRows(Rows):
     ]
 
     class Turn(Message):
-        """Take the next or previous answer of the field under the cursor."""
+        """Take the next or previous answer of the field of this row. By the time that somebody does, the cursor may be elsewhere."""
 
-        def __init__(self, by: int) -> None:
+        def __init__(self, key: Hashable, by: int) -> None:
             super().__init__()
-            self.by = by
+            self.key, self.by = key, by
 
     class Clear(Message):
-        """Take the field under the cursor out of the Plan: its default holds."""
+        """Take the field of this row out of the Plan: its default holds."""
+
+        def __init__(self, key: Hashable) -> None:
+            super().__init__()
+            self.key = key
 
     def action_turn(self, by: int) -> None:
         """Ask for the next answer."""
-        self.post_message(self.Turn(by))
+        self.post_message(self.Turn(self.cursor, by))
 
     def action_clear(self) -> None:
         """Ask for the default."""
-        self.post_message(self.Clear())
+        self.post_message(self.Clear(self.cursor))
 
 
 class Editor(Input):
@@ -112,17 +116,13 @@ class Form(Container):
         self.opened = ""
         """The path of the choice that is spread out, or of the field being typed in."""
         self._placed = (0, 0, 0)
+        self.rows = FormRows(id="form-rows")
         self._editor = Editor(self._typed)
         """Mounted when the first row is opened, and hidden in between: one that is removed may still be there when the next one comes."""
 
     def compose(self) -> ComposeResult:
         """The rows."""
-        yield FormRows(id="form-rows")
-
-    @property
-    def rows(self) -> FormRows:
-        """The list of rows."""
-        return self.query_one(FormRows)
+        yield self.rows
 
     @property
     def editor(self) -> Editor | None:
@@ -166,11 +166,17 @@ class Form(Container):
         """The field of this step with this path."""
         return next((f for f in self.step.fields(self.store.state) if f.path == path), None)
 
+    def at(self, key: Hashable) -> tuple[Field | None, Option | None]:
+        """The field and the option that a row stands for, as far as they are still there: an edit may have changed what there is."""
+        field = self.field_at(key.path) if isinstance(key, (FieldKey, OptionKey)) else None
+        options = field.options if field is not None and isinstance(key, OptionKey) else ()
+        option = next((o for number, o in enumerate(options) if isinstance(key, OptionKey) and number == key.number), None)
+        return field, option
+
     @property
     def here(self) -> Field | None:
         """The field under the cursor."""
-        key = self.rows.cursor
-        return self.field_at(key.path) if isinstance(key, (FieldKey, OptionKey)) else None
+        return self.at(self.rows.cursor)[0]
 
     # Acting on a row
 
@@ -180,11 +186,11 @@ class Form(Container):
         if self.editor is not None:  # a click elsewhere while typing
             self.close()
             self.rows.cursor = event.key
-        field = self.here
-        if field is None or self._is_barred(field):
+        field, option = self.at(event.key)
+        if field is None or self._is_barred(field, option):
             return
         if isinstance(event.key, OptionKey):
-            self._take(field, event.key.number)
+            self._take(field, option)
         elif field.kind == "choice":
             self._spread(field)
         elif field.kind == "toggle":
@@ -192,18 +198,19 @@ class Form(Container):
         else:
             self._type_into(field)
 
-    def _is_barred(self, field: Field) -> bool:
-        state, key = self.store.state, self.rows.cursor
+    def _is_barred(self, field: Field, option: Option | None) -> bool:
+        state = self.store.state
         why = field.barred(state) if field.barred else ""
-        option = field.options[key.number] if isinstance(key, OptionKey) else None
         why = why or (option.barred(state) if option and option.barred else "")
         if why:
             self.app.notify(f"{option.label if option else field.label}: {why}", severity="warning", markup=False)
         return bool(why)
 
-    def _take(self, field: Field, number: int) -> None:
+    def _take(self, field: Field, option: Option | None) -> None:
+        if option is None:
+            return
         self.opened = ""
-        self.store.edit(*field.edits(self.store.state, field.options[number].value))
+        self.store.edit(*field.edits(self.store.state, option.value))
         self.show(self.store.state)
         if not field.spread:
             self.rows.cursor = FieldKey(field.path)
@@ -217,11 +224,11 @@ class Form(Container):
 
     @on(FormRows.Turn)
     def _turned(self, event: FormRows.Turn) -> None:
-        field, key = self.here, self.rows.cursor
-        if field is None or self._is_barred(field):
+        field, option = self.at(event.key)
+        if field is None or self._is_barred(field, option):
             return
-        if isinstance(key, OptionKey):
-            self._take(field, key.number)
+        if isinstance(event.key, OptionKey):
+            self._take(field, option)
         else:
             self._turn(field, event.by)
 
@@ -238,8 +245,9 @@ class Form(Container):
             self.store.edit(*field.edits(state, possible[(at + by) % len(possible)].value))
 
     @on(FormRows.Clear)
-    def _cleared(self) -> None:
-        if (field := self.here) is not None and not self._is_barred(field):
+    def _cleared(self, event: FormRows.Clear) -> None:
+        field, option = self.at(event.key)
+        if field is not None and not self._is_barred(field, option):
             self.store.edit((field.path, UNSET))
 
     # Typing

@@ -6,6 +6,7 @@ this one shows 100,000 a second at a fifth of a core. Reading is never disturbed
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from math import isnan
 from typing import ClassVar
 
@@ -134,6 +135,10 @@ class LogView(Rows):
         else:
             self._scroll(-self.virtual_size.height)
             self._home = True
+
+    def stands(self, key: Hashable) -> bool:
+        """Whether the log has a line of this number; the oldest may have been left out meanwhile."""
+        return isinstance(key, int) and self.lines.first <= key < self.lines.end
 
     def action_choose(self) -> None:
         """Look at a line whole: the one that was jumped to or clicked, else the last in view."""

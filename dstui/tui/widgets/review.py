@@ -35,18 +35,21 @@ class Review(Horizontal):
         """Name -> what `copy` copies and the right side shows."""
         self.last: tuple[str, Plan] | None = None
         """The last run of this name, and the Plan that it had."""
+        self.names, self.verdict = Rows(id="review-names", classes="pane"), Rows(id="review-verdict", classes="pane")
+        self.content = Rows(id="review-content", classes="pane")
 
     def compose(self) -> ComposeResult:
         """List and verdict, and the content."""
         with Vertical(id="review-left"):
-            names = Rows(id="review-names", classes="pane")
-            names.label("What will be written and run", "")
-            yield names
-            verdict = Rows(id="review-verdict", classes="pane")
-            verdict.label("Before the launch", "")
-            yield verdict
-        content = Rows(id="review-content", classes="pane")
-        yield content
+            self.names.label("What will be written and run", "")
+            yield self.names
+            self.verdict.label("Before the launch", "")
+            yield self.verdict
+        yield self.content
+
+    def on_mount(self) -> None:
+        """It was opened to choose from its names."""
+        self.names.focus()
 
     def show(self, state: State, path: Path | None) -> None:
         """Render, compare with the disk, draw."""
@@ -58,17 +61,15 @@ class Review(Horizontal):
         except RenderError as error:
             made, problem = (), str(error)
         self.texts = {a.name: a.text for a in made} | {PLAN: state.plan.text, HEADLESS: headless_line(path)}
-        names = self.query_one("#review-names", Rows)
-        names.show_rows(_name_rows(made, state, path))
-        verdict = self.query_one("#review-verdict", Rows)
-        width = (verdict.size.width or 40) - 2
-        verdict.show_rows([*_verdict_rows(state, problem, width), *_changed_rows(state.plan, self.last, width)])
+        self.names.show_rows(_name_rows(made, state, path))
+        width = (self.verdict.size.width or 40) - 2
+        self.verdict.show_rows([*_verdict_rows(state, problem, width), *_changed_rows(state.plan, self.last, width)])
         self._show_content()
 
     @property
     def chosen(self) -> tuple[str, str]:
         """Name and text of what the cursor is on."""
-        name = str(self.query_one("#review-names", Rows).cursor)
+        name = str(self.names.cursor)
         return name, self.texts.get(name, "")
 
     @on(Rows.Moved, "#review-names")
@@ -77,14 +78,13 @@ class Review(Horizontal):
 
     @on(Rows.Chosen, "#review-names")
     def _chosen(self) -> None:
-        self.query_one("#review-content").focus()
+        self.content.focus()
 
     def _show_content(self) -> None:
         name, text = self.chosen
-        content = self.query_one("#review-content", Rows)
-        content.label(name, "")
+        self.content.label(name, "")
         lines = text.removesuffix("\n").split("\n")
-        content.show_rows([Row(tokens(line) if name.endswith(".json") else (Span(line),)) for line in lines])
+        self.content.show_rows([Row(tokens(line) if name.endswith(".json") else (Span(line),)) for line in lines])
 
 
 def headless_line(path: Path | None) -> str:

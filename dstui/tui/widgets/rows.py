@@ -12,7 +12,7 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, on
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Size
@@ -155,6 +155,17 @@ class Rows(ScrollView, can_focus=True):
         """Say that the row under the cursor was chosen."""
         if self.cursor is not None:
             self.post_message(self.Chosen(self, self.cursor))
+
+    def stands(self, key: Hashable) -> bool:
+        """Whether there still is a row with this key."""
+        return self.index_of(key) is not None
+
+    @on(Chosen)
+    @on(Moved)
+    def _only_what_is_there(self, event: _AtRow) -> None:
+        """What a message is about may have gone while it was on its way: then nobody else hears of it."""
+        if event.rows is self and not self.stands(event.key):
+            event.stop()
 
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor there and chooses."""

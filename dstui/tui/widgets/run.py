@@ -43,6 +43,10 @@ class Run(Vertical):
 
     def __init__(self) -> None:
         super().__init__(id="run")
+        self.jobs, self.head, self.ranks = Rows(id="jobs", classes="pane"), RunHead(), RankStrip()
+        self.log_view, self.why = JobLog(), Why()
+        self._show_job(False)
+        self.why.display = False
         self.folder: JobFolder | None = None
         self.follower: Follower | None = None
         self.notice, self.noticed = "", 0.0
@@ -57,40 +61,44 @@ class Run(Vertical):
 
     def compose(self) -> ComposeResult:
         """The list of jobs; and the four parts of a job."""
-        jobs = Rows(id="jobs", classes="pane")
-        jobs.label("Jobs", "")
-        yield jobs
-        parts = (RunHead(), RankStrip(), JobLog(), Why())
-        for part in parts:
-            part.display = False
-        yield from parts
+        self.jobs.label("Jobs", "")
+        yield self.jobs
+        yield from (self.head, self.ranks, self.log_view, self.why)
+
+    def on_mount(self) -> None:
+        """Show what was asked for meanwhile."""
+        self.enter()
+
+    def enter(self) -> None:
+        """The focus is on the log of the job, or on the list of jobs."""
+        if self.folder is None:
+            self.show_jobs()
+        else:
+            self.log_view.focus()
 
     # Which job
 
     def show_jobs(self) -> None:
         """The list of jobs on this machine, newest first. A thread looks for them: their folders may lie on a slow disk."""
         self._show_job(False)
-        self.query_one(Why).begin(None)
-        jobs = self.query_one("#jobs", Rows)
-        if not jobs.rows:
-            jobs.show_rows([row(("Looking for jobs…", "dim"))])
-        jobs.focus()
+        self.why.begin(None)
+        if not self.jobs.rows:
+            self.jobs.show_rows([row(("Looking for jobs…", "dim"))])
+        self.jobs.focus()
         self.run_worker(self._find_jobs, thread=True, exit_on_error=False, group="jobs", exclusive=True)
 
     def _find_jobs(self) -> None:
         from dstui.run.index import runs
 
-        self.app.call_from_thread(self._jobs_found, runs()[::-1])
+        self.call_later(self._jobs_found, runs()[::-1])
 
     def _jobs_found(self, found: list[dict[str, Any]]) -> None:
         rows = [job_row(r) for r in found] or [row(("No job yet. Launch one from step 8.", "dim"))]
-        jobs = self.query_one("#jobs", Rows)
-        jobs.show_rows([row(("Enter looks at a job; its terminal need not be this one.", "dim")), BLANK, *rows] if found else rows)
+        self.jobs.show_rows([row(("Enter looks at a job; its terminal need not be this one.", "dim")), BLANK, *rows] if found else rows)
 
     def _show_job(self, job: bool) -> None:
-        self.query_one("#jobs").display = not job
-        for part in ("#run-head", "#ranks", "#log"):
-            self.query_one(part).display = job
+        self.jobs.display = not job
+        self.head.display = self.ranks.display = self.log_view.display = job
 
     def attach(self, folder: JobFolder, silence: float = 300.0) -> None:
         """Look at a job, from the beginning of its logs."""
@@ -102,10 +110,10 @@ class Run(Vertical):
         self.folder, self.follower, self.silence, self.hangs = folder, Follower(folder, BACKLOG, lines=False), silence, Watch(silence)
         self._told, self._all_told = "", False
         self.notice, self.stopping = "", None
-        self.query_one(RunHead).begin()
+        self.head.begin()
         self.sampler = Sampler(folder) if self.alive else None
         self._show_job(True)
-        self.query_one(Why).begin(folder)
+        self.why.begin(folder)
         self.log_view.attach(folder)
         self.log_view.focus()
         self._timer = self.set_interval(POLL, self.tick)
@@ -122,11 +130,6 @@ class Run(Vertical):
         if self.sampler is not None:
             self.sampler.close()
         self._timer = self.follower = self.folder = self.sampler = None
-
-    @property
-    def log_view(self) -> JobLog:
-        """The log."""
-        return self.query_one(JobLog)
 
     @property
     def state(self) -> str:
@@ -157,7 +160,7 @@ class Run(Vertical):
         self._told = self.state
         if self._told != before:
             self.post_message(JobState(self._told))
-        self.query_one(Why).look(self.follower, self.hangs.hang)
+        self.why.look(self.follower, self.hangs.hang)
         view = self.log_view
         view.hosts = {number: rank.host for number, rank in self.follower.ranks.items()}
         view.tick(ended=self._all_told)
@@ -168,7 +171,7 @@ class Run(Vertical):
         if kind == "Notice":
             self.notice, self.noticed = event.text, monotonic()
         elif kind == "Metric" and event.name == "loss" and event.rank == min(self.follower.ranks if self.follower else [0], default=0):
-            self.query_one(RunHead).add_loss(event.step, event.value)
+            self.head.add_loss(event.step, event.value)
         elif kind == "Exited":
             self._all_told = True
 
@@ -179,7 +182,7 @@ class Run(Vertical):
     @property
     def fix(self) -> Fix | None:
         """What the diagnosis would change in the Plan, if anything."""
-        return next((why.fix for why in self.query(Why)), None)
+        return self.why.fix
 
     def draw(self) -> None:
         """Header, ranks and the log's frame."""
@@ -188,9 +191,9 @@ class Run(Vertical):
         view = self.log_view
         recent = self.notice if monotonic() - self.noticed < NOTICE_SECONDS else ""
         note = (ladder(monotonic() - self.stopping) if self.stopping is not None else recent) if self.alive else ""
-        self.query_one(RunHead).show(self.follower, self.folder.path, note, self.sampler)
+        self.head.show(self.follower, self.folder.path, note, self.sampler)
         usage = self.sampler.latest if self.sampler is not None else {}
-        self.query_one(RankStrip).show(cells_of(self.follower.ranks, time.time(), self.silence, usage), view.filter.rank)
+        self.ranks.show(cells_of(self.follower.ranks, time.time(), self.silence, usage), view.filter.rank)
         view.label(view.filter.title, view.subtitle)
 
     # What the keys do

@@ -1,0 +1,120 @@
+"""What a monkey does at a terminal: random keys, several in one write, clicks, drags, pastes, other sizes. The same for each seed.
+
+`inputs` makes it up; `Hand` is what carries it to an app (in this process: tests/tui/fuzz.py; in a real terminal: tests/long/test_monkey.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+LETTERS = "abcdefghijklmnopqrstuvwxyzZNE0123456789[]/,:-.+=?' "
+NAMED = (
+    *("up", "down", "left", "right", "pageup", "pagedown", "pagedown", "home", "end", "ctrl+end", "ctrl+home"),
+    *("enter", "enter", "enter", "enter", "escape", "escape", "tab", "shift+tab", "backspace", "delete"),
+    *(
+        "f1",
+        "f2",
+        "f3",
+        "f4",
+        "f5",
+        "ctrl+p",
+        "ctrl+p",
+        "ctrl+q",
+        "ctrl+c",
+        "ctrl+s",
+        "ctrl+z",
+        "ctrl+y",
+        "ctrl+u",
+        "ctrl+w",
+        "ctrl+a",
+        "ctrl+k",
+    ),
+)
+WORDS = (
+    "undo",
+    "fix",
+    "launch",
+    "stop",
+    "metrics",
+    "bundle",
+    "stacks",
+    "jobs",
+    "theme",
+    "quit",
+    "review",
+    "run",
+    "keys",
+    "maximize",
+    "copy",
+    "other",
+)
+"""What is typed into the palette now and then."""
+PASTED = ("3", "5e8\n", "localhost: 2", "plan.yaml\r", "a\nb\tc\x1b[31m", "\u4e2d\u6587 \U0001f600", "x" * 3000, "{[")
+SIZES = ((120, 40), (80, 24), (60, 16), (40, 10), (200, 50), (100, 30), (12, 3))
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Keys in one write."""
+
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Mouse:
+    """The button goes down at one place and up at another, or only the pointer or the wheel is moved. Shares of the screen's size."""
+
+    kind: str
+    """click, drag, move, up, down (the wheel)."""
+    x: float
+    y: float
+    to_x: float = 0.0
+    to_y: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pasted:
+    """A text in one paste."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """Another size of the window."""
+
+    columns: int
+    rows: int
+
+
+Input = Keys | Mouse | Pasted | Resized
+
+
+def inputs(seed: int, count: int, without: str = "") -> Iterator[tuple[Input, ...]]:
+    """About `count` inputs in `count / 3` writes, each a tuple. `without`: keys that are never pressed, separated by blanks."""
+    chance, left_out = random.Random(seed), set(without.split())
+    named, letters = [k for k in NAMED if k not in left_out], [k for k in LETTERS if k not in left_out]
+    made = 0
+    while made < count:
+        write = tuple(_inputs(chance, named, letters))
+        made += sum(len(each.keys) if isinstance(each, Keys) else 1 for each in write)
+        yield write
+
+
+def _inputs(chance: random.Random, named: list[str], letters: list[str]) -> Iterator[Input]:
+    kind = chance.random()
+    if kind < 0.04:
+        yield Resized(*chance.choice(SIZES))
+    elif kind < 0.07:
+        yield Pasted(chance.choice(PASTED))
+    elif kind < 0.22:
+        for _ in range(chance.choice((1, 1, 2))):
+            where = [chance.random() for _ in range(4)]
+            yield Mouse(chance.choice(("click", "click", "click", "drag", "move", "up", "down")), *where)
+    elif kind < 0.26:
+        yield Keys(("ctrl+p", *chance.choice(WORDS), *chance.choices(("enter", "down", "pagedown", "escape"), k=2)))
+    else:
+        many = chance.choice((1, 1, 2, 3, 4, 5))
+        yield Keys(tuple(chance.choice(named if chance.random() < 0.55 else letters) for _ in range(many)))

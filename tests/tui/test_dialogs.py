@@ -1,0 +1,190 @@
+"""What lies over the app: it ends once, whatever is typed in one write; help and the way out work there too; escape leads back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from dstui.tui.row import row
+from dstui.tui.screens.dialog import Answer, Ask, Dialog, Prompt
+from dstui.tui.screens.find import Find
+from dstui.tui.screens.help import Help
+from dstui.tui.screens.line import WholeLine
+from dstui.tui.screens.plot import OtherRun, Plot
+from dstui.tui.screens.reading import Reading
+from tests.monkey import Keys, Mouse
+from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
+from tests.tui.hands import give
+from tests.tui.test_reason import job, look_at
+
+TWICE = [("escape", "escape"), ("enter", "enter"), ("enter", "escape"), ("escape", "enter", "escape"), ("y", "y"), ("n", "y", "enter")]
+
+
+async def write(pilot: Pilot[int], *keys: str) -> None:
+    """Type keys in one write, and wait until all that follows has happened."""
+    await give(pilot, [Keys(keys)])
+    await pilot.pause()
+    await pilot.pause()
+
+
+def dialogs() -> dict[str, Callable[[], Dialog]]:
+    """Every kind of dialog that can be made without a job."""
+    answers = [Answer("y", "yes", True), Answer("n", "no", False)]
+    return {
+        "Ask": lambda: Ask("Sure?", "Really?", answers),
+        "Prompt": lambda: Prompt("Name", "Its name:", "x"),
+        "Reading": lambda: Reading("Read", [row("a line", key="a"), row("another")]),
+        "Help": lambda: Help("form", None),
+    }
+
+
+@pytest.mark.parametrize("keys", TWICE, ids=" ".join)
+@pytest.mark.parametrize("kind", dialogs())
+async def test_two_answers_in_one_write_end_a_dialog_once(open_app: Open, kind: str, keys: tuple[str, ...]) -> None:
+    async with open_app() as pilot:
+        given: list[object] = []
+        pilot.app.push_screen(dialogs()[kind](), given.append)
+        await pilot.pause()
+        await write(pilot, *keys)
+        typed = kind == "Prompt" and keys == ("y", "y")
+        await until(pilot, lambda: (len(pilot.app.screen_stack), len(given)) == ((2, 0) if typed else (1, 1)))
+
+
+async def test_the_second_letter_does_not_answer_what_lies_under_it(open_app: Open) -> None:
+    async with open_app() as pilot:
+        given: list[object] = []
+        for _ in range(2):
+            pilot.app.push_screen(dialogs()["Ask"](), given.append)
+        await pilot.pause()
+        await write(pilot, "y", "y", "n")
+        await until(pilot, lambda: given == [True] and len(pilot.app.screen_stack) == 2)
+
+
+async def test_two_answers_to_a_real_question_save_once(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "down", "enter")
+        (tmp_path / "plan.yaml").write_text("# somebody else\n")
+        await pilot.press("f2")
+        await until(pilot, lambda: "Changed on disk" in screen(pilot))
+        await write(pilot, "r", "r", "o")
+        assert len(pilot.app.screen_stack) == 1
+        assert (tmp_path / "plan.yaml").read_text() == PLAN.replace("stage: 2", "stage: 3")
+
+
+async def test_a_setting_is_found_once(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("slash", *"bucket")
+        await write(pilot, "enter", "enter", "down", "enter")
+        assert len(pilot.app.screen_stack) <= 2 and not isinstance(pilot.app.screen, Find)
+
+
+async def test_in_every_dialog_f1_helps_and_ctrl_q_leaves_or_asks(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "down", "enter")
+        for kind, make in dialogs().items():
+            pilot.app.push_screen(make())
+            await pilot.press("f1")
+            if kind != "Help":  # there it closes
+                assert isinstance(pilot.app.screen, Help), kind
+                await pilot.press("escape")
+                await pilot.press("ctrl+q", "ctrl+q")
+                assert screen(pilot).count("The Plan has edits that are not saved.") == 1, kind
+                await pilot.press("c")
+                await pilot.press("escape")
+            assert len(pilot.app.screen_stack) == 1
+        await pilot.press("z")
+        pilot.app.push_screen(dialogs()["Ask"]())
+        await pilot.press("ctrl+q")
+        await until(pilot, lambda: pilot.app._exit)
+
+
+async def test_the_last_line_tells_the_keys_of_what_lies_over_the_app(open_app: Open, tmp_path: Path) -> None:
+    wanted = {"Ask": "Enter take", "Prompt": "Enter done", "Reading": "↑↓ move", "Help": "↑↓ move"}
+    async with open_app() as pilot:
+        for kind, make in dialogs().items():
+            pilot.app.push_screen(make())
+            await until(pilot, lambda kind=kind: wanted[kind] in screen(pilot).splitlines()[-1])
+            assert "F1 help  ctrl+q quit" in screen(pilot).splitlines()[-1]
+            await pilot.press("escape")
+            await until(pilot, lambda: "q quit" in screen(pilot).splitlines()[-1] and "ctrl+q" not in screen(pilot).splitlines()[-1])
+
+
+async def test_a_click_on_a_key_of_the_last_line_closes_the_dialog(open_app: Open) -> None:
+    async with open_app() as pilot:
+        pilot.app.push_screen(dialogs()["Prompt"]())
+        await until(pilot, lambda: "Esc close" in screen(pilot))
+        await pilot.click(offset=(screen(pilot).splitlines()[-1].index("Esc"), pilot.app.size.height - 1))
+        assert len(pilot.app.screen_stack) == 1
+
+
+async def test_save_and_leave_leaves_also_where_a_name_is_asked_for_and_never_over_somebody_elses_file(
+    open_app: Open, tmp_path: Path
+) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "down", "enter")
+        (tmp_path / "plan.yaml").write_text("# somebody else\n")
+        await pilot.press("q", "s")
+        await until(pilot, lambda: "Changed on disk" in screen(pilot))
+        await pilot.press("o")
+        pilot.app.screen.query_one(Input).value = "mine.yaml"
+        await pilot.press("enter")
+        await until(pilot, lambda: pilot.app._exit)
+    assert (tmp_path / "plan.yaml").read_text() == "# somebody else\n"
+    assert "stage: 3" in (tmp_path / "mine.yaml").read_text()
+
+
+async def test_escape_leads_back_from_the_review_and_from_the_list_of_jobs(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "8", "enter")
+        await until(pilot, lambda: pilot.app.focused.id == "review-content")
+        await pilot.press("escape")
+        assert pilot.app.step.id == "review" and pilot.app.focused.id == "review-names"
+        await pilot.press("escape")
+        assert pilot.app.step.id == "zero"
+        await pilot.press("9")
+        await until(pilot, lambda: "No job yet" in screen(pilot) or "Enter looks at a job" in screen(pilot))
+        await pilot.press("escape")
+        assert pilot.app.step.id == "zero" and pilot.app.focused.id == "form-rows"
+
+
+async def test_over_a_job_every_dialog_ends_once(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await look_at(pilot, job(tmp_path / "job"))
+        for opening, kind, keys in (
+            (("up", "enter"), WholeLine, ("x", "x")),
+            (("d",), Reading, ("enter", "escape", "enter")),
+            (("d",), Reading, ("q", "q")),
+            (("m",), Plot, ("m", "m", "escape", "escape")),
+            (("m", "o"), OtherRun, ("escape", "escape", "enter")),
+            (("g",), Prompt, ("0", "enter", "enter")),
+        ):
+            await pilot.press(*opening)
+            await until(pilot, lambda kind=kind: isinstance(pilot.app.screen, kind))
+            await write(pilot, *keys)
+            while len(pilot.app.screen_stack) > 1:
+                await pilot.press("escape")
+            assert pilot.app.step.id == "run"
+
+
+async def test_enter_acts_on_the_row_where_it_was_pressed_though_the_cursor_has_gone_on(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3")
+        await write(pilot, "down", "enter", "down", "down")
+        assert store(pilot).state.plan.get("deepspeed.zero_optimization.stage") == 3
+        await write(pilot, "end", "enter", "5", "enter", "up", "d", "home", "enter")
+        assert pilot.app.is_running and "▸" in text_of(pilot, "#form-rows") + screen(pilot)
+
+
+async def test_a_click_on_a_note_that_has_gone_does_nothing(open_app: Open) -> None:
+    async with open_app() as pilot:
+        pilot.app.say("something to click away")
+        await until(pilot, lambda: "something to click away" in screen(pilot))
+        line = next(n for n, text in enumerate(screen(pilot).splitlines()) if "something to click away" in text)
+        place = (screen(pilot).splitlines()[line].index("click") + 0.5) / pilot.app.size.width, (line + 0.5) / pilot.app.size.height
+        await give(pilot, [Mouse("click", *place)] * 3 + [Mouse("drag", *place, 0.2, 0.2)] * 2)
+        await until(pilot, lambda: "something to click away" not in screen(pilot))
+        assert pilot.app.is_running

@@ -1,0 +1,117 @@
+"""The palette, opened and typed into: every action by its name, done once; the way out asks as its key does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.command import CommandList
+from textual.pilot import Pilot
+
+from dstui.tui.commands import LEFT_OUT, Palette
+from dstui.tui.keys import ANYWHERE, KEYS
+from dstui.tui.screens.plot import Plot
+from dstui.tui.steps import STEPS
+from tests.monkey import Keys
+from tests.tui.conftest import PLAN, Open, screen, store, until
+from tests.tui.hands import give
+from tests.tui.test_reason import job, look_at
+
+LETTERS = {" ": "space", "(": "left_parenthesis", ")": "right_parenthesis", "[": "left_square_bracket", "]": "right_square_bracket"}
+
+
+async def opened(pilot: Pilot[int]) -> CommandList:
+    """The palette's list, with what it offers before anything is typed."""
+    await pilot.press("ctrl+p")
+    await until(pilot, lambda: isinstance(pilot.app.screen, Palette) and pilot.app.screen.query_one(CommandList).option_count)
+    return pilot.app.screen.query_one(CommandList)
+
+
+async def choose(pilot: Pilot[int], name: str) -> None:
+    """Open the palette, type a name, and take the best match."""
+    found = await opened(pilot)
+    pilot.app.screen.query_one("CommandInput").value = name
+    await until(pilot, lambda: found.option_count and str(found.get_option_at_index(0).hit.text).startswith(name))
+    await pilot.press("enter")
+    await until(pilot, lambda: not isinstance(pilot.app.screen, Palette))
+    await pilot.pause()
+
+
+async def test_every_action_and_every_step_is_offered_whatever_is_on_the_screen(open_app: Open, tmp_path: Path) -> None:
+    wanted = {f"Go to {n}: {step.title}" for n, step in enumerate(STEPS, 1)} | {"Theme", "Screenshot"}
+    async with open_app() as pilot:
+        for step in ("3", "8", "9"):
+            await pilot.press(step)
+            found = await opened(pilot)
+            names = {str(option.hit.text) for option in found.options}
+            assert wanted <= names
+            assert {"Save (F2)", "Undo (z)", "Stop (s)", "Metrics (m)", "Bundle (b)", "Stacks (p)", "Quit (q)"} <= names
+            for key in KEYS:
+                if key.name and key.where & ANYWHERE and key.name not in LEFT_OUT:
+                    assert any(k.action == key.action and f"{k.label.capitalize()} ({k.shown})" in names for k in KEYS), key
+            await pilot.press("escape")
+
+
+async def test_typed_names_act_as_their_keys_do(open_app: Open, tmp_path: Path) -> None:
+    async with open_app(PLAN + "  train_batch_size: 13\n") as pilot:
+        await choose(pilot, "Fix")
+        assert store(pilot).can_undo
+        await choose(pilot, "Undo")
+        assert store(pilot).state.plan.text.endswith("train_batch_size: 13\n")
+        await choose(pilot, "Redo")
+        await choose(pilot, "Save")
+        assert (tmp_path / "plan.yaml").read_text() == store(pilot).state.plan.text != PLAN + "  train_batch_size: 13\n"
+        await choose(pilot, "Write files")
+        assert pilot.app.step.id == "review", "what it acts on is seen before"
+        await choose(pilot, "Write files")
+        await until(pilot, lambda: "Folder for ds_config.json" in screen(pilot))
+        await pilot.press("escape")
+        await choose(pilot, "Go to 6")
+        assert pilot.app.step.id == "batch"
+
+
+async def test_of_a_job_too(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await choose(pilot, "Stop")
+        assert pilot.app.step.id == "run", "no job is looked at yet: the list of them is where to begin"
+        await look_at(pilot, job(tmp_path / "job"))
+        await choose(pilot, "Stop")
+        await until(pilot, lambda: "nothing to act on" in screen(pilot))
+        await choose(pilot, "Bundle")
+        await until(pilot, lambda: list(tmp_path.glob("*bundle.zip")))
+        await choose(pilot, "Metrics")
+        await until(pilot, lambda: isinstance(pilot.app.screen, Plot))
+        await choose(pilot, "Log")
+        assert pilot.app.screen.view.log
+        await choose(pilot, "Metrics")
+        assert len(pilot.app.screen_stack) == 1
+
+
+@pytest.mark.parametrize("how", ["Quit", "ctrl+q"])
+async def test_the_way_out_asks_where_edits_would_be_lost(open_app: Open, how: str) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "down", "enter")
+        if how == "Quit":
+            await choose(pilot, how)
+        else:
+            await opened(pilot)
+            await pilot.press("ctrl+q")
+        await until(pilot, lambda: "The Plan has edits that are not saved." in screen(pilot))
+        assert not pilot.app._exit
+
+
+async def test_pages_are_turned_before_anything_is_laid_out_and_enter_twice_acts_once(open_app: Open) -> None:
+    async with open_app(PLAN + "  train_batch_size: 13\n  gradient_clipping: -1\n") as pilot:
+        for _ in range(5):
+            await give(pilot, [Keys(("ctrl+p", "pagedown", "pagedown", "pageup", "down"))])
+            await until(pilot, lambda: isinstance(pilot.app.screen, Palette))
+            await give(pilot, [Keys(("pagedown", "x", "backspace", "pagedown", "escape", "escape"))])
+            await until(pilot, lambda: len(pilot.app.screen_stack) == 1)
+        found, before = await opened(pilot), store(pilot).state.plan.text
+        pilot.app.screen.query_one("CommandInput").value = "Fix"
+        await until(pilot, lambda: found.option_count and str(found.get_option_at_index(0).hit.text).startswith("Fix"))
+        await give(pilot, [Keys(("enter", "enter", "enter"))])
+        await until(pilot, lambda: store(pilot).state.plan.text != before)
+        await pilot.pause()
+        store(pilot).undo()
+        assert store(pilot).state.plan.text == before, "one step of undo: it was done once"
