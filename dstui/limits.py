@@ -24,8 +24,8 @@ MAX_TEXT: Final = 100_000
 """Characters of an argument, a path or a variable: Linux takes no argument of more than 131,072 bytes."""
 MAX_SLOTS: Final = 1024
 """Ranks of one host."""
-MAX_RANKS: Final = 100_000
-"""Ranks of a job: the largest clusters have as many GPUs."""
+MAX_RANKS: Final = 65_536
+"""Ranks of a job: no run of DeepSpeed had a tenth of them."""
 MOST_LISTED: Final = 50
 """Findings of one kind that are listed; who mends these sees the next."""
 

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from dstui.arguments import bounded
 from dstui.files import FileProblem, is_folder
 from dstui.machine.probe import probe
 from dstui.output import refuse, remark, say, tell
@@ -13,12 +14,16 @@ from dstui.run.bundle import LAST_LINES, bundle
 from dstui.run.folder import JobFolder
 from dstui.run.index import RUN, find
 
+MOST_LINES = 1_000_000
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="the zip (default: NAME-bundle.zip in the current folder)")
-    parser.add_argument("--lines", type=int, default=LAST_LINES, metavar="N", help=f"last lines of each log (default: {LAST_LINES})")
+    parser.add_argument(
+        "--lines", type=bounded(int, 0, MOST_LINES), default=LAST_LINES, metavar="N", help=f"last lines of each log (default: {LAST_LINES})"
+    )
     parser.add_argument("--force", action="store_true", help="replace the zip where it exists")
 
 
@@ -27,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         folder = JobFolder(args.run) if args.run and is_folder(args.run) else find(args.run)
         more = {} if (folder.path / "machine.json").exists() else {"machine.json": json.dumps(probe().to_json(), indent=1) + "\n"}
-        written = bundle(folder, args.output or Path.cwd(), more=more, lines=max(args.lines, 0), replace=args.force)
+        written = bundle(folder, args.output or Path.cwd(), more=more, lines=args.lines, replace=args.force)
     except LookupError as error:
         say(str(error))
         return 1

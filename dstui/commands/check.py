@@ -9,6 +9,7 @@ from typing import Any
 
 from dstui.commands.judged import Asked, Judged, judge
 from dstui.files import FileProblem, find_plan
+from dstui.limits import MAX_RANKS
 from dstui.machine.recorded import read_machine
 from dstui.output import Ink, coloured, refuse, tell
 from dstui.plan.catalogue import RELEASES, nearest_release, version_tuple
@@ -47,8 +48,8 @@ def run(args: argparse.Namespace) -> int:
         return refuse(str(error))
     except ValueError:
         return refuse(f"--deepspeed-version {args.deepspeed_version}: a version is three numbers, such as {RELEASES[-1]}")
-    if args.world_size is not None and args.world_size < 1:
-        return refuse("--world-size: at least 1 rank")
+    if args.world_size is not None and not 1 <= args.world_size <= MAX_RANKS:
+        return refuse(f"--world-size: 1 to {MAX_RANKS:,} ranks")
     version = args.deepspeed_version or installed_deepspeed()
     asked = Asked(machine, args.world_size, args.integration, version)
     judged = [judge(find_plan(str(path)), asked) for path in args.files]

@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dstui.arguments import a_rank, bounded
 from dstui.files import is_folder
 from dstui.output import Results, flush, put, refuse, say
 from dstui.plan.patterns import compiled
 from dstui.run.export import export
 from dstui.run.folder import FINAL, JobFolder
+from dstui.run.forms import MOST_ATTEMPTS
 from dstui.run.grep import finder
 from dstui.run.index import RUN, find
 from dstui.run.levels import ALL, NAMES, Levels, level_named
@@ -34,9 +36,11 @@ class Refused(Exception):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
-    parser.add_argument("--rank", type=int, action="append", metavar="N", help="only this rank (may be given again)")
+    parser.add_argument("--rank", type=a_rank, action="append", metavar="N", help="only this rank (may be given again)")
     parser.add_argument("--host", metavar="NAME", help="only the ranks of this host")
-    parser.add_argument("--attempt", type=int, metavar="N", help="only this attempt, counted from 1 (default: all)")
+    parser.add_argument(
+        "--attempt", type=bounded(int, 0, MOST_ATTEMPTS), metavar="N", help="only this attempt, counted from 1 (default: all)"
+    )
     parser.add_argument("--level", metavar="LEVEL", help="only warnings and errors (warning), or errors (error); tracebacks stay whole")
     parser.add_argument("--since", metavar="TIME", help="only lines that came since 14:02, 14:02:11, or 10m (s, m, h, d) before the end")
     parser.add_argument("--time", action="store_true", help="the local time at which each line was seen, where that is known")

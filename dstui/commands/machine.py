@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dstui.arguments import seconds
 from dstui.files import FileProblem, read_text, write_atomic
 from dstui.machine.discreet import without_names
 from dstui.machine.probe import probe
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hosts", metavar="HOSTFILE", type=Path, help="look at every host of a hostfile over ssh, all at once")
     parser.add_argument("--full", action="store_true", help="include serial numbers and the user's name, which are left out otherwise")
     parser.add_argument(
-        "--deadline", metavar="SECONDS", type=float, help="stop looking after this time (default: 5; 15 for each of --hosts)"
+        "--deadline", metavar="SECONDS", type=seconds, help="stop looking after this time (default: 5; 15 for each of --hosts)"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from dstui.arguments import a_rank, seconds
 from dstui.output import say, tell
 from dstui.run.index import RUN, find
 from dstui.run.stacks import DEADLINE, report, stacks
@@ -14,9 +15,9 @@ from dstui.run.waiting import folded
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
-    parser.add_argument("--rank", type=int, action="append", metavar="N", help="only this rank, every thread of it (may be given again)")
+    parser.add_argument("--rank", type=a_rank, action="append", metavar="N", help="only this rank, every thread of it (may be given again)")
     parser.add_argument("--json", action="store_true", help="every thread of every rank as one JSON object")
-    parser.add_argument("--deadline", type=float, default=DEADLINE, metavar="SECONDS", help=f"for one rank (default: {DEADLINE:g})")
+    parser.add_argument("--deadline", type=seconds, default=DEADLINE, metavar="SECONDS", help=f"for one rank (default: {DEADLINE:g})")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from dstui.files import FileProblem, is_folder, is_there, read_text, reason
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.logfile import LogFile
 from dstui.run.mask import mask, secrets, secrets_in
+from dstui.text import escaped
 
 LAST_LINES = 500
 """Lines of each log, from its end."""
@@ -53,7 +54,7 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
 def _files(path: Path) -> list[Path]:
     """What lies in a job folder, as far as it is a job's: its own files, logs and records, of every attempt."""
     patterns = ("*", "logs/rank_*.log", "ranks/rank_*.json", "attempts/*/logs/rank_*.log", "attempts/*/ranks/rank_*.json")
-    return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file())
+    return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file() and not found.is_symlink())
 
 
 def _diagnosis(folder: JobFolder) -> dict[str, str]:
@@ -78,9 +79,9 @@ def _fill(archive: zipfile.ZipFile, folder: JobFolder, more: Mapping[str, str], 
         if problem:
             contents.append(f"{name} is left out: {problem}")
         else:
-            archive.writestr(f"{folder.name}/{name}", mask(text, known))
+            archive.writestr(escaped(f"{folder.name}/{name}"), mask(text, known).encode("utf-8", "backslashreplace"))
     for name, text in {**more, "contents.txt": "\n".join(contents) + "\n"}.items():
-        archive.writestr(f"{folder.name}/{name}", mask(text, known))
+        archive.writestr(escaped(f"{folder.name}/{name}"), mask(text, known).encode("utf-8", "backslashreplace"))
 
 
 def _read(path: Path, lines: int) -> tuple[str, str]:

@@ -12,14 +12,16 @@ from datetime import datetime
 from math import isfinite
 from typing import Any
 
+from dstui.limits import MAX_RANKS
+
 Form = Callable[[Any], bool]
 
 FINAL = ("succeeded", "failed", "stopped", "lost")
 """The states of a job that has ended."""
 STATES = ("starting", "running", *FINAL)
 RANK_STATES = ("waiting", "started", "ended", "lost")
-MOST_RANKS = MOST_ATTEMPTS = 1 << 16
-"""Ranks that a job, and attempts that it may have."""
+MOST_ATTEMPTS = 1 << 16
+"""Attempts that a job may have."""
 LARGEST_PID = (1 << 31) - 1
 LATEST = 253402300799.0
 """The last second of the year 9999: what a calendar knows."""
@@ -33,7 +35,7 @@ def sound(record: Mapping[str, Any], form: Mapping[str, Form]) -> bool:
 
 def rank_number(text: str) -> int | None:
     """The rank, or attempt, that these digits name; None where they name none."""
-    return int(text) if re.fullmatch(r"[0-9]{1,5}", text) and int(text) < MOST_RANKS else None
+    return int(text) if re.fullmatch(r"[0-9]{1,5}", text) and int(text) < MAX_RANKS else None
 
 
 def from_iso(text: str | None) -> float | None:
@@ -98,7 +100,7 @@ def _is_counts(value: Any) -> bool:
 
 
 def _is_rank_list(value: Any) -> bool:
-    return isinstance(value, list) and all(map(whole(0, MOST_RANKS), value))
+    return isinstance(value, list) and all(map(whole(0, MAX_RANKS), value))
 
 
 PROCESS = record(pid=is_pid, ticks=is_tick, host=is_text, boot=is_text, started=is_text)
@@ -133,7 +135,7 @@ LAUNCH: Mapping[str, Form] = {
     "on_end": is_text,
 }
 SHIM: Mapping[str, Form] = {
-    "rank": whole(0, MOST_RANKS - 1),
+    "rank": whole(0, MAX_RANKS - 1),
     "host": is_text,
     "pid": is_pid,
     "shim": is_pid,
@@ -141,8 +143,8 @@ SHIM: Mapping[str, Form] = {
     "boot": is_text,
     "started": is_number,
     "ended": is_number,
-    "world_size": whole(0, MOST_RANKS),
-    "local_rank": whole(0, MOST_RANKS),
+    "world_size": whole(0, MAX_RANKS),
+    "local_rank": whole(0, MAX_RANKS),
     "gpus": is_text,
     "master": _is_master,
     "tag": is_text,
@@ -155,7 +157,7 @@ EVENT: Mapping[str, Form] = {
     "t": is_number,
     "event": is_text,
     "text": is_text,
-    "rank": whole(0, MOST_RANKS - 1),
+    "rank": whole(0, MAX_RANKS - 1),
     "host": is_text,
     "state": is_text,
     "exit_code": is_code,

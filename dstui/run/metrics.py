@@ -129,6 +129,8 @@ PROSE = re.compile(r"\s+[a-z]+\b(?!\s*[:=]?\s*[-+\d.(]|/)")
 """After a number, a word that is not followed by another number: `a loss 3 times lower`."""
 WHOLE_RUN = "train_runtime"
 """In the Trainer's last line, whose loss is the mean of the whole run and not that of a step."""
+MOST_STEPS = 1e15
+"""What is larger counts something else, or is no number."""
 LONGEST = 2000
 """Characters of a line that are looked at."""
 
@@ -154,6 +156,9 @@ def scan(line: str) -> dict[str, float]:
             _take(match, match, found, lower)
     if OVERFLOW in lower:
         found["overflows"] = 1.0
+    for name in ("step", "steps"):
+        if found.get(name, 0.0) > MOST_STEPS:
+            del found[name]
     return _judged(found, lower) if found else found
 
 

@@ -74,7 +74,7 @@ class Spoken:
         for size, event in self._folder.read_events(self._at) if self._folder is not None else ():
             self._at += size
             text = _sentence(event)
-            if text and "t" in event:
+            if text and event.get("t") is not None:
                 self.add(event["t"], sanitise(text))
         return True
 

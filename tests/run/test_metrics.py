@@ -54,6 +54,8 @@ GIB = 1 << 30
         ("the loss of 3 ranks", {}),
         ("lossless 3, stepwise 4, already 5", {}),
         ("step inf loss 1.0", {"loss": 1.0}),
+        (f"step {'9' * 400} loss 1.0", {"loss": 1.0}),
+        (f"step 3/{'9' * 400} loss 1.0", {"step": 3.0, "loss": 1.0}),
         ("", {}),
     ],
 )

@@ -22,7 +22,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
+UNCAUGHT = 70
+"""The status of a command that ended with a traceback (EX_SOFTWARE)."""
 OUTPUT = 64 << 20
 """Bytes that a command may write into one file."""
 
@@ -172,7 +174,7 @@ def _main() -> int:
         status = end.code if isinstance(end.code, int) else 1
     except BaseException:
         traceback.print_exc()
-        status = 1
+        status = UNCAUGHT
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()

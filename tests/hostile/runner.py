@@ -1,0 +1,145 @@
+"""Runs the commands of many seeds, and judges how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from dstui.run.processes import find
+from dstui.run.status import process_json
+from tests.hostile.forked import UNCAUGHT, Forked, Ran, spawned
+from tests.hostile.words import prepare
+
+MEMORY = 1 << 30
+SECONDS = 10.0
+"""Of CPU time; a machine that is busy may take several times as long on the wall."""
+PATIENCE = 120.0
+RAW = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xef\xbb\xbf")
+"""Control characters but newline and tab, and what reorders a line, as UTF-8."""
+IN_A_THREAD = (b"Exception in thread", b"Exception ignored in")
+REAL = 100
+"""Every so many commands run by an interpreter of their own."""
+LOOKING = ("check", "runs", "logs", "diagnose", "stacks", "attach")
+"""Commands that write nothing at all into the folder in which they are run."""
+
+
+@dataclass
+class Outcome:
+    """What became of many commands."""
+
+    ran: Counter[str] = field(default_factory=Counter)
+    """Command and exit status -> how often."""
+    failures: list[str] = field(default_factory=list)
+    most: dict[str, tuple[float, int]] = field(default_factory=lambda: {"CPU seconds": (0.0, 0), "MB": (0.0, 0)})
+    """The most that a command has used, and the seed of that."""
+
+    def __str__(self) -> str:
+        used = ", ".join(f"{value:.1f} {name} (seed {seed})" for name, (value, seed) in self.most.items())
+        return f"{sum(self.ran.values())} commands: {dict(sorted(self.ran.items()))}; at most {used}; {len(self.failures)} failures"
+
+
+def run_many(seeds: Iterable[int], folder: Path, tell: Callable[[str], Any] = lambda _text: None) -> Outcome:
+    """Run the command of each seed in a folder of its own. Failures are told as they come, each with its seed."""
+    outcome = Outcome()
+    with a_process() as victim, Forked(memory=2 * MEMORY, cpu=int(2 * SECONDS), deadline=PATIENCE) as forked:
+        known = find(victim.pid)
+        assert known is not None
+        for seed in seeds:
+            place, canary = folder / f"{seed}", folder / f"canary-{seed}"
+            place.mkdir()
+            words, env = prepare(seed, place, canary, process_json(known))
+            before = listing(place)
+            ran = spawned(words, place, env, memory=2 * MEMORY, cpu=int(2 * SECONDS)) if seed % REAL == 0 else forked.run(words, place, env)
+            wrong = [*wrong_with(words, ran), *wrong_around(words, canary, victim, before != listing(place))]
+            note(outcome, seed, words, ran)
+            if wrong:
+                failure = (
+                    f"\nseed {seed}: dstui {shlex.join(words)[:500]!a}\n  {'; '.join(wrong)}\n  status {ran.status}: {ran.said[-900:]!a}\n"
+                )
+                outcome.failures.append(failure)
+                tell(failure)
+            shutil.rmtree(place)
+            shutil.rmtree(folder / f"{seed}-state")
+    return outcome
+
+
+def wrong_with(words: list[str], ran: Ran) -> Iterator[str]:
+    """What a command has done that none may do."""
+    if ran.status == UNCAUGHT or any(sign in ran.err for sign in IN_A_THREAD):
+        yield "a traceback"
+    elif ran.status not in (0, 1, 2):
+        yield "a signal" if ran.status < 0 else "a status that means nothing"
+    if found := RAW.search(ran.out + ran.err):
+        yield f"a raw {found[0]!r}"
+    if ran.cpu > SECONDS or ran.seconds > PATIENCE:
+        yield f"{ran.cpu:.0f} s of CPU, {ran.seconds:.0f} s"
+    if ran.memory > MEMORY:
+        yield f"{ran.memory >> 20} MB"
+    if (
+        "--json" in words
+        and ran.status in (0, 1)
+        and ran.out
+        and words[0] != "--headless"
+        and "--help" not in words
+        and not _is_json(ran.out)
+    ):
+        yield "no JSON"
+
+
+def wrong_around(words: list[str], canary: Path, victim: subprocess.Popen[bytes], wrote: bool) -> Iterator[str]:
+    """What a command has done to others."""
+    if canary.exists():
+        yield "it started what it was to look at"
+    if victim.poll() is not None:
+        yield "it signalled a process that is not the job's"
+    if wrote and words[:1] and words[0] in LOOKING:
+        yield "it wrote into a folder that it was to look at"
+
+
+def listing(folder: Path) -> list[tuple[str, int, int]]:
+    """Every path below a folder, with its size and time."""
+    found = []
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            facts = path.lstat()
+            found.append((str(path), facts.st_size, facts.st_mtime_ns))
+    return sorted(found)
+
+
+def note(outcome: Outcome, seed: int, words: list[str], ran: Ran) -> None:
+    """Count it."""
+    outcome.ran[
+        f"{words[0] if words[:1] and words[0] in (*LOOKING, '--headless', 'render', 'machine', 'bundle', 'stop', 'doctor') else 'else'} {ran.status}"
+    ] += 1
+    for name, used in (("CPU seconds", ran.cpu), ("MB", ran.memory / (1 << 20))):
+        outcome.most[name] = max(outcome.most[name], (used, seed))
+
+
+def _is_json(raw: bytes) -> bool:
+    try:
+        json.loads(raw)
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
+def a_process() -> Iterator[subprocess.Popen[bytes]]:
+    """A process of this user's that has nothing to do with any job, and must live on."""
+    process = subprocess.Popen(["sleep", "100000"])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
