@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dstui.forecast.forecast import Forecast
+from dstui.forecast.model import ModelFacts
 from dstui.hosts.ssh import Failure
 from dstui.machine.advice import Wish
 from dstui.machine.snapshot import Machine
@@ -57,6 +59,12 @@ class Case:
     """The machine where dstui runs, from which the launcher would start."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """The environment there."""
+    facts: ModelFacts | Mapping[str, ModelFacts] | None = None
+    """What is known of the Plan's model; None where it names none."""
+    pool: Mapping[str, int] | None = None
+    """The slots of the Plan's hostfile."""
+    forecast: Forecast | None = None
+    """What the Plan would need of this host."""
     deep: Mapping[str, Any] | None = None
     """What the all-reduce over all hosts gave; None where it was not asked for."""
 

@@ -17,12 +17,14 @@ from typing import Any
 from dstui.check.rules.machine import wish_for
 from dstui.doctor.case import Case
 from dstui.files import FileProblem, is_there, read_text
+from dstui.forecast.forecast import forecast
 from dstui.hosts.ssh import Failure
 from dstui.machine.advice import Wish
 from dstui.machine.child import output_of
 from dstui.machine.probe import probe
 from dstui.machine.remote import Program, look_at
 from dstui.machine.snapshot import Machine
+from dstui.model_files import read_models
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 from dstui.render.launch import HERE, RenderError, slots
@@ -92,7 +94,17 @@ def cases(plan: Plan | None, *, imports: bool = True) -> tuple[Job, tuple[Case, 
     job = job_of(plan, here)
     with _token(job) as token, ThreadPoolExecutor(max(1, len(job.slots))) as pool:
         found = list(pool.map(lambda host: _case(job, host, here, _wanted(job, host, token, imports)), job.slots))
-    return job, tuple(replace(case, others=tuple(other for other in found if other is not case)) for case in found)
+    forecasts = _forecast(job, found)
+    return job, tuple(replace(case, others=tuple(other for other in forecasts if other is not case)) for case in forecasts)
+
+
+def _forecast(job: Job, found: list[Case]) -> list[Case]:
+    """The cases with what the Plan would need of each host, as if all were like it."""
+    plan = job.plan
+    if plan is None or (plan.model is None and not plan.models):
+        return found
+    facts, pool = read_models(plan), dict(job.slots) if plan.cluster.hostfile else None
+    return [replace(case, facts=facts, pool=pool, forecast=forecast(plan, facts, case.machine, pool)) for case in found]
 
 
 @contextlib.contextmanager

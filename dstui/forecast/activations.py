@@ -16,14 +16,16 @@ from dstui.forecast.architecture import Shape
 from dstui.forecast.setup import Setup
 
 DATA = Path(__file__).parent / "data" / "activations.json"
-LOSS_BYTES = 12.0
-"""Bytes for each token and row of the vocabulary while the cross entropy is taken: logits in 32 bits, their softmax, its gradient.
-transformers' loss in 16 bits measures 12.3 [12 x V x tokens], 14 where the script still holds the outputs."""
 NARROW_LOSS_BYTES = 6.0
 """The same where the logits are not widened to 32 bits (BERT and its like, T5, BART)."""
+GATED = frozenset({"llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo2", "mixtral", "qwen2_moe", "qwen3_moe"})
 NARROW_LOSS = frozenset({"bert", "bart", "t5"})
 FUSED_LOSS_BYTES = 4.0
 """Bytes for each token and hidden element of a fused loss: the gradient of its input, and a chunk of logits of about that size."""
+FUSED_NORMS, FUSED_MLP = 8.0, 2.0
+"""Bytes for each hidden element and each element of a gated MLP that such kernels (Liger) leave out in a layer."""
+LAST_NORM = 5.0
+"""Elements for each hidden one that the last norm and the input of the head hold while the loss is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +69,13 @@ def activations(setup: Setup, shape: Shape, *, frozen: bool = False, adapted: fl
     if setup.attention == "eager" and "eager" in family:
         matrix = shape.heads * length * (2 if wide else 1)
         keep, work = keep + family["eager"][0] * matrix, work + family["eager"][1] * matrix
-    ends = 4 * element * shape.hidden * tokens  # embeddings, the last norm, and their gradients
-    loss = _loss(setup, shape, tokens)
+    if setup.fused_loss and shape.family in GATED:
+        saved = (FUSED_NORMS * shape.hidden + FUSED_MLP * shape.ffn) * element / 2
+        keep, work = keep - saved, work - saved
+    loss = _loss(setup, shape, tokens) + LAST_NORM * element * shape.hidden * tokens
     if setup.checkpointing:
-        return Activations(element * shape.hidden * shape.layers * tokens + ends, work * tokens / split, loss)
-    return Activations(keep * shape.layers * tokens / split + ends, max(work - keep, 0) * tokens / split, loss)
+        return Activations(element * shape.hidden * shape.layers * tokens, work * tokens / split, loss)
+    return Activations(keep * shape.layers * tokens / split, max(work - keep, 0) * tokens / split, loss)
 
 
 def _of_layer(coefficients: Sequence[float], shape: Shape, length: int) -> float:
@@ -89,4 +93,4 @@ def _loss(setup: Setup, shape: Shape, tokens: int) -> float:
     if setup.fused_loss:
         return FUSED_LOSS_BYTES * shape.hidden * tokens
     narrow = shape.family in NARROW_LOSS and setup.precision != "fp32"
-    return (NARROW_LOSS_BYTES if narrow else LOSS_BYTES) * shape.vocabulary * tokens
+    return (NARROW_LOSS_BYTES if narrow else setup.loss_bytes) * shape.vocabulary * tokens

@@ -68,7 +68,7 @@ def _finding(  # noqa: PLR0913, PLR0917 - what findings_of was given, and one pl
 def nearest(plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None) -> Fix | None:
     """The plan that fits with the least change: recomputed activations and a smaller micro-batch before a higher stage, offload last."""
     room = capacity_of(plan, machine, pool)
-    models, _said = models_of(plan, facts, room)
+    models, _said = models_of(plan, facts, room, machine)
     if len(models) != 1 or models[0].facts.problem or room.on_cpu:
         return None
     one = models[0]
@@ -88,7 +88,7 @@ def nearest(plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] 
                 )
                 if (mine.accumulation > 1) != accumulated or (best and distance >= best[0]) or space is None:
                     continue
-                if space.peak(batch, setup, n, s) * space.waste <= space.room:
+                if space.peak(batch.activations) * space.waste <= space.room:
                     best = distance, mine._replace(**_zero_of(zero))
     if best:
         return Fix(f"{way_of(best[1])} would fit", patch_of(plan, best[1], one.setup))

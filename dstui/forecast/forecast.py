@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -15,6 +15,7 @@ from dstui.forecast.memory import (
     GPU_PROCESS,
     INSIDE,
     UNSURE,
+    WASTED,
     Needs,
     Room,
     nccl_bytes,
@@ -26,7 +27,7 @@ from dstui.forecast.rates import Rates, rates_of, with_measured
 from dstui.forecast.setup import Setup, configurations, setup_of
 from dstui.forecast.speed import Speed, speed, traffic, work
 from dstui.forecast.states import states
-from dstui.machine.snapshot import Machine
+from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
 from dstui.plan.model import Model
 
@@ -151,7 +152,7 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     """
     room = capacity_of(plan, machine, pool, gpu_memory)
     rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
-    models, said = models_of(plan, facts, room)
+    models, said = models_of(plan, facts, room, machine)
     broken = next((m.facts.problem for m in models if m.facts.problem), "")
     if broken or not models:
         return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(said))
@@ -170,7 +171,7 @@ class Modelled:
     setup: Setup
 
 
-def models_of(plan: Plan, facts: Facts, room: Capacity) -> tuple[list[Modelled], list[str]]:
+def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tuple[list[Modelled], list[str]]:
     """Every model of a Plan with its setup, and what had to be assumed."""
     found, said = list[Modelled](), list[str]()
     for name, config in configurations(plan).items():
@@ -179,7 +180,14 @@ def models_of(plan: Plan, facts: Facts, room: Capacity) -> tuple[list[Modelled],
             continue
         model, training = model_of(plan, name)
         setup, notes = setup_of(
-            config, model, plan.job.integration, ranks=room.ranks, nodes=room.nodes, hidden=mine.hidden, on_cpu=room.on_cpu
+            config,
+            model,
+            plan.job.integration,
+            ranks=room.ranks,
+            nodes=room.nodes,
+            hidden=mine.hidden,
+            on_cpu=room.on_cpu,
+            transformers=known(machine.software.transformers, None),
         )
         whole = setup.weight_bytes * (mine.params or 0)
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
@@ -196,13 +204,17 @@ def model_of(plan: Plan, name: str) -> tuple[Model | None, bool]:
     if not isinstance(entry, Mapping):
         return plan.model, True
     given = entry.get("model")
-    known = (
-        {key: given[key] for key in ("source", "params", "sequence_length", "activation_checkpointing") if key in given}
-        if isinstance(given, Mapping)
-        else {}
-    )
-    model = replace(plan.model or Model(), **known)
-    return model, entry.get("role") != "inference"
+    kept = {key: given[key] for key, good in OF_ONE.items() if key in given and good(given[key])} if isinstance(given, Mapping) else {}
+    return replace(plan.model or Model(), **kept), entry.get("role") != "inference"
+
+
+OF_ONE: Mapping[str, Callable[[Any], bool]] = {
+    "sequence_length": lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10**9,
+    "activation_checkpointing": lambda value: isinstance(value, bool),
+    "fused_loss": lambda value: isinstance(value, bool),
+    "attention": lambda value: value in ("eager", "sdpa", "flash"),
+}
+"""What the `model:` of one of several models may say of it, and its form: `models:` is kept as it is written."""
 
 
 def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, said: Sequence[str]) -> Forecast:
@@ -293,15 +305,14 @@ def of_gpu(room: Room, setup: Setup, capacity: Capacity, unsure: bool) -> Need:
     """A GPU's need, with the process around it; of ranks on CPUs nothing."""
     if capacity.on_cpu:
         return Need()
-    around = {"cuda_context": CUDA_CONTEXT, "nccl_buffers": nccl_bytes(setup)}
-    more = sum(around.values())
     peak, wide = room.peak, UNSURE if unsure else 1.0
+    around = {"cuda_context": CUDA_CONTEXT, "nccl_buffers": nccl_bytes(setup), "allocator": peak * WASTED[setup.stage]}
+    more = sum(around.values())
     parts = whole({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
     moments = {moment: int(size + more) for moment, size in room.moments.items()}
-    high = peak * FRAGMENTED[setup.stage] * wide + more
-    return Need(
-        parts=parts, moments=moments, bytes=int(peak + more), range=(int(peak * INSIDE / wide + more), int(high)), capacity=capacity.gpu
-    )
+    fixed = more - around["allocator"]
+    low, high = peak * INSIDE / wide + fixed, peak * FRAGMENTED[setup.stage] * wide + fixed
+    return Need(parts=parts, moments=moments, bytes=int(peak + more), range=(int(low), int(high)), capacity=capacity.gpu)
 
 
 def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
@@ -345,7 +356,7 @@ def table(
     """A forecast for each ZeRO stage and offload, with everything else as in the Plan: the rows of the stage step, each by its name."""
     room = capacity_of(plan, machine, pool, gpu_memory)
     rates = rates_of(machine, room.gpus, room.nodes)
-    models, said = models_of(plan, facts, room)
+    models, said = models_of(plan, facts, room, machine)
     if not models or facts.problem:
         return []
     one = models[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dstui.forecast.activations import Activations
 from dstui.forecast.model import Counts
@@ -18,6 +19,8 @@ NCCL_BUFFERS = 0.4 * GIB
 NCCL_BETWEEN_NODES = 0.3 * GIB
 GPU_PROCESS, CPU_PROCESS = 2.2 * GIB, 0.7 * GIB
 """RAM of a rank with torch, DeepSpeed and a data loader, before it holds anything: with CUDA's libraries and without."""
+WASTED = {0: 0.03, 1: 0.03, 2: 0.03, 3: 0.06}
+"""By stage, the share that torch's allocator mostly holds more than it gives out."""
 FRAGMENTED = {0: 1.09, 1: 1.09, 2: 1.09, 3: 1.23}
 """By stage, how much more than it gives out torch's allocator may hold (DeepSpeed #3734: 1.09 and 1.23)."""
 LAST = 0.15
@@ -59,7 +62,7 @@ class Needs:
 
 
 def around(setup: Setup) -> float:
-    """Bytes of a GPU beside what torch gives out."""
+    """Bytes of a GPU beside torch's allocator."""
     return CUDA_CONTEXT + nccl_bytes(setup)
 
 
@@ -74,13 +77,16 @@ BUILD, RUN, SAVE = "build", "train", "save as one file"
 
 def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
     """The needs of a rank."""
-    resting = sum(s.gpu.values())
-    gpu = Room({**s.gpu}, {INITIALIZE: s.initialize, TRAIN: resting + backward_peak(setup, n, s, a), STEP: resting + sum(s.step.values())})
-    batch: Mapping[str, float] = {"activations": a.kept + max(a.work - a.loss, 0), "logits_and_loss": min(a.loss, max(a.work, a.loss))}
+    resting, around_it = sum(s.gpu.values()), beside(setup, n, s)
+    backward, buffers = around_it.peak(a), sum(s.backward.values())
+    gpu = Room({**s.gpu}, {INITIALIZE: s.initialize, TRAIN: resting + backward, STEP: resting + sum(s.step.values())})
     if gpu.when == STEP:
         extra: Mapping[str, float] = s.step
     else:
-        extra = {**s.backward, "gradients": gradients(setup, n, s, a), **batch}
+        at_loss = backward == a.kept + a.loss + around_it.at_loss
+        extra = {"activations": a.kept + a.work * (not at_loss), "logits_and_loss": a.loss * at_loss}
+        extra |= {part: size * (s.early / buffers if at_loss and buffers else 1) for part, size in s.backward.items()}
+        extra["gradients"] = max(backward - sum(extra.values()), 0.0)
     for part, size in extra.items():
         gpu.parts[part] = gpu.parts.get(part, 0) + size
     if gpu.when == INITIALIZE:
@@ -88,19 +94,25 @@ def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
     return Needs(gpu, host_room(setup, n, s), s.nvme, checkpoint_bytes(setup, n))
 
 
-def backward_peak(setup: Setup, n: Counts, s: States, a: Activations) -> float:
-    """The most of the forward and backward pass on top of what rests: activations shrink while gradients grow."""
-    return sum(s.backward.values()) + a.peak + gradients(setup, n, s, a)
+class Beside(NamedTuple):
+    """What lies beside the activations in the forward and backward pass."""
+
+    at_loss: float
+    in_layers: float
+    at_end: float
+
+    def peak(self, a: Activations) -> float:
+        """The most of the pass on top of what rests: when the loss is taken, in the layers, or when all gradients are there."""
+        kept = a.kept
+        return max(kept + a.loss + self.at_loss, kept + a.work + self.in_layers, LAST * kept + self.at_end)
 
 
-def gradients(setup: Setup, n: Counts, s: States, a: Activations) -> float:
-    """Gradients that lie beside the activations at the peak. After the first micro-batch of an accumulation all of them do."""
-    if not setup.training or setup.stage == 3:
-        return 0.0
-    of_head = setup.weight_bytes * min(n.head, n.trained)
-    if setup.accumulation > 1:
-        return s.gradients + max(of_head, s.late - a.peak)
-    return max(of_head, s.gradients + s.late - a.peak + LAST * a.kept)
+def beside(setup: Setup, n: Counts, s: States) -> Beside:
+    """Buffers and gradients at the three moments that may be the peak of the forward and backward pass."""
+    held = s.gradients if setup.accumulation > 1 else 0.0  # after the first micro-batch of an accumulation
+    of_head = setup.weight_bytes * min(n.head, n.trained) if setup.stage < 3 and setup.training else 0.0
+    buffers = sum(s.backward.values())
+    return Beside(s.early + held, buffers + held + of_head, s.gradients + s.late + buffers)
 
 
 def host_room(setup: Setup, n: Counts, s: States) -> Room:

@@ -16,7 +16,7 @@ from dstui.check.context import AUTO
 from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.forecast import Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host
-from dstui.forecast.memory import CPU_PROCESS, FRAGMENTED, GPU_PROCESS, around, gradients, host_room, needs
+from dstui.forecast.memory import CPU_PROCESS, FRAGMENTED, GPU_PROCESS, WASTED, Beside, around, beside, host_room, needs
 from dstui.forecast.model import Counts, ModelFacts, counts
 from dstui.forecast.patch import KEYS, Patch, patch_of
 from dstui.forecast.rates import Rates, rates_of, with_measured
@@ -44,6 +44,7 @@ SUB_GROUPS = (1_000_000_000, 100_000_000)
 REUSE = (1_000_000_000, 100_000_000)
 PREFETCH = (50_000_000, 5_000_000)
 ROWS = 12
+ROOMY = 0.9
 LIKE = 0.05
 """Speeds that differ by less are alike, for the speed model is no better: the simpler plan, then the one with more headroom, is first."""
 
@@ -95,6 +96,8 @@ class Candidate(NamedTuple):
     changes: int
     sure: bool
     """Whether it fits with all that the allocator may waste."""
+    roomy: bool
+    """Whether a good tenth is left, for what no forecast knows."""
 
     @property
     def setup(self) -> Setup:
@@ -129,7 +132,7 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
     """The table for a Plan with one model on a Machine; `forecast` says the same arguments."""
     room = capacity_of(plan, machine, pool, gpu_memory)
     rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
-    models, _said = models_of(plan, facts, room)
+    models, _said = models_of(plan, facts, room, machine)
     if facts.problem or not models:
         return Recommendation(problem=facts.problem or "the Plan names no model: give model.source or model.params")
     if len(models) > 1:
@@ -162,7 +165,7 @@ def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int
             space = space_of(setup, n, s, room)
             count += len(costs[accumulated])
             if space is not None:
-                _best_of(best, costs[accumulated], setup, s, n, space, moved, _changes(setup, one.setup))
+                _best_of(best, costs[accumulated], setup, space, moved, _changes(setup, one.setup))
     return count, list(best.values())
 
 
@@ -171,7 +174,6 @@ class Batch(NamedTuple):
 
     setup: Setup
     activations: Activations
-    peak: float
     work: Work | None = None
 
 
@@ -180,8 +182,7 @@ def batches_of(plan: Plan, one: Modelled, n: Counts) -> Iterator[Batch]:
     for micro, accumulation in _batches(plan, one.setup):
         for checkpointing in (False, True):
             setup = one.setup._replace(micro_batch=micro, accumulation=accumulation, checkpointing=checkpointing)
-            a = batch_of(replace(one, setup=setup), n)
-            yield Batch(setup, a, a.peak)
+            yield Batch(setup, batch_of(replace(one, setup=setup), n))
 
 
 class Space(NamedTuple):
@@ -190,54 +191,57 @@ class Space(NamedTuple):
     fixed: float
     """The most of the moments that no batch touches."""
     resting: float
-    """What rests and what the backward pass needs besides activations."""
+    """What rests."""
     room: float
     """Bytes that torch may give out."""
     waste: float
     """How much more than that its allocator may hold."""
 
-    def peak(self, batch: Batch, setup: Setup, n: Counts, s: States) -> float:
-        """The most that torch gives out with this batch."""
-        return max(self.fixed, self.resting + batch.peak + gradients(setup, n, s, batch.activations))
+    beside: Beside
+
+    def peak(self, a: Activations) -> float:
+        """The most that torch gives out with these activations."""
+        return max(self.fixed, self.resting + self.beside.peak(a))
 
 
 def space_of(setup: Setup, n: Counts, s: States, room: Capacity) -> Space | None:
     """None where RAM or disk are too small already."""
     host, resting = host_room(setup, n, s).peak, sum(s.gpu.values())
-    fixed, moving = max(s.initialize, resting + sum(s.step.values())), resting + sum(s.backward.values())
+    fixed = max(s.initialize, resting + sum(s.step.values()))
     if room.on_cpu:
-        return Space(fixed, moving, (room.host or 0) / room.ranks_per_node - sum(s.host.values()) - CPU_PROCESS, 1.1)
+        return Space(fixed, resting, (room.host or 0) / room.ranks_per_node - sum(s.host.values()) - CPU_PROCESS, 1.1, beside(setup, n, s))
     too_much = room.host is not None and (host + GPU_PROCESS) * room.ranks_per_node > room.host
     if too_much or sum(s.nvme.values()) * room.ranks_per_node > (room.nvme or 0):
         return None
-    return Space(fixed, moving, (room.gpu or 0) - around(setup), FRAGMENTED[setup.stage])
+    wasted = 1 + WASTED[setup.stage]
+    return Space(fixed, resting, ((room.gpu or 0) - around(setup)) / wasted, FRAGMENTED[setup.stage] / wasted, beside(setup, n, s))
 
 
 def _best_of(  # noqa: PLR0913, PLR0917 - the inner loop of the search, apart so that it can be read
     best: dict[Any, Candidate],
     batches: Sequence[Batch],
     setup: Setup,
-    s: States,
-    n: Counts,
     space: Space,
     moved: Sequence[Traffic],
     changes: int,
 ) -> None:
     """Every batch with one way of ZeRO: those that fit and are better than what is known of their kind are kept."""
-    different = max(setup.ranks // setup.tensor_parallel, 1)
+    kinds = [(setup.stage, setup.optimizer_offload, setup.param_offload, checkpointing, setup.secondary) for checkpointing in (False, True)]
+    tokens_of_a_step = batches[0].setup.samples * setup.sequence
     for batch in batches:
-        peak = space.peak(batch, setup, n, s)
+        peak = space.peak(batch.activations)
         if peak > space.room:
             continue
-        mine, tokens = batch.setup, 0.0
+        mine = batch.setup
+        kind, tokens = kinds[mine.checkpointing], 0.0
         if batch.work:
-            tokens = (
-                mine.accumulation * batch.work.tokens * different / step_seconds(mine.accumulation, batch.work, moved[mine.checkpointing])
-            )
-        kind = (setup.stage, setup.optimizer_offload, setup.param_offload, mine.checkpointing, setup.secondary)
-        candidate = Candidate(setup, mine, peak, tokens, changes, peak * space.waste <= space.room)
-        if kind not in best or candidate.better(best[kind]):
-            best[kind] = candidate
+            tokens = tokens_of_a_step / step_seconds(mine.accumulation, batch.work, moved[mine.checkpointing])
+        known = best.get(kind)
+        if known and known.sure and tokens < known.tokens * (1 - LIKE / 3):
+            continue
+        found = Candidate(setup, mine, peak, tokens, changes, peak * space.waste <= space.room, peak <= ROOMY * space.room)
+        if known is None or found.better(known):
+            best[kind] = found
 
 
 def _changes(setup: Setup, was: Setup) -> int:
@@ -295,8 +299,9 @@ def _ranked(rows: list[Candidate]) -> list[Candidate]:
     """Those that surely fit, the fastest first; of those that are alike the simplest."""
     fastest = max((c.tokens for c in rows), default=0.0)
 
-    def order(c: Candidate) -> tuple[bool, float, int, float]:
-        return not c.sure, int((1 - c.tokens / fastest) / LIKE) if fastest else 0, c.simplicity, c.peak
+    def order(c: Candidate) -> tuple[bool, float, bool, int, float]:
+        slower = int((1 - c.tokens / fastest) / LIKE) if fastest else 0
+        return not c.sure, slower, not c.roomy, c.simplicity, c.peak
 
     return sorted(rows, key=order)[:ROWS]
 

@@ -9,13 +9,20 @@ from dstui.check.auto import value_of
 from dstui.check.context import AUTO, Context
 from dstui.check.rules.batch import given, verdict
 from dstui.plan import Plan
-from dstui.plan.catalogue import release
+from dstui.plan.catalogue import release, version_tuple
 from dstui.plan.model import Model
 
 Precision = Literal["fp32", "fp16", "bf16", "autocast"]
 Place = Literal["none", "cpu", "nvme"]
 Attention = Literal["eager", "sdpa", "flash"]
 ZERO = "zero_optimization"
+
+
+LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 17.0
+"""Bytes for each token and row of the vocabulary while the cross entropy is taken: logits in 32 bits, their softmax, its gradient.
+transformers' loss in 16 bits measures 12.3, and 14 where the script still holds the outputs; before 4.46 it copied the logits to shift
+them."""
+NEW_LOSS = (4, 46)
 
 
 class Setup(NamedTuple):
@@ -46,6 +53,7 @@ class Setup(NamedTuple):
     checkpointing: bool = False
     attention: Attention = "sdpa"
     fused_loss: bool = False
+    loss_bytes: float = LOSS_BYTES
     reduce_bucket: int = 500_000_000
     prefetch_bucket: int = 50_000_000
     persistence: int = 100_000
@@ -96,7 +104,15 @@ class Setup(NamedTuple):
 
 
 def setup_of(  # noqa: PLR0913 - what a Plan leaves open
-    config: Mapping[str, Any], model: Model | None, integration: str, *, ranks: int, nodes: int, hidden: int | None, on_cpu: bool = False
+    config: Mapping[str, Any],
+    model: Model | None,
+    integration: str,
+    *,
+    ranks: int,
+    nodes: int,
+    hidden: int | None,
+    on_cpu: bool = False,
+    transformers: str | None = None,
 ) -> tuple[Setup, list[str]]:
     """The setup of a configuration, and in sentences what had to be assumed. `hidden` fills "auto"; `ranks` is the world size."""
     c = Context(config, release(), integration, ranks)
@@ -128,6 +144,7 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         checkpointing=bool(model and model.activation_checkpointing),
         attention=_attention(model),
         fused_loss=bool(model and model.fused_loss),
+        loss_bytes=OLD_LOSS_BYTES if _old(transformers) else LOSS_BYTES,
         reduce_bucket=_count(c, "reduce_bucket_size", hidden, stage),
         prefetch_bucket=_count(c, "stage3_prefetch_bucket_size", hidden, stage),
         persistence=_count(c, "stage3_param_persistence_threshold", hidden, stage),
@@ -194,6 +211,14 @@ def _optimizer(c: Context, said: list[str]) -> str:
     if kind in ("sgd", "muon", "rmsprop") and c.number("optimizer.params.momentum"):
         return f"{kind}_momentum" if kind != "muon" else kind
     return kind
+
+
+def _old(transformers: str | None) -> bool:
+    """Whether a version of transformers copies the logits; the newest is assumed where none is known."""
+    try:
+        return transformers is not None and version_tuple(transformers) < NEW_LOSS
+    except ValueError:
+        return False
 
 
 def _place(word: str) -> Place:

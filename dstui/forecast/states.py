@@ -20,9 +20,9 @@ OPTIMIZER_BYTES: Mapping[str, float] = {
     "adam8bit": 2.1, "adamw8bit": 2.1,
 }  # fmt: skip
 """Bytes of state for each trained parameter in 32 bits. Others are taken for Adam's 8."""
-STEP_BYTES: Mapping[str, float] = {"torch_adamw": 4, "adafactor": 12, "rmsprop": 4, "rmsprop_momentum": 4, "adagrad": 4}
+STEP_BYTES: Mapping[str, float] = {"torch_adamw": 8, "adafactor": 12, "rmsprop": 8, "rmsprop_momentum": 8, "adagrad": 8}
 """Bytes for each parameter that a step of torch's own optimizers needs beside the states: on a GPU for all parameters at once (foreach),
-on a CPU twice as many for one tensor after the other. Fused ones need none."""
+on a CPU for one tensor after the other. Fused ones need none."""
 FUSED = frozenset({"adam", "adamw", "fusedadam"})
 """DeepSpeed's own kernels, for which stage 0 has FP16_Optimizer; others get FP16_UnfusedOptimizer."""
 ALL_REDUCE = 500_000_000
@@ -46,6 +46,8 @@ class States:
     """What comes beside the gradients only when the backward pass has ended: the flat copy that stage 0 reduces."""
     backward: Parts = field(default_factory=dict)
     """Buffers of the forward and backward pass."""
+    early: float = 0
+    """What of these is there when the loss is taken."""
     step: Parts = field(default_factory=dict)
     """What the optimizer's step needs on top, the gradients included."""
     initialize: float = 0
@@ -97,7 +99,7 @@ def _sizes(setup: Setup, n: Counts) -> _Sizes:
         master=2 if setup.small_master else 4,
         gradient=4 if wide else lp,
         moments=optimizer_bytes(setup),
-        temporary=STEP_BYTES.get(setup.optimizer, 0) * (2 if setup.on_cpu else 1),
+        temporary=STEP_BYTES.get(setup.optimizer, 0),
     )
 
 
@@ -127,6 +129,7 @@ def _stages_1_and_2(setup: Setup, n: Counts) -> States:
     mine = z.trained / shards
     buckets = (2 if setup.overlap else 1) * setup.reduce_bucket * _bucket_bytes(setup, z) if setup.contiguous and z.trained else 0
     s.backward = {"reduce_buckets": buckets + (min(setup.reduce_bucket, z.trained) * z.lp if shards > 1 else 0)}
+    s.early = buckets
     held = z.gradient * mine if setup.stage == 2 else z.lp * z.trained
     if setup.optimizer_offload != "none":
         return _offloaded_1_and_2(setup, n, z, s, mine)
@@ -142,13 +145,18 @@ def _stages_1_and_2(setup: Setup, n: Counts) -> States:
     copies = 0 if wide == 4 and z.gradient == 4 else z.lp if setup.small_master else wide
     inner = (z.gradient if copies == 0 else 2 if setup.small_master else 4) + z.temporary
     s.step = {"gradients": z.gradient * mine, "step_buffers": max(copies * mine, (inner - z.gradient) * mine, _norm(n))}
-    s.initialize = z.weights + max(z.lp * z.trained, 2 * z.master * mine)  # flattened; zeros in place of the first gradients
+    s.initialize = z.weights + max(_flat(setup, z), 2 * z.master * mine)  # zeros stand in for the first gradients
     return s
 
 
 def _bucket_bytes(setup: Setup, z: _Sizes) -> float:
     """Bytes of a bucket's element; under autocast there is one bucket of each type."""
     return 6 if setup.precision == "autocast" else z.lp
+
+
+def _flat(setup: Setup, z: _Sizes) -> float:
+    """The flat copy of the weights that initialize makes; where a GPU has no room for it, it is made in RAM (zero/stage_1_and_2.py:450)."""
+    return z.lp * z.trained if setup.on_cpu else 0.0
 
 
 def _norm(n: Counts) -> float:
@@ -168,7 +176,7 @@ def _offloaded_1_and_2(setup: Setup, n: Counts, z: _Sizes, s: States, mine: floa
         "weights_to_copy": z.lp * mine,
         "offload_buffers": z.lp * n.largest_trained,
     }
-    s.initialize = z.weights + z.lp * z.trained
+    s.initialize = z.weights + _flat(setup, z)
     s.host_initialize = sum(s.host.values()) - s.host["optimizer_states"]  # which the first step makes
     return s
 
@@ -192,6 +200,7 @@ def _stage_3(setup: Setup, n: Counts) -> States:
         s.gpu["secondary_weights"] = whole / setup.secondary * (0.5 if setup.quantized_weights else 1)
     s.gpu["reduce_buckets"] = setup.reduce_bucket * _bucket_bytes(setup, z) if z.trained and setup.contiguous else 0
     s.backward = _gathered(setup, n, z)
+    s.early = s.backward["live_weights"]
     group = min(setup.sub_group + n.largest_trained / shards, mine) if mine > setup.sub_group else mine
     if setup.optimizer_offload == "none":
         _stage_3_on_gpu(setup, z, s, mine, group)

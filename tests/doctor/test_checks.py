@@ -21,9 +21,11 @@ from dstui.doctor.examine import examine, ready
 from dstui.doctor.ready import hub as look_at_hub
 from dstui.doctor.ready import keys, xids
 from dstui.doctor.ready import model as look_at_model
+from dstui.forecast.forecast import forecast
 from dstui.hosts.ssh import Failure
 from dstui.machine.advice import Wish
 from dstui.machine.snapshot import Driver, Gpu, Host, IbPort, Machine, Nic, PciGpu, Software, Unknown
+from dstui.model_files import read_models
 from dstui.plan import Plan, load
 from tests import machines
 from tests.machines import gpu
@@ -463,3 +465,34 @@ def test_an_answer_that_lacks_something_stops_no_other_check() -> None:
     results = examine([case(ready={"folders": {"/job": {}}})])
     assert next(result for result in results if result.id == "folder").verdict == "skipped"
     assert next(result for result in results if result.id == "reach").verdict == "ok"
+
+
+LLAMA = "model: {source: meta-llama/Llama-2-7b-hf, sequence_length: 2048, activation_checkpointing: true}\n"
+STATES = "deepspeed: {train_micro_batch_size_per_gpu: 1, bf16: {enabled: true}, optimizer: {type: AdamW}, zero_optimization: {stage: %d}}\n"
+
+
+def planned(stage: int, memory: int, ram: int = 512, free: int = 2000) -> Case:
+    """A host with eight GPUs of so many GiB, and a Plan with a model of 6.7 billion parameters."""
+    eight = machine(
+        *(gpu(i, memory_total=memory * GIB, memory_used=0) for i in range(8)), host={"memory_total": ram * GIB, "memory_limit": None}
+    )
+    written = plan(LLAMA + STATES % stage)
+    facts = read_models(written)
+    folders = {"/job": {"exists": True, "free": free * GIB, "write_seconds": 0.0, "filesystem": "xfs"}}
+    found = forecast(written, facts, eight)
+    return Case(host="a", machine=eight, plan=written, facts=facts, forecast=found, ready={"folders": folders})
+
+
+def test_the_model_is_compared_with_the_memory_of_gpus_and_ram() -> None:
+    assert one("gpu-room", planned(3, 80)).verdict == "ok"
+    small = one("gpu-room", planned(1, 24))
+    assert small.verdict == "warn" and small.fix and "ZeRO-3" in small.fix
+    assert one("ram-room", planned(3, 80)).verdict == "ok"
+    assert one("ram-room", planned(1, 80, ram=64)).verdict == "warn"
+    assert one("gpu-room", Case(host="a", machine=machine(), plan=plan())).verdict == "skipped"
+
+
+def test_checkpoints_are_compared_with_the_room_on_the_disk() -> None:
+    assert "room for 22 checkpoints of 87.9 GB" in one("disk-room", planned(3, 80)).seen
+    assert one("disk-room", planned(3, 80, free=100)).verdict == "warn"
+    assert one("disk-room", Case(host="a", machine=machine(), plan=plan())).verdict == "skipped"

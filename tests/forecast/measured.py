@@ -52,9 +52,7 @@ OFFLOAD: Mapping[str, dict[str, Any]] = {
 
 def config_of(stage: int, precision: str, optimizer: str = "torch's Adam", offload: str = "", **more: Any) -> dict[str, Any]:
     """A ds_config.json with small buckets, so that they do not hide the rest."""
-    zero = {"stage": stage, "reduce_bucket_size": 2_000_000, "stage3_prefetch_bucket_size": 1_000_000, **OFFLOAD[offload]}
-    if stage == 3:
-        zero |= {"stage3_max_reuse_distance": 100_000}
+    zero = {"stage": stage, "reduce_bucket_size": 1_100_000, **OFFLOAD[offload]}
     config = {"train_micro_batch_size_per_gpu": 1, "steps_per_print": 10**9, "zero_allow_untested_optimizer": True, **PRECISION[precision]}
     return {**config, "optimizer": OPTIMIZER[optimizer], "zero_optimization": zero, **more}
 

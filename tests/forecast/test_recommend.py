@@ -41,7 +41,7 @@ BEST = [
     ("4 x A100 in pairs", "13B", (3, "none", "none", False), "26 GB of weights and 26 GB of gradients on each GPU leave no room: stage 3 before offload"),
     ("8 x H100", "1B", (0, "none", "none", True), "everything fits on each GPU"),
     ("8 x H100", "7B", (1, "none", "none", True), "states over 8, and NVSwitch makes the one reduction cheap"),
-    ("8 x H100", "13B", (1, "none", "none", False), "26 GB of weights, 26 of gradients, 20 of states: recomputed activations fit beside"),
+    ("8 x H100", "13B", (2, "none", "none", True), "with gradients over 8 too the activations of a micro-batch of 1 are kept: nothing is computed twice"),
     ("8 x H100", "70B", (3, "cpu", "none", False), "16 bytes of 69e9 over 8 are 138 GB: the optimizer goes to 2 TB of RAM"),
     ("2 x 8 x A100", "1B", (0, "none", "none", True), "everything fits on each GPU"),
     ("2 x 8 x A100", "7B", (2, "none", "none", True), "states and gradients over 16: the larger micro-batch is worth the traffic between the nodes"),
@@ -55,9 +55,9 @@ BEST = [
 NOTHING = [
     ("1 x 24 GB", "7B", ("6 of these GPUs", "GiB of RAM", "LoRA (r: 16) with ZeRO-2")),
     ("1 x 24 GB", "13B", ("12 of these GPUs", "GiB of RAM", "LoRA (r: 16) over weights in 4 bits")),
-    ("1 x 24 GB", "70B", ("64 of these GPUs", "GiB of RAM")),
+    ("1 x 24 GB", "70B", ("128 of these GPUs", "GiB of RAM")),
     ("2 x 24 GB, PCIe", "13B", ("12 of these GPUs", "GiB of RAM", "LoRA (r: 16) with ZeRO-3")),
-    ("2 x 24 GB, PCIe", "70B", ("64 of these GPUs", "GiB of RAM")),
+    ("2 x 24 GB, PCIe", "70B", ("96 of these GPUs", "GiB of RAM")),
     ("4 x A100 in pairs", "70B", ("16 of these GPUs", "GiB of RAM", "LoRA (r: 16) with ZeRO-3")),
 ]
 

@@ -1,0 +1,65 @@
+"""Whether the Plan's model fits this host: its GPUs, its RAM and its disks, against the forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dstui.doctor.case import Case, Judgement, check
+from dstui.forecast.findings import findings_of
+from dstui.forecast.forecast import Need
+from dstui.machine.report import size
+
+Judgements = Iterator[Judgement]
+CHECKPOINTS = 2
+"""How many checkpoints a run should have room for: the newest is complete before the oldest goes."""
+
+
+def _judged(case: Case, need: Need | None, code: str, what: str) -> Judgements:
+    found = case.forecast
+    if found is None or need is None or need.bytes is None:
+        yield Judgement("skipped", (found and found.problem) or "the Plan names no model")
+    elif need.capacity is None:
+        yield Judgement("skipped", f"about {size(need.bytes)} of {what} are needed; how much is free is not known")
+    elif need.verdict == "fits":
+        yield Judgement("ok", f"about {size(need.bytes)} of {what} are needed, {size(need.capacity)} are free")
+    else:
+        assert case.plan is not None and case.facts is not None
+        told = findings_of(case.plan, case.facts, case.machine, case.pool, found)
+        fix = next((finding.fix.text for finding in told if finding.code == code and finding.fix), None)
+        low, high = need.range
+        seen = f"about {size(need.bytes)} of {what} are needed ({size(low)} to {size(high)}), {size(need.capacity)} are free"
+        yield Judgement("warn", seen, fix or "close what else uses it, or take a smaller micro-batch")
+
+
+@check("gpu-room")
+def gpu_room(case: Case) -> Judgements:
+    """The model fits the host's GPUs."""
+    yield from _judged(case, case.forecast.gpu if case.forecast else None, "FC001", "each GPU")
+
+
+@check("ram-room")
+def ram_room(case: Case) -> Judgements:
+    """What the ranks hold in RAM fits there, also while the model is built."""
+    yield from _judged(case, case.forecast.host if case.forecast else None, "FC002", "RAM")
+
+
+@check("disk-room")
+def disk_room(case: Case) -> Judgements:
+    """The job's folder has room for checkpoints, and the disk of nvme_path for what is swapped."""
+    found = case.forecast
+    if found is None or found.checkpoint is None:
+        yield Judgement("skipped", (found and found.problem) or "the Plan names no model")
+        return
+    wanted = CHECKPOINTS * found.checkpoint
+    for path, folder in (case.ready.get("folders") or {}).items():
+        free = folder.get("free")
+        if isinstance(free, int) and free < wanted:
+            seen = f"a checkpoint takes {size(found.checkpoint)}, and {size(free)} are free in {path}"
+            yield Judgement("warn", seen, "make room, save elsewhere, or keep fewer checkpoints")
+        elif isinstance(free, int):
+            each = size(found.checkpoint)
+            yield Judgement("ok", f"{size(free)} free in {path}: room for {free // max(found.checkpoint, 1)} checkpoints of {each}")
+    if found.nvme.bytes:
+        yield from _judged(case, found.nvme, "FC003", "the disk of nvme_path")
+    elif not case.ready.get("folders"):
+        yield Judgement("skipped", "not looked at")

@@ -1,0 +1,51 @@
+"""What the forecast costs at every keystroke, and the search of the recommendation. `python tests/bench/bench_forecast.py`.
+
+The claims: a forecast under 1 ms, the table of the stage step under 3 ms, a search of at least 10,000 candidates under 100 ms, the
+nearest plan that fits under 8 ms; pure Python, no torch.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "forecast"))
+from targets import EIGHT_H100, TWO_NODES, facts, plan
+
+from dstui.forecast.findings import findings_of
+from dstui.forecast.forecast import forecast, table
+from dstui.forecast.recommend import recommend
+
+
+def best(work: Callable[[], object], rounds: int) -> float:
+    """The shortest of many rounds, in milliseconds of processor time, which a busy machine does not stretch."""
+    times = []
+    for _ in range(rounds):
+        start = time.process_time()
+        work()
+        times.append(time.process_time() - start)
+    return min(times) * 1e3
+
+
+def main() -> int:
+    """Measure; 1 where a claim does not hold."""
+    known, given = facts(), plan(stage=3, micro=4)
+    large, too_big = plan(stage=3, micro=24, steps=105, nodes=2), plan(stage=0, micro=8, sequence=4096)
+    count = recommend(large, known, TWO_NODES).candidates
+    claims = {
+        "a forecast": (best(lambda: forecast(given, known, EIGHT_H100), 300), 1.0),
+        "the table of stages and offloads": (best(lambda: table(given, known, EIGHT_H100), 100), 3.0),
+        f"a search of {count:,} candidates": (best(lambda: recommend(large, known, TWO_NODES), 10), 100.0),
+        "what does not fit, with the nearest plan that does": (best(lambda: findings_of(too_big, known, EIGHT_H100), 50), 8.0),
+    }
+    for name, (took, limit) in claims.items():
+        print(f"{name:<52} {took:7.2f} ms  (claim: under {limit:g})")
+    heavy = {"torch", "numpy", "transformers", "deepspeed"} & set(sys.modules)
+    print(f"imported: {', '.join(sorted(heavy)) or 'none of torch, numpy, transformers, deepspeed'}")
+    return 0 if count >= 10_000 and not heavy and all(took < limit for took, limit in claims.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
