@@ -1,6 +1,10 @@
-"""`python -m dstui`."""
+"""`python -m dstui`, which puts the current folder on the import path: what lies there is no part of dstui."""
 
+import os
 import sys
+
+if sys.path and sys.path[0] in ("", os.getcwd()):  # noqa: PTH109 - nothing is imported before this
+    del sys.path[0]
 
 from dstui.cli import main
 

@@ -15,6 +15,7 @@ from dstui.output import Ink, coloured, refuse, tell
 from dstui.plan.catalogue import RELEASES, nearest_release, version_tuple
 from dstui.plan.finding import Finding
 from dstui.plan.model import INTEGRATIONS
+from dstui.run.agreed import HELP, OPTION
 
 COLOURS = {"error": Ink("\033[31m"), "warning": Ink("\033[33m"), "info": Ink("\033[36m")}
 PLAIN = Ink("\033[0m")
@@ -36,6 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--integration", choices=INTEGRATIONS, help="who reads the configuration")
     parser.add_argument("--deepspeed-version", metavar="V", help=f"judge for this release (known: {', '.join(RELEASES)})")
     parser.add_argument("--oracle", choices=("parse", "init"), help="ask the installed DeepSpeed too")
+    parser.add_argument(OPTION, action="store_true", help=f"{HELP}, for --oracle")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -57,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     if args.oracle:
         from dstui.commands.oracle import ask
 
-        verdicts = ask(judged, args.oracle)
+        verdicts = ask(judged, args.oracle, trust=args.trust_python)
     code = _status(judged, args.strict)
     if args.json:
         tell(json.dumps({**_as_json(judged, verdicts, code), "deepspeed": nearest_release(version)}, indent=2))

@@ -51,7 +51,7 @@ class Judged:
     assumed: bool = False
     """Whether the integration was guessed from the values."""
     world_size: int | None = None
-    python: str | None = None
+    plan: Plan | None = None
     findings: list[Finding] = field(default_factory=list)
     error: str | None = None
     line: int | None = None
@@ -130,7 +130,7 @@ def _plan(path: Path, text: str, asked: Asked) -> Judged:
         config=plan.deepspeed,
         integration=reader,
         world_size=ranks,
-        python=plan.job.python,
+        plan=plan,
         findings=findings,
     )
 

@@ -7,22 +7,26 @@ from typing import Any
 
 from dstui.check.arrival import as_it_arrives, ranks_that_fit
 from dstui.commands.judged import Judged
-from dstui.plan.finding import Finding, When, ranked
+from dstui.plan.finding import Finding, Fix, When, ranked
+from dstui.run.agreed import OPTION, looks_with, own, remember
 from dstui.run.oracle import Oracle, OracleError, Verdict
 
 MOST_STARTED = 8
 """Ranks that `--oracle init` starts at most: each is a process with torch in it."""
 
 
-def ask(judged: list[Judged], how: str) -> dict[str, dict[str, Any]]:
-    """Ask DeepSpeed about every configuration; what it refuses and no rule explains is added to the findings."""
+def ask(judged: list[Judged], how: str, *, trust: bool = False) -> dict[str, dict[str, Any]]:
+    """Ask DeepSpeed about every configuration; what it refuses and no rule explains is added to the findings.
+
+    `trust`: the user wants the interpreters that Plans name to be asked.
+    """
     verdicts: dict[str, dict[str, Any]] = {}
     oracles: dict[str, Oracle] = {}
     try:
         for one in judged:
             if one.config is None:
                 continue
-            python = one.python or sys.executable
+            python = _whose(one, trust)
             config = as_it_arrives(one.config, one.integration)
             try:
                 oracle = oracles.get(python) or oracles.setdefault(python, Oracle(python, how="initialize" if how == "init" else "parse"))
@@ -34,11 +38,28 @@ def ask(judged: list[Judged], how: str) -> dict[str, dict[str, Any]]:
                 one.findings.append(Finding("ORACLE", "warning", "", f"DeepSpeed could not be asked: {error}"))
                 continue
             verdicts[one.file] = {"ok": found.ok, "version": found.version, "kind": found.kind, "message": found.message}
+            verdicts[one.file]["python"] = python
             one.findings[:] = ranked([*one.findings, _as_finding(one, found, how)])
     finally:
         for oracle in oracles.values():
             oracle.close()
     return verdicts
+
+
+def _whose(one: Judged, trust: bool) -> str:
+    """The interpreter that is asked; where it is not the one that the Plan names, that is said."""
+    plan = one.plan
+    if plan is None or own(plan):
+        return sys.executable
+    if trust:
+        remember(plan, True)
+    python = looks_with(plan)
+    if python == sys.executable:
+        why = "a Plan may come from anywhere: the program that it names is run for a launch, and for looking only with your word"
+        fix = Fix(f"{OPTION} lets it judge, and is remembered for this Plan and this interpreter")
+        message = f"dstui's own Python judged, not {plan.job.python}, which the Plan names"
+        one.findings.append(Finding("ORACLE", "info", "job.python", message, why, line=plan.line_of("job.python"), fix=fix))
+    return python
 
 
 def _as_finding(one: Judged, found: Verdict, how: str) -> Finding:

@@ -44,6 +44,8 @@ class Case:
     plan: Plan | None = None
     python: str = ""
     """The interpreter of the ranks."""
+    asked: bool = True
+    """Whether that one was asked about the host's software; else it was dstui's own, or any that is there."""
     slots: int = 0
     """Ranks on this host; 0 where no Plan tells."""
     wish: Wish = field(default_factory=Wish)

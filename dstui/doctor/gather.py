@@ -27,7 +27,8 @@ from dstui.machine.snapshot import Machine
 from dstui.model_files import read_models
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
-from dstui.render.launch import HERE, RenderError, slots
+from dstui.render.launch import HERE, RenderError, interpreter, slots
+from dstui.run.agreed import looks_with, own
 
 READY = Path(__file__).with_name("ready.py")
 DEADLINE = 120.0
@@ -50,6 +51,8 @@ class Job:
     plan: Plan | None
     slots: Mapping[str, int]
     python: str
+    looks: str
+    """The interpreter that looks: that of the ranks, or dstui's own where nobody agreed that a program of the Plan's is run."""
     workdir: str
     script: str | None
     model: str | None = None
@@ -59,12 +62,17 @@ class Job:
     problem: str | None = None
     """Why the hosts of the Plan could not be told."""
 
+    @property
+    def asked(self) -> bool:
+        """Whether the interpreter of the ranks is the one that looks."""
+        return self.plan is None or own(self.plan) or self.looks != sys.executable
+
 
 def job_of(plan: Plan | None, machine: Machine) -> Job:
     """The job of a Plan on this machine; without a Plan a job that wants nothing but this machine."""
     if plan is None:
-        return Job(None, {"localhost": 0}, sys.executable, str(Path.cwd()), None)
-    python, workdir = plan.job.python or sys.executable, plan.place(plan.job.workdir)
+        return Job(None, {"localhost": 0}, sys.executable, sys.executable, str(Path.cwd()), None)
+    workdir = plan.place(plan.job.workdir)
     script = str(Path(workdir, plan.job.script)) if plan.job.script else None
     problem, used = None, None
     try:
@@ -73,10 +81,9 @@ def job_of(plan: Plan | None, machine: Machine) -> Job:
     except (FileProblem, HostfileError, RenderError) as error:
         problem = str(error)
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
-    python = plan.place(python) if "/" in python else python
     folder = _model(plan)
     hub = plan.model.source if plan.model and not folder else None
-    return Job(plan, hosts, python, workdir, script, folder, hub, problem)
+    return Job(plan, hosts, interpreter(plan), looks_with(plan), workdir, script, folder, hub, problem)
 
 
 def _model(plan: Plan) -> str | None:
@@ -90,7 +97,7 @@ def _model(plan: Plan) -> str | None:
 
 def cases(plan: Plan | None, *, imports: bool = True) -> tuple[Job, tuple[Case, ...]]:
     """The job, and a case for each of its hosts, looked at side by side. Never raises for what a host does."""
-    here = probe(python=plan.job.python if plan and plan.job.python and "/" in plan.job.python else sys.executable)
+    here = probe(python=looks_with(plan) if plan else sys.executable)
     job = job_of(plan, here)
     with _token(job) as token, ThreadPoolExecutor(max(1, len(job.slots))) as pool:
         found = list(pool.map(lambda host: _case(job, host, here, _wanted(job, host, token, imports)), job.slots))
@@ -140,7 +147,7 @@ def _wanted(job: Job, host: str, token: str | None, imports: bool) -> dict[str, 
         "listen": [port, len(names) - 1] if host == names[0] else None,
         "connect": [master, port] if several and host != names[0] else None,
         "seconds": MEET_SECONDS if several else 0.0,
-        "imports": imports,
+        "imports": imports and job.asked,
         "env": {name: value for name, value in (job.plan.cluster.env if job.plan else {}).items() if name in PLACES},
     }
 
@@ -149,11 +156,11 @@ def _case(job: Job, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
     began = time.time()
     local = host in HERE
     if local:
-        machine, lines = here, output_of([job.python, str(READY), json.dumps(wanted)], DEADLINE)
+        machine, lines = here, output_of([job.looks, str(READY), json.dumps(wanted)], DEADLINE)
         kind, said = lines[-1]
         problem = None if kind == "done" else Failure("here", str(said).splitlines()[-1], "name an interpreter in job.python that runs")
     else:
-        view = look_at(host, deadline=DEADLINE, python=job.python, extra=Program(READY, wanted))
+        view = look_at(host, deadline=DEADLINE, python=job.looks, extra=Program(READY, wanted))
         lines, machine, problem = list(view.lines), view.machine or Machine.unprobed(), view.failure
     ready = {name: value for kind, facts in lines if kind == "ready" for name, value in facts.items()}
     return Case(
@@ -163,6 +170,7 @@ def _case(job: Job, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
         failure=problem,
         plan=job.plan,
         python=job.python,
+        asked=job.asked,
         slots=job.slots[host],
         wish=_wish(job, host, machine),
         here=local,
@@ -174,10 +182,10 @@ def _case(job: Job, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
 
 
 def _wish(job: Job, host: str, machine: Machine) -> Wish:
-    """What the job asks of this host; its machine was looked at with the job's own interpreter."""
+    """What the job asks of this host; its machine was looked at with the interpreter that looks for the job."""
     if job.plan is None:
         return Wish()
-    return replace(wish_for(job.plan, machine), other_python=False, nodes=len(job.slots), ranks=job.slots[host] or None)
+    return replace(wish_for(job.plan, machine), other_python=not job.asked, nodes=len(job.slots), ranks=job.slots[host] or None)
 
 
 def _skew(ready: Mapping[str, Any], began: float, ended: float) -> float | None:

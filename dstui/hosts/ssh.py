@@ -29,8 +29,8 @@ def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CON
 
 
 def python_command(*candidates: str) -> list[str]:
-    """The words that run standard input by the first of these interpreters that is there."""
-    search = 'for python; do command -v "$python" >/dev/null 2>&1 && exec "$python" -; done; echo "no Python here" >&2; exit 127'
+    """The words that run standard input by the first of these interpreters that is there, in a folder from which nothing is imported."""
+    search = 'cd / && for python; do command -v "$python" >/dev/null 2>&1 && exec "$python" -; done; echo "no Python here" >&2; exit 127'
     return ["sh", "-c", search, "sh", *candidates]
 
 

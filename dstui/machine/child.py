@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from dstui import looking
+
 Line = tuple[str, Any]
 """The kind of a fact ("gpu", "host", …) and its value."""
 
@@ -31,14 +33,13 @@ def lines_of(program: str, deadline: float, *args: str, python: str = sys.execut
     return output_of([python, str(HERE / f"{program}.py"), *args], deadline, env=env)
 
 
-def output_of(
-    command: Sequence[str], deadline: float, *, stdin: bytes = b"", env: Mapping[str, str] | None = None, cwd: str | None = None
-) -> list[Line]:
+def output_of(command: Sequence[str], deadline: float, *, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> list[Line]:
     """The lines of any command that speaks as the look-up programs do. Never raises and never outlasts its deadline by much."""
     ends_at = time.monotonic() + deadline
+    pipe = subprocess.PIPE
     try:
         child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, cwd=cwd, start_new_session=True
+            command, stdin=pipe, stdout=pipe, stderr=pipe, env=looking.environment(env), cwd=looking.NEUTRAL, start_new_session=True
         )
     except OSError as error:
         return [("failed", f"{command[0]}: {error.strerror}")]

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import TracebackType
 
+from dstui import looking
 from dstui.machine.child import HERE
 from dstui.machine.codec import Maybe, Unknown, decode
 from dstui.machine.snapshot import NOT_ASKED, Machine
@@ -57,9 +58,14 @@ class Live:
         self.interval = interval
         self._heard = time.monotonic()
         self._rest = b""
-        command = [sys.executable, str(HERE / "nvml.py"), "--watch", str(interval)]
         self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, start_new_session=True
+            [sys.executable, str(HERE / "nvml.py"), "--watch", str(interval)],
+            cwd=looking.NEUTRAL,
+            env=looking.environment(env),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
         assert self._child.stdout
         os.set_blocking(self._child.stdout.fileno(), False)

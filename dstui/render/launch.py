@@ -183,7 +183,7 @@ def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
         options.append(NO_LOCAL_RANK)  # as accelerate launch: its scripts find it in LOCAL_RANK
     ranks = [host for host, chosen in (used or {}).items() for _ in chosen]
     return LaunchSpec(
-        python=_interpreter(plan),
+        python=interpreter(plan),
         launcher_options=(*options, *cluster.launcher_args),
         script=(_as_script(job.script),) if job.script else ("-m", str(job.module)),
         script_args=job.args,
@@ -208,7 +208,8 @@ def _as_script(path: str) -> str:
     return f"./{path}" if path.startswith(("-", "bind:")) else path
 
 
-def _interpreter(plan: Plan) -> str:
+def interpreter(plan: Plan) -> str:
+    """The interpreter of the ranks: an absolute path, or the name of a program on the PATH."""
     python = plan.job.python or sys.executable
     return plan.place(python) if "/" in python else python
 

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dstui import looking
+
 CHILDREN = Path(__file__).parent.parent / "oracle"
 START = 60.0
 """Seconds until the child must be ready: the import of DeepSpeed takes 2 on an idle machine, 20 on a busy one."""
@@ -40,6 +42,13 @@ class Verdict:
     warnings: tuple[str, ...] = ()
     when: str | None = None
     """At which moment, where that was asked: parse, initialize or run."""
+    instead_of: str = ""
+    """The interpreter that the Plan names, where it was not asked but dstui's own."""
+
+    @property
+    def name(self) -> str:
+        """Who judged."""
+        return ("dstui's " if self.instead_of else "") + f"DeepSpeed {self.version}"
 
 
 class Oracle:
@@ -47,14 +56,18 @@ class Oracle:
 
     def __init__(self, python: str = sys.executable, *, how: str = "parse", path: str = "") -> None:
         """`how`: parse or initialize. `path` goes first on the child's PYTHONPATH: another release of DeepSpeed."""
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (path, os.environ.get("PYTHONPATH"))))}
         self.version, self.how = "", how
         self._lock = threading.Lock()
         self._rest = b""
         self._asked = 0
         try:
             self._child = subprocess.Popen(
-                [python, str(CHILDREN / f"{how}.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env
+                [python, str(CHILDREN / f"{how}.py")],
+                cwd=looking.NEUTRAL,
+                env=looking.environment(first=path),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
             )
         except OSError as error:
             raise OracleError(f"{python} cannot be started: {error.strerror}") from None

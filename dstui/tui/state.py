@@ -69,7 +69,7 @@ class State:
         if self.verdict is None:
             return ""
         glyph = GLYPHS["unknown" if self.judged != self.plan.text else "ok" if self.verdict.ok else "error"]
-        return f"DeepSpeed {self.verdict.version} {glyph}"
+        return f"{self.verdict.name} {glyph}"
 
     def finding_at(self, path: str) -> Finding | None:
         """The gravest finding on exactly this path."""

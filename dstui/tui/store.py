@@ -229,4 +229,4 @@ def refused(verdict: Verdict) -> Finding:
     from dstui.plan.finding import Finding
 
     words = " ".join(verdict.message.split()) or verdict.kind
-    return Finding("DEEPSPEED", "error", "deepspeed", f"DeepSpeed {verdict.version} refuses this: {words[:300]}", when="parse")
+    return Finding("DEEPSPEED", "error", "deepspeed", f"{verdict.name} refuses this: {words[:300]}", when="parse")

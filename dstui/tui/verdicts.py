@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from textual import on
 from textual.message import Message
+from textual.widgets import Input
 
 from dstui.tui.explained import Explained
 from dstui.tui.latest import Latest
+from dstui.tui.screens.dialog import Answer, Ask
 from dstui.tui.steps import MACHINE
 
 if TYPE_CHECKING:
@@ -38,6 +42,14 @@ class Judged(Message):
         self.text, self.verdict = text, verdict
 
 
+class MayItLook(Message):
+    """A Plan names an interpreter of which the user has not said yet whether it may look."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan
+
+
 class Saw(Message):
     """What lies on disk around the Plan."""
 
@@ -54,6 +66,8 @@ class Verdicts(Explained):
     """The Plan, and how many ranks it makes."""
     to_look_at: Latest[Plan] | None = None
     _looked_at: Plan | None = None
+    _asked_about: frozenset[str] = frozenset()
+    """Interpreters that were asked about in this session."""
 
     # The machine
 
@@ -131,17 +145,22 @@ class Verdicts(Explained):
             self.to_judge.put((state.plan, state.ranks))
 
     def _judge(self) -> None:
+        from dstui.render.launch import interpreter
+        from dstui.run.agreed import looks_with, own, to_be_asked
         from dstui.run.oracle import OracleError
 
         waiting, oracle, python = self.to_judge, None, ""
         try:
             while waiting is not None and (asked := waiting.take()) is not None and not waiting.closed:
                 plan, ranks = asked
-                if oracle is None or interpreter(plan) != python:
-                    python = interpreter(plan)
+                if oracle is None or looks_with(plan) != python:
+                    python = looks_with(plan)
                     oracle = _another(oracle, python)
                 verdict = oracle.judge(plain(plan.deepspeed, plan.job.integration != "deepspeed"), ranks)
-                self.post_message(Judged(plan.text, verdict))
+                instead_of = "" if python != sys.executable or own(plan) else interpreter(plan)
+                self.post_message(Judged(plan.text, replace(verdict, instead_of=instead_of)))
+                if to_be_asked(plan):
+                    self.post_message(MayItLook(plan))
         except OracleError:  # no DeepSpeed there: the checks stand alone
             self.post_message(Judged("", None))
         finally:
@@ -154,6 +173,34 @@ class Verdicts(Explained):
             self.to_judge = None
         elif event.text == self.store.state.plan.text:
             self.store.judged(event.text, event.verdict)
+
+    @on(MayItLook)
+    def _may_it_look(self, event: MayItLook) -> None:
+        """Ask once about an interpreter that the Plan names, when nothing else is asked and nothing typed."""
+        from dstui.render.launch import interpreter
+
+        python = interpreter(event.plan)
+        if python in self._asked_about:
+            return
+        if isinstance(self.focused, Input) or len(self.screen_stack) > 1:
+            self.set_timer(1.0, partial(self.post_message, event))
+            return
+        self._asked_about |= {python}
+        text = f"The Plan names an interpreter of its own for the ranks:\n{python}\nMay dstui run it also while you only look, so that "
+        text += "its DeepSpeed judges the Plan? Else dstui's own does. A launch runs it in any case."
+        answers = [Answer("n", "no, dstui's own judges", False), Answer("y", "yes, run it: I know this Plan", True)]
+        self.push_screen(Ask("Another interpreter", text, answers), partial(self._it_may_look, event.plan))
+
+    def _it_may_look(self, plan: Plan, yes: bool | None) -> None:
+        if yes is not None:
+            self.run_worker(partial(self._remember_interpreter, plan, yes), thread=True, exit_on_error=False, group="agreed")
+
+    def _remember_interpreter(self, plan: Plan, yes: bool) -> None:
+        from dstui.run.agreed import remember
+
+        remember(plan, yes)
+        if yes and self.to_judge is not None:
+            self.to_judge.put((self.store.state.plan, self.store.state.ranks))
 
     def on_unmount(self) -> None:
         """No child outlives the app."""
@@ -169,13 +216,6 @@ def _another(oracle: Oracle | None, python: str) -> Oracle:
     if oracle is not None:
         oracle.close()
     return Oracle(python)
-
-
-def interpreter(plan: Plan) -> str:
-    """Whose DeepSpeed judges: that of the ranks."""
-
-    python = plan.job.python
-    return sys.executable if python is None else plan.place(python) if "/" in python else python
 
 
 def plain(config: Mapping[str, Any], filled: bool) -> dict[str, Any]:

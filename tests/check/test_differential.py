@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import pytest
 from differential import Tally, compare, live_records
@@ -15,6 +13,7 @@ from hypothesis import strategies as st
 from configs import configs
 from dstui.plan.catalogue import DATA, NEWEST, RELEASES
 from dstui.run.oracle import Oracle
+from tests.releases import FOLDER
 
 SAMPLE = settings(max_examples=150, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
@@ -39,7 +38,7 @@ def test_our_verdict_is_the_parsers(source: str, deepspeed: Oracle) -> None:
 @pytest.mark.parametrize("version", RELEASES[:-1])
 def test_our_verdict_is_an_older_parsers(version: str) -> None:
     """Where older releases are installed already (tests/long installs them)."""
-    folder = Path(os.environ.get("DSTUI_RELEASES", "~/.cache/dstui-releases")).expanduser() / version
+    folder = FOLDER / version
     if not (folder / "deepspeed").is_dir():
         pytest.skip(f"DeepSpeed {version} is not in {folder.parent}")
     facts = json.loads((DATA / f"deepspeed-{version}.json").read_text())

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from cases import CASES, Case
+from zenflow import FLOWS, MOMENTS, our_moment
 
 from dstui.check import check, check_config
 from dstui.check.rules import RULES
@@ -57,3 +58,9 @@ def test_an_error_says_when_and_a_rule_says_where_it_is_decided() -> None:
     for rule in OURS:
         assert rule.severity != "error" or (rule.when and rule.source), rule.code
         assert rule.title.endswith("."), rule.code
+
+
+@pytest.mark.parametrize("version", MOMENTS)
+@pytest.mark.parametrize("name", FLOWS)
+def test_each_release_has_its_own_zenflow(name: str, version: str) -> None:
+    assert our_moment(name, version) == MOMENTS[version][name]

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from dstui.check.accelerate import check_accelerate
+from tests.releases import FOLDER as RELEASES
 
-FOLDER = Path(os.environ.get("DSTUI_RELEASES", "~/.cache/dstui-releases")).expanduser() / "accelerate"
+FOLDER = RELEASES / "accelerate"
 SCRIPT = "import os\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])\n"
 STUB = '#!/bin/sh\necho deepspeed "$@"\n'
 BASE = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 2, "main_process_port": 0}

@@ -7,8 +7,6 @@ are skipped where there is no package index.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -23,25 +21,9 @@ from differential import Tally, compare, live_records
 from configs import configs
 from dstui.plan.catalogue import DATA, NEWEST, RELEASES
 from dstui.run.oracle import Oracle
+from tests.releases import installed
 
 SEEDS = {"catalogue": 1, "deepspeed": 2}
-FOLDER = Path(os.environ.get("DSTUI_RELEASES", "~/.cache/dstui-releases")).expanduser()
-
-
-def installed(version: str) -> str:
-    """The folder of a release, installed there if need be. Skips the test where it cannot be had."""
-    if version == NEWEST:
-        return ""
-    target = FOLDER / version
-    if not (target / "deepspeed").is_dir():
-        target.mkdir(parents=True, exist_ok=True)
-        words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(target)]
-        done = subprocess.run(
-            [*words, f"deepspeed=={version}"], check=False, env={**os.environ, "DS_ACCELERATOR": "cpu"}, capture_output=True, text=True
-        )
-        if done.returncode:
-            pytest.skip(f"DeepSpeed {version} cannot be installed here: {done.stderr.strip()[-200:]}")
-    return str(target)
 
 
 @pytest.mark.parametrize("source", ["catalogue", "deepspeed"])

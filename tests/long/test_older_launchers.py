@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_differential import installed
 
 from dstui.plan.catalogue import RELEASES
+from tests.releases import installed
 
 SCRIPT = "import os\nprint('LOCAL_SIZE is', os.environ['LOCAL_SIZE'])\n"
 PLAN = """\

@@ -175,9 +175,11 @@ def untested_with_zero(c: Context) -> Problems:
     if c.stage == 0 or not kind or c.on("zero_allow_untested_optimizer") or script_builds(c):
         return
     own = kind in TESTED or kind.startswith(("onebit", "zeroone"))
-    if kind in types(c.release) and not own and kind not in ("Adam", "AdamW", "muadam", "muadamw", "musgd"):
+    untested = kind in types(c.release) and not own and kind not in ("Adam", "AdamW", "muadam", "muadamw", "musgd")
+    of_zenflow = c.before("0.19") and built_as(c) == "cpuadam" and isinstance(c.written("zero_optimization.zenflow"), Mapping)
+    if untested or of_zenflow:
         fix = c.put("zero_allow_untested_optimizer", True, "allow it: zero_allow_untested_optimizer true")
-        yield c.problem(TYPE, f"{kind} with ZeRO must be allowed", fix=fix)
+        yield c.problem(TYPE, f"{'the Adam of zenflow' if of_zenflow else kind} with ZeRO must be allowed", fix=fix)
 
 
 @rule(

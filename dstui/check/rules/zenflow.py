@@ -37,8 +37,19 @@ def values(c: Context) -> Problems:
             says = f'If {name} is a string, it must be "auto"'
             yield c.problem(path, f"{name} is {value!r}: auto or a number of steps", says=says, fix=c.drop(path, "remove it: auto"))
         elif name == "update_interval" and isinstance(value, int) and value < 1:
-            says = "If update_interval is a number, it must be at least 1"
-            yield c.problem(path, f"update_interval is {value}: at least 1", says=says, fix=c.put(path, 1, "write 1"))
+            yield from _below_one(c, path, value)
+
+
+def _below_one(c: Context, path: str, value: int) -> Problems:
+    """An update interval below 1. Before 0.19 0 is divided by in the first step, and a negative one updates in every step."""
+    fix = c.put(path, 1, "write 1")
+    if not c.before("0.19"):
+        says = "If update_interval is a number, it must be at least 1"
+        yield c.problem(path, f"update_interval is {value}: at least 1", says=says, fix=fix)
+    elif value == 0 and c.stage in (1, 2):
+        yield c.problem(path, "update_interval is 0: at least 1", when="run", says="integer modulo by zero", fix=fix)
+    else:
+        yield c.problem(path, f"update_interval is {value}, which means every step", severity="info", fix=fix)
 
 
 @rule(

@@ -9,9 +9,11 @@ from dstui.doctor.case import Case, Judgement, check
 from dstui.files import FileProblem, read_text
 from dstui.machine.codec import Unknown
 from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.run.agreed import OPTION
 
 Judgements = Iterator[Judgement]
 SKEW_SECONDS = 2.0
+UNASKED = "the Plan's interpreter was not asked"
 
 
 @check("hostfile", once=True)
@@ -48,6 +50,10 @@ def python(case: Case) -> Judgements:
         fix = "a shared virtual environment, the same path on every host, or job.python"
         yield Judgement("fail", f"no interpreter at {case.python}", fix)
         return
+    if not case.asked:
+        seen = f"{case.python}, which the Plan names, was not run: nobody has said yet that it may be, so nothing is known of its packages"
+        yield Judgement("warn", seen, f"dstui doctor PLAN {OPTION} (it is remembered)")
+        return
     yield from _same(
         case, "Python", lambda c: c.machine.software.python, "use one virtual environment on a shared folder, or the same on each host"
     )
@@ -56,8 +62,8 @@ def python(case: Case) -> Judgements:
 @check("versions")
 def versions(case: Case) -> Judgements:
     """torch, its CUDA, and DeepSpeed are the same on every host."""
-    if not case.others:
-        yield Judgement("skipped", "one host")
+    if not case.others or not case.asked:
+        yield Judgement("skipped", "one host" if not case.others else UNASKED)
         return
     for name, fact in (
         ("torch", lambda c: c.machine.software.torch),

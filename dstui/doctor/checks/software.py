@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dstui.doctor.case import Case, Judgement, check
 from dstui.doctor.checks.gpus import advised, judged
+from dstui.doctor.checks.reach import UNASKED
 from dstui.machine.codec import Unknown
 
 Judgements = Iterator[Judgement]
@@ -18,6 +19,9 @@ ADAM = ("adam", "adamw", "onebitadam")
 def deepspeed(case: Case) -> Judgements:
     """torch and DeepSpeed are installed for the interpreter of the ranks, and can be imported."""
     software, imports = case.machine.software, case.ready.get("imports")
+    if not case.asked:
+        yield Judgement("skipped", UNASKED)
+        return
     for name, version in (("torch", software.torch), ("deepspeed", software.deepspeed)):
         if version is None:
             yield Judgement(
@@ -38,8 +42,8 @@ def deepspeed(case: Case) -> Judgements:
 def torch_cuda(case: Case) -> Judgements:
     """torch's build fits the driver and the GPUs."""
     found, imports, gpus = advised(case, "MC014"), case.ready.get("imports") or {}, case.machine.gpus
-    if not gpus:
-        yield Judgement("skipped", "no NVIDIA GPU here")
+    if not gpus or not case.asked:
+        yield Judgement("skipped", UNASKED if gpus else "no NVIDIA GPU here")
         return
     yield from map(judged, found)
     if found:

@@ -1,0 +1,170 @@
+"""Looking runs nothing that a folder holds: an interpreter that a Plan names, modules with the names of libraries, relative PYTHONPATHs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.terminal import Terminal
+
+PLAN = """\
+version: 1
+name: cloned
+job: {script: train.py, args: [--deepspeed_config, "{ds_config}"], python: ./evil.sh}
+cluster: {cpu_ranks: 2}
+deepspeed:
+  train_micro_batch_size_per_gpu: 1
+  optimizer: {type: AdamW, params: {lr: 1e-3, torch_adam: true}}
+"""
+SCRIPT = str(Path(sys.executable).with_name("dstui"))
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def cloned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder as it may come with a repository; whatever of it is run or imported leaves a file in `harm/`."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder, harm = tmp_path / "cloned", tmp_path / "harm"
+    folder.mkdir()
+    harm.mkdir()
+    trace = f"open({str(harm)!r} + '/' + __name__, 'w')\n"
+    for name in ("torch", "json", "yaml", "hjson", "pynvml", "sitecustomize", "usercustomize"):
+        (folder / f"{name}.py").write_text(trace)
+    (folder / "deepspeed").mkdir()
+    (folder / "deepspeed" / "__init__.py").write_text(trace)
+    (folder / "evil.sh").write_text(f'#!/bin/sh\ntouch {harm}/evil.sh\nexec {sys.executable} "$@"\n')
+    (folder / "evil.sh").chmod(0o755)
+    (folder / "train.py").write_text("import deepspeed, argparse\n")
+    (folder / "plan.yaml").write_text(PLAN)
+    return folder
+
+
+@pytest.fixture
+def run(cloned: Path) -> Run:
+    """`run("check", "plan.yaml")` in that folder, with the empty entries of a PYTHONPATH that a shell's `export PYTHONPATH=$X:` leaves."""
+
+    def do(*args: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        if path is not None:
+            env["PYTHONPATH"] = path
+        return subprocess.run([SCRIPT, *args], cwd=cloned, env=env, capture_output=True, text=True, check=False)
+
+    return do
+
+
+def harmed(cloned: Path) -> list[str]:
+    return sorted(path.name for path in (cloned.parent / "harm").iterdir())
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("check", "plan.yaml"),
+        ("check", "plan.yaml", "--oracle", "parse"),
+        ("render", "plan.yaml"),
+        ("--headless", "plan.yaml", "--dry-run"),
+        ("machine",),
+        ("doctor", "plan.yaml"),
+        ("doctor", "plan.yaml", "--deep"),
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_looks_runs_nothing_of_the_folder(args: tuple[str, ...], run: Run, cloned: Path) -> None:
+    done = run(*args)
+    assert "Traceback" not in done.stderr
+    assert harmed(cloned) == [], done.stdout + done.stderr
+    assert done.returncode == (1 if "doctor" in args and "✗" in done.stdout else 0), done.stdout + done.stderr
+
+
+def test_python_m_dstui_imports_no_module_of_the_folder(cloned: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "dstui", "check", "plan.yaml"], cwd=cloned, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and harmed(cloned) == []
+
+
+def test_children_that_look_have_no_entry_of_the_path_that_means_the_current_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dstui import looking
+
+    (cloned / "lib").mkdir()
+    monkeypatch.chdir(cloned)
+    elsewhere = str(cloned.parent / "elsewhere")
+    for path, kept in (("", None), (f":{elsewhere}:", elsewhere), (f".:lib:{cloned}:{elsewhere}", elsewhere)):
+        monkeypatch.setenv("PYTHONPATH", path)
+        env = looking.environment()
+        assert env.get("PYTHONPATH") == kept
+        shown = subprocess.run(
+            [sys.executable, "-c", "import sys; print(sys.path)"], cwd=looking.NEUTRAL, env=env, capture_output=True, text=True, check=True
+        ).stdout
+        assert str(cloned) not in shown
+
+
+def test_a_relative_path_of_the_users_own_leads_no_oracle_into_the_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dstui.run.oracle import Oracle
+
+    monkeypatch.chdir(cloned)
+    monkeypatch.setenv("PYTHONPATH", f":.:{cloned}")
+    with Oracle() as oracle:
+        assert oracle.judge({"train_micro_batch_size_per_gpu": 1}, 1).ok
+    assert harmed(cloned) == []
+
+
+def test_a_command_says_who_judged_and_how_to_have_the_other_and_remembers_the_yes(run: Run, cloned: Path) -> None:
+    def oracle(*more: str) -> tuple[str, list[str]]:
+        told = json.loads(run("check", "plan.yaml", "--oracle", "parse", "--json", *more).stdout)["files"][0]
+        return told["oracle"]["python"], [d["message"] for d in told["diagnostics"] if d["path"] == "job.python"]
+
+    python, said = oracle()
+    assert python.startswith(str(Path(sys.executable).parent)) and "dstui's own Python judged, not ./evil.sh" in said[0]
+    assert harmed(cloned) == []
+    assert oracle("--trust-python") == (str(cloned / "evil.sh"), [])
+    assert harmed(cloned) == ["evil.sh"], "it was asked, and still imports nothing of the folder"
+    assert oracle() == (str(cloned / "evil.sh"), []), "remembered"
+
+
+def test_the_doctor_says_that_it_did_not_ask_and_asks_with_the_users_word(run: Run, cloned: Path) -> None:
+    def checks(*more: str) -> dict[str, str]:
+        told = json.loads(run("doctor", "plan.yaml", "--json", *more).stdout)["checks"]
+        return {check["id"]: f"{check['verdict']} {check['seen']} {check['fix']}" for check in told}
+
+    before = checks()
+    assert before["python"].startswith(f"warn {cloned}/evil.sh, which the Plan names, was not run") and "--trust-python" in before["python"]
+    assert before["deepspeed"].startswith("skipped")
+    assert harmed(cloned) == []
+    after = checks("--trust-python")
+    assert after["python"].startswith("ok") and after["deepspeed"].startswith("ok torch")
+    assert harmed(cloned) == ["evil.sh"]
+
+
+@pytest.mark.parametrize("yes", [False, True])
+def test_the_screen_asks_once_and_says_whose_deepspeed_judged(yes: bool, cloned: Path) -> None:
+    terminal = Terminal([SCRIPT, "plan.yaml"], cwd=str(cloned))
+    try:
+        terminal.wait("Another interpreter", str(cloned)[:30])
+        assert harmed(cloned) == []
+        terminal.press("y" if yes else "n")
+        terminal.wait_gone("Another interpreter")
+        terminal.press("3")
+        if yes:
+            terminal.wait("Checks", "╰", " DeepSpeed ")
+            terminal.wait_gone("dstui's DeepSpeed")
+        else:
+            terminal.wait("dstui's DeepSpeed")
+        terminal.press("q")
+        assert terminal.exit_code() == 0
+    finally:
+        terminal.close()
+    assert harmed(cloned) == (["evil.sh"] if yes else [])
+    again = Terminal([SCRIPT, "plan.yaml"], cwd=str(cloned))
+    try:
+        again.wait("1 · Machine")
+        again.press("3")
+        again.wait("DeepSpeed 0." if yes else "dstui's DeepSpeed")
+        assert "Another interpreter" not in again.text
+    finally:
+        again.close()

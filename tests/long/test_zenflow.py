@@ -1,0 +1,39 @@
+"""What is said of ZenFlow is what each release does: its own `deepspeed.initialize` and two steps, with its CPU Adam compiled first."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
+
+from zenflow import FLOWS, MOMENTS
+
+from dstui.run.oracle import Oracle
+from tests.releases import installed
+
+COMPILE = "from deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().load()"
+
+
+@pytest.fixture(scope="module", params=MOMENTS)
+def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Oracle]]:
+    """A release, and its `initialize`. The Adam of one release is not that of another, so each has a folder of its own for it."""
+    path = installed(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("ops")))
+        patch.setenv("DS_ACCELERATOR", "cpu")
+        subprocess.run([sys.executable, "-c", COMPILE], env={**os.environ, "PYTHONPATH": path}, check=True, capture_output=True)
+        with Oracle(how="initialize", path=path) as oracle:
+            yield request.param, oracle
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_zenflow_dies_when_it_is_said_to(name: str, release: tuple[str, Oracle]) -> None:
+    version, oracle = release
+    died = oracle.judge(FLOWS[name], 1, steps=2)
+    assert (died.when, died.ok) == (MOMENTS[version][name], MOMENTS[version][name] is None), died

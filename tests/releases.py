@@ -1,0 +1,30 @@
+"""Older releases of DeepSpeed, installed side by side into DSTUI_RELEASES (a folder, made if it is not there; about 25 s each, once)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dstui.plan.catalogue import NEWEST
+
+FOLDER = Path(os.environ.get("DSTUI_RELEASES", "~/.cache/dstui-releases")).expanduser()
+
+
+def installed(version: str) -> str:
+    """The folder of a release, installed there if need be. Skips the test where it cannot be had."""
+    if version == NEWEST:
+        return ""
+    target = FOLDER / version
+    if not (target / "deepspeed").is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+        words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(target)]
+        done = subprocess.run(
+            [*words, f"deepspeed=={version}"], check=False, env={**os.environ, "DS_ACCELERATOR": "cpu"}, capture_output=True, text=True
+        )
+        if done.returncode:
+            pytest.skip(f"DeepSpeed {version} cannot be installed here: {done.stderr.strip()[-200:]}")
+    return str(target)
