@@ -115,7 +115,7 @@ def test_a_host_without_the_interpreter_is_told_apart_from_one_without_the_packa
     python.symlink_to(sys.executable)
     (job / "plan.yaml").write_text(PLAN.replace("job: {", "job: {python: venv/bin/python, "))
     with mounted(farm, "-t", "tmpfs", "tmpfs", str(job / "venv")):
-        _, found = doctor(farm, str(job / "plan.yaml"))
+        _, found = doctor(farm, str(job / "plan.yaml"), "--trust-python")
     assert "no interpreter at" in found["python", "h2"][0]["seen"]
     assert found["python", "h1"][0]["verdict"] == "ok"
     assert found["shared-folder", "h2"][0]["verdict"] == "ok"
