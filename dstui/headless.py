@@ -11,10 +11,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from dstui.check import check
 from dstui.documents import look_into_script, open_document
@@ -25,15 +26,18 @@ from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding, ranked
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, world_size
-from dstui.run.diagnosis import Diagnosis, diagnose_job, report
-from dstui.run.events import Event, Exited, Line, Notice, RankState
+from dstui.run.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
+from dstui.run.events import Event, Exited, Line, Notice, RankState, Started
 from dstui.run.folder import JobFolder
 from dstui.run.follow import Follower
+from dstui.run.reads import was_read
 from dstui.run.start import LaunchError, start
 from dstui.run.stop import stop
 from dstui.run.stragglers import SILENCE, Watch
 from dstui.run.summary import summary
 
+NOBODY_READS = "PL001"
+"""The check that finds that nothing hands the configuration to the script."""
 Pool = Mapping[str, int] | None
 """Host -> slots of the Plan's hostfile, where it names one."""
 POLL = 0.1
@@ -65,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         return refuse("nothing was started: mend what is marked with an error above")
     if args.dry_run:
         return _show(plan, machine, pool)
-    return _launch(plan, machine, pool, args)
+    return _launch(plan, machine, pool, [finding for finding in findings if finding.severity != "info"], args)
 
 
 def _machine(path: str | None) -> Machine:
@@ -81,9 +85,13 @@ def _machine(path: str | None) -> Machine:
 def _say_findings(plan: Plan, findings: list[Finding]) -> None:
     for finding in findings:
         if finding.severity != "info":
-            where = f"{plan.source}:{finding.line}" if finding.line else plan.source
-            fix = f"\n    do: {finding.fix.text}" if finding.fix else ""
-            remark(f"{where}: {finding.severity} {finding.code} {finding.path}: {finding.message}{fix}")
+            made = plan.source.endswith((".json", ".hjson"))  # the lines are those of the Plan that was made of it
+            where = f"{plan.source}:{finding.line}" if finding.line and not made else plan.source
+            remark(f"{where}: {finding.severity} {finding.code} {finding.path}: {finding.message}{_to_do(finding)}")
+
+
+def _to_do(finding: Finding) -> str:
+    return f"\n    do: {finding.fix.text}" if finding.fix else ""
 
 
 def _show(plan: Plan, machine: Machine, pool: Pool) -> int:
@@ -97,7 +105,7 @@ def _show(plan: Plan, machine: Machine, pool: Pool) -> int:
     return 0
 
 
-def _launch(plan: Plan, machine: Machine, pool: Pool, args: argparse.Namespace) -> int:
+def _launch(plan: Plan, machine: Machine, pool: Pool, findings: list[Finding], args: argparse.Namespace) -> int:
     run_dir = Path(args.run_dir) if args.run_dir else None
     with _signals() as asked:
         try:
@@ -108,37 +116,44 @@ def _launch(plan: Plan, machine: Machine, pool: Pool, args: argparse.Namespace) 
         if args.detach:
             tell(str(folder.path))
             return 0
-        return follow(folder, as_json=args.json, asked=asked)
+        return follow(folder, as_json=args.json, asked=asked, findings=findings)
 
 
-def follow(folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int | None] = lambda: None) -> int:
+def follow(
+    folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int | None] = lambda: None, findings: Sequence[Finding] = ()
+) -> int:
     """Print what a job says until it has ended; its exit status. `asked` gives the signal that asks for its end, if any came.
+
+    `findings`: what was found before the launch, as events where these are asked for; that nobody hands the configuration to the script
+    is said again at the end, unless somebody has read it.
 
     The job ends too where nobody is left to print for: the reader of a pipe, or the terminal.
     """
     try:
-        return _follow(folder, as_json, asked)
+        return _follow(folder, as_json, asked, findings)
     except OSError as error:
         if number := reader_gone(error):
             stop(folder, 128 + number)
         raise
 
 
-def _follow(folder: JobFolder, as_json: bool, asked: Callable[[], int | None]) -> int:
+def _follow(folder: JobFolder, as_json: bool, asked: Callable[[], int | None], findings: Sequence[Finding]) -> int:
     follower = Follower(folder)
-    show = _json_line if as_json else _Printer(len(str(max(len(follower.ranks) - 1, 0))))
+    show = _Events(findings) if as_json else _Printer(len(str(max(len(follower.ranks) - 1, 0))))
     watch = Watch(folder.read_launch().get("silence") or SILENCE)
     stopping: threading.Thread | None = None
-    why: Diagnosis | None = None
     if not as_json:
         say(str(folder.path))
     while True:
         events = follower.poll()
-        ended = any(isinstance(event, Exited) for event in events)
-        if not ended and (news := watch.news(follower.ranks, time.time())):
+        end = next((event for event in events if isinstance(event, Exited)), None)
+        if end is None and (news := watch.news(follower.ranks, time.time())):
             events.append(Notice(news))
-        why = _tell(events, show, folder, as_json)
-        if ended:
+        for event in events:
+            if event is not end:
+                show(event)
+        flush()
+        if end is not None:
             break
         number = asked()
         if number is not None and stopping is None:
@@ -147,40 +162,49 @@ def _follow(folder: JobFolder, as_json: bool, asked: Callable[[], int | None]) -
             stopping = threading.Thread(target=stop, args=(folder, 128 + number))
             stopping.start()
         time.sleep(0.0 if events else POLL)
+    again = [] if was_read(folder.ds_config) else [finding for finding in findings if finding.code == NOBODY_READS]
+    why = _diagnosis(folder, end.state)
     if stopping is not None:
         stopping.join()
-    if not as_json:
-        tell(summary(follower))
-        if why is not None:
-            tell("\n" + report(why))
-    return follower.exit_code if follower.exit_code is not None else 1
+    show.end(end, again, why, follower)
+    return end.exit_code
 
 
-def _tell(events: list[Event], show: Callable[[Event], None], folder: JobFolder, as_json: bool) -> Diagnosis | None:
-    """Print the events; the diagnosis, where the job's failure is among them (as JSON it comes before the exit, which is the last)."""
-    why: Diagnosis | None = None
-    for event in events:
-        if isinstance(event, Exited) and event.state in ("failed", "lost"):
-            why = _diagnosis(folder)
-            if why is not None and as_json:
-                facts = {name: fact for name, fact in why.as_json().items() if name != "version"}  # which the start has told
-                tell(json.dumps({"event": "diagnosis", **facts}, ensure_ascii=False))
-        show(event)
-    flush()
-    return why
-
-
-def _diagnosis(folder: JobFolder) -> Diagnosis | None:
-    """Why the job failed; None where its logs cannot be read, which must not hide how it ended."""
+def _diagnosis(folder: JobFolder, state: str) -> Diagnosis | None:
+    """Why the job failed, or why its success is none; None where its logs cannot be read, which must not hide how it ended."""
     try:
-        return diagnose_job(folder)
+        return diagnose_job(folder) if state in ("failed", "lost") else unread_configuration(folder)
     except FileProblem as error:
         say(f"no diagnosis: {error}")
         return None
 
 
-def _json_line(event: Event) -> None:
-    tell(json.dumps(event.as_json(), ensure_ascii=False))
+class _Events:
+    """Events as JSON, one a line."""
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        self.findings = findings
+
+    def __call__(self, event: Event) -> None:
+        self._tell(event.as_json())
+        if isinstance(event, Started):
+            self._found(self.findings)
+
+    def end(self, end: Exited, again: Sequence[Finding], why: Diagnosis | None, _follower: Follower) -> None:
+        """What is said again, the diagnosis, and the exit, which is the last."""
+        self._found(again)
+        if why is not None:
+            self._tell({"event": "diagnosis", **{name: fact for name, fact in why.as_json().items() if name != "version"}})
+        self._tell(end.as_json())
+        flush()
+
+    def _found(self, findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            self._tell({"event": "finding", **finding.as_json()})
+
+    @staticmethod
+    def _tell(facts: Mapping[str, Any]) -> None:
+        tell(json.dumps(facts, ensure_ascii=False))
 
 
 class _Printer:
@@ -197,6 +221,14 @@ class _Printer:
             say(event.text)
         elif isinstance(event, RankState) and event.exit_code:
             say(f"rank {event.rank} on {event.host} ended with {event.exit_code}")
+
+    def end(self, _end: Exited, again: Sequence[Finding], why: Diagnosis | None, follower: Follower) -> None:
+        """The summary, what is said again, and the diagnosis."""
+        tell(summary(follower))
+        for finding in again:
+            tell(f"\n{finding.severity} {finding.code}: {finding.message}{_to_do(finding)}")
+        if why is not None:
+            tell("\n" + report(why))
 
     def prefix(self, rank: int | None) -> str:
         """`[1]`; the launcher's own lines have a dash."""

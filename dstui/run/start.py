@@ -26,6 +26,7 @@ from dstui.run.folder import RUNS_FOLDER, JobFolder
 from dstui.run.launch import launch_plan
 from dstui.run.own import NotOwn, own_tag, remember
 from dstui.run.processes import find
+from dstui.run.reads import watch
 from dstui.run.spawn import spawn_supervisor
 from dstui.run.status import initial
 
@@ -115,6 +116,7 @@ def _fill(folder: JobFolder, launch: Mapping[str, Any], files: Mapping[str, str]
     for name, text in files.items():
         write_atomic(folder.path / name, text)
     folder.write_json(folder.launch_file, dict(launch))
+    watch(folder.ds_config)
     folder.prepare(1)
 
 

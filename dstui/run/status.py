@@ -14,6 +14,7 @@ from dstui.run.leftovers import remove_buffers
 from dstui.run.own import NotOwn, own_tag, whose
 from dstui.run.processes import SUPERVISES, SUPERVISOR, Process, boot, carries, sees, started, tagged
 from dstui.run.ranks import Ranks, read_record
+from dstui.run.reads import was_read
 
 Status = dict[str, Any]
 
@@ -112,7 +113,9 @@ def finish(folder: JobFolder, status: Status, ranks: Ranks, asked: int | None, *
     with suppress(OSError):
         for path in removed:
             folder.append_event(now, "notice", text=f"removed {path}, which DeepSpeed had left in memory")
-        folder.append_event(now, "exit", exit_code=status["exit_code"], state=status["state"])
+        here = all(rank.host == os.uname().nodename for rank in ranks.ranks.values())  # on other hosts a read is not seen
+        config_read = was_read(folder.ds_config) if here else None
+        folder.append_event(now, "exit", exit_code=status["exit_code"], state=status["state"], config_read=config_read)
     with suppress(OSError):
         folder.write_status(status)
     return status

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dstui.plan.plan import Plan
     from dstui.run.folder import JobFolder
 
-__all__ = ["Diagnosis", "Evidence", "diagnose", "diagnose_job", "report"]
+__all__ = ["Diagnosis", "Evidence", "diagnose", "diagnose_job", "report", "unread_configuration"]
 
 
 def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis:
@@ -44,6 +44,13 @@ def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis
 def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Why a job of dstui ended. Raises FileProblem where its logs cannot be read."""
     from dstui.run.diagnosis.job import diagnose_job as of_job
+
+    return of_job(folder)
+
+
+def unread_configuration(folder: JobFolder) -> Diagnosis | None:
+    """What is to be said of a job that ended well although no rank has read its configuration; None of any other. Reads no log."""
+    from dstui.run.diagnosis.job import unread_configuration as of_job
 
     return of_job(folder)
 

@@ -13,6 +13,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from dstui.files import FileProblem, read_text
+from dstui.plan.finding import Fix
 from dstui.run.diagnosis.confirm import add_facts, events_of, size
 from dstui.run.diagnosis.engine import conclude
 from dstui.run.diagnosis.exits import Exit, translated
@@ -28,6 +29,8 @@ from dstui.run.status import Status, asked_for, ranks_of
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan
 
+HANDS_OVER = ("PL001", "PL023")
+"""The checks that find that nobody hands the configuration to the script."""
 IGNORED_KEY = "DS011"
 """The check that finds a key which DeepSpeed ignores without a word."""
 
@@ -50,6 +53,8 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     diagnosis = conclude(found, plan)
     if status.get("state") not in (*FINAL, None) and diagnosis.kind in ("success", "benign"):
         return replace(diagnosis, cause=None, kind="success", confidence="low", title="The job still runs, and nothing has failed so far")
+    if diagnosis.cause == "SUCCESS" and (unread := unread_configuration(folder)):
+        return unread
     return _ignored_keys(diagnosis, plan) if diagnosis.cause == "SUCCESS" and plan else diagnosis
 
 
@@ -173,4 +178,28 @@ def _ignored_keys(diagnosis: Diagnosis, plan: Plan) -> Diagnosis:
         confirm=signature.confirm,
         evidence=tuple(Evidence(plan.source, finding.line or 1, finding.message) for finding in typos),
         fixes=tuple(finding.fix for finding in typos if finding.fix),
+    )
+
+
+def unread_configuration(folder: JobFolder) -> Diagnosis | None:
+    """What is to be said of a job that ended well, and in which no rank has read its DeepSpeed configuration; None of any other."""
+    ends = [(line, event) for line, event in events_of(folder) if event.get("event") == "exit"]
+    if not ends or ends[-1][1].get("state") != "succeeded" or ends[-1][1].get("config_read") is not False:
+        return None
+    from dstui.check import check
+    from dstui.documents import look_into_script
+    from dstui.plan import PlanError
+    from dstui.run.changes import plan_of
+
+    signature = BY_ID["CONFIG-UNREAD"]
+    fixes: list[Fix] = []
+    with suppress(FileProblem, PlanError):
+        plan = plan_of(folder)
+        if not plan.deepspeed:
+            return None
+        fixes = [f.fix for f in check(plan, script=look_into_script(plan)) if f.code in HANDS_OVER and f.fix]
+    shown = Evidence(str(folder.events_file), ends[-1][0], f"{folder.ds_config.name} was never opened while the job ran")
+    fixes += [Fix(way.text) for way in signature.all_ways()]
+    return Diagnosis(
+        signature.id, "failure", "high", signature.title, signature.cause, (shown,), confirm=signature.confirm, fixes=tuple(fixes)
     )

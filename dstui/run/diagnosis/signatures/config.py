@@ -163,6 +163,16 @@ SIGNATURES = (
         ("Take sizes whose product divides the number of ranks",),
     ),
     Signature(
+        "CONFIG-UNREAD",
+        "quiet",
+        "No rank has read this Plan's ds_config.json: it was not trained as the Plan says, or without DeepSpeed altogether",
+        "A script finds the file only through its arguments ({ds_config}), DSTUI_DS_CONFIG in its environment or, with accelerate, "
+        "through what accelerate launch would have set. It succeeded with what it has itself.",
+        (),
+        ("Look how the script hands its configuration to deepspeed.initialize, the Trainer or Accelerator",),
+        "The file was never opened between the launch and the end of the job.",
+    ),
+    Signature(
         "SILENT-TYPO",
         "quiet",
         "A key of the configuration was ignored without a word",

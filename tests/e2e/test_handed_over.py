@@ -1,0 +1,100 @@
+"""How a bare ds_config.json reaches the script that is named after `--`, and what is said where it does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dstui.run.reads import was_read, watch
+from tests.terminal import PATIENCE
+
+READS = """\
+import argparse, json, os
+parser = argparse.ArgumentParser()
+parser.add_argument("--n")
+parser.add_argument("--conf")
+args = parser.parse_args()
+print("rank", os.environ["RANK"], args.conf, json.load(open(args.conf)) if args.conf else None, flush=True)
+if args.n == "never":
+    deepspeed.initialize(config=args.conf)  # which says where the configuration goes, and would take a minute
+"""
+CONFIG = '{"train_micro_batch_size_per_gpu": 1}'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A script and its configuration; nothing of torch."""
+    (tmp_path / "ds_config.json").write_text(CONFIG)
+    (tmp_path / "train.py").write_text(READS)
+    (tmp_path / "tried").write_text("x")
+    watch(tmp_path / "tried")
+    return tmp_path
+
+
+def run(folder: Path, *words: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "dstui", "--headless", *options, "--run-dir", "run", "--set", "cluster.cpu_ranks=2"]
+    argv += ["ds_config.json", "--", "train.py", *words]
+    env = {**os.environ, "DS_ACCELERATOR": "cpu"}
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+
+
+@pytest.mark.parametrize("word", ["ds_config.json", "./ds_config.json", "{ds_config}", "ABSOLUTE"])
+@pytest.mark.parametrize("joined", [False, True])
+def test_the_file_among_the_arguments_becomes_the_rendered_one(folder: Path, word: str, joined: bool) -> None:
+    given = word.replace("ABSOLUTE", str(folder / "ds_config.json"))
+    done = run(folder, *([f"--conf={given}"] if joined else ["--conf", given]), options=("--dry-run",))
+    assert done.returncode == 0, done.stderr
+    command = done.stdout.rpartition("# launch.sh")[2]
+    assert ("--conf=./ds_config.json" if joined else "--conf ./ds_config.json") in command
+    assert "PL001" not in done.stderr
+
+
+def test_the_script_gets_the_rendered_configuration_and_its_parser_no_local_rank(folder: Path) -> None:
+    done = run(folder, "--conf", "ds_config.json")
+    assert done.returncode == 0, done.stderr
+    assert f"[0] rank 0 {folder}/run/ds_config.json {{'train_micro_batch_size_per_gpu': 1}}" in done.stdout
+    assert "PL001" not in done.stdout + done.stderr and "CONFIG-UNREAD" not in done.stdout
+
+
+def test_a_script_that_is_given_no_configuration_is_heard_of_at_the_start_and_at_the_end(folder: Path) -> None:
+    done = run(folder)
+    assert done.returncode == 0
+    assert "warning PL001" in done.stderr and "add --conf {ds_config} to the arguments (line 4: an argument --conf)" in done.stderr
+    summary = done.stdout.partition("succeeded after")[2]
+    assert "warning PL001: no argument hands the DeepSpeed configuration to the script" in summary
+    if was_read(folder / "tried") is None:
+        pytest.skip("this disk keeps no times of access")
+    assert "No rank has read this Plan's ds_config.json" in summary
+
+
+def test_as_events_too(folder: Path) -> None:
+    done = run(folder, options=("--json",))
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [event["event"] for event in events]
+    assert (kinds[0], kinds[-1], done.returncode) == ("start", "exit", 0)
+    said = [number for number, event in enumerate(events) if event["event"] == "finding" and event["code"] == "PL001"]
+    assert len(said) == 2 and said[0] < kinds.index("line") and said[1] > len(kinds) - 1 - kinds[::-1].index("line")
+    if was_read(folder / "tried") is not None:
+        assert [event["cause"] for event in events if event["event"] == "diagnosis"] == ["CONFIG-UNREAD"]
+
+
+def test_a_job_that_nobody_configured_is_no_success_for_whoever_looks_later(folder: Path) -> None:
+    if was_read(folder / "tried") is None:
+        pytest.skip("this disk keeps no times of access")
+    run(folder)
+    found = subprocess.run(
+        [sys.executable, "-m", "dstui", "diagnose", "run", "--json"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    told = json.loads(found.stdout)
+    assert (told["cause"], told["kind"]) == ("CONFIG-UNREAD", "failure")
+    assert told["fixes"][0]["patch"] == [{"op": "add", "path": "/job/args", "value": ["--conf", "{ds_config}"]}]
