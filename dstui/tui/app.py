@@ -38,6 +38,7 @@ from dstui.tui.widgets.checks import Checks
 from dstui.tui.widgets.footer import Footer
 from dstui.tui.widgets.form import Form
 from dstui.tui.widgets.hint import Hint
+from dstui.tui.widgets.memory import Memory
 from dstui.tui.widgets.preview import Preview
 from dstui.tui.widgets.rows import Rows
 from dstui.tui.widgets.steps import StepLine, StepList
@@ -85,6 +86,7 @@ class DstuiApp(ByName):
         # The parts of the screen, made once and drawn into at any time: a message may come before a part is mounted, or when it is gone.
         self.title_bar, self.step_line, self.tab_line, self.step_list = TitleBar(), StepLine(), TabLine(), StepList()
         self.form, self.hint, self.preview, self.checks, self.footer = Form(self.store), Hint(), Preview(), Checks(), Footer()
+        self.memory = Memory()
         self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
         self.done: list[str] = []
         self.leaving = False
@@ -155,6 +157,7 @@ class DstuiApp(ByName):
         if self.leaving:
             return
         await self.side.mount(self.preview, self.checks)
+        await self.middle.mount(self.memory, before=self.hint)
         self.arrange()
         self.start_looking()
         self.store.follow()
@@ -181,6 +184,7 @@ class DstuiApp(ByName):
         self.tab_line.show(state, self.tab)
         self.preview.show(state)
         self.checks.show(state)
+        self.memory.show(state)
         if self.step.pane == "form":
             self.form.show(state)
             self._show_hint()

@@ -16,6 +16,7 @@ from dstui.files import FileProblem, read_text
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 from dstui.tui.autos import ModelOf
+from dstui.tui.models import FactsOf
 from dstui.tui.scripts import ScriptOf
 
 
@@ -69,7 +70,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-LOOKS = (ScriptOf, ModelOf, PoolOf, WrittenIn)
+LOOKS = (ScriptOf, ModelOf, FactsOf, PoolOf, WrittenIn)
 
 
 def look_up(plan: Plan) -> Mapping[Look, Any]:

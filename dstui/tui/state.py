@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dstui.render.jsontext import JsonLine
     from dstui.run.oracle import Verdict
     from dstui.tui.looks import Look
+    from dstui.tui.outlook import Outlook
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,8 @@ class State:
     """Host -> slots of the hostfile that the Plan names."""
     seen: Mapping[Look, Any] = field(default_factory=dict)
     """What lies on disk around the Plan, as far as it was looked at."""
+    outlook: Outlook | None = None
+    """What is forecast; None where no model is named, or nobody has looked at it yet."""
     run: str = ""
     """The state of the job in a word: running, succeeded, failed…"""
     judged: str = ""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dstui.plan.finding import Finding, Fix
     from dstui.run.oracle import Verdict
     from dstui.tui.looks import Look
+    from dstui.tui.outlook import Outlook
 
 
 class JobState(Message):
@@ -177,10 +178,12 @@ class Store:
         machine, pool = before.known_machine, seen.get(PoolOf.of(plan))
         ranks = world_size(plan, machine, pool)
         findings = check(plan, machine, world_size=ranks, script=seen.get(ScriptOf.of(plan)))
+        outlook, findings = _foreseen(plan, machine, pool, seen, filled_in(plan, findings, seen.get(ModelOf.of(plan))))
         self.state = State(
             plan,
             before.machine,
-            findings=filled_in(plan, findings, seen.get(ModelOf.of(plan))),
+            findings=findings,
+            outlook=outlook,
             pool=pool,
             seen=seen,
             checked=True,
@@ -230,3 +233,16 @@ def refused(verdict: Verdict) -> Finding:
 
     words = " ".join(verdict.message.split()) or verdict.kind
     return Finding("DEEPSPEED", "error", "deepspeed", f"{verdict.name} refuses this: {words[:300]}", when="parse")
+
+
+def _foreseen(
+    plan: Plan, machine: Machine, pool: Mapping[str, int] | None, seen: Mapping[Look, Any], findings: Sequence[Finding]
+) -> tuple[Outlook | None, tuple[Finding, ...]]:
+    """The outlook, and the findings with what does not fit. Not before the first look, whose thread has imported the forecast."""
+    if not seen:
+        return None, tuple(findings)
+    from dstui.plan.finding import ranked
+    from dstui.tui.outlook import outlook_of
+
+    outlook = outlook_of(plan, machine, pool, seen)
+    return outlook, tuple(ranked([*findings, *outlook.findings()]) if outlook else findings)

@@ -1,0 +1,96 @@
+"""The forecast on the screen: bars that follow every choice, and what does not fit as a finding with a fix."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from dstui.machine.snapshot import GIB, Host, Machine
+from tests.machines import gpus, joined
+from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
+
+SEVEN = PLAN.replace("deepspeed:\n", "model: {params: 7.0e9, sequence_length: 2048, activation_checkpointing: true}\ndeepspeed:\n")
+"""A model of 7e9 parameters: at stage 2 on 4 x A100 80GB it fits."""
+LLAMA = PLAN.replace("deepspeed:\n", "model: {source: llama, sequence_length: 2048, activation_checkpointing: true}\ndeepspeed:\n")
+ROOMY = Host(memory_total=1000 * GIB, memory_available=1000 * GIB, memory_limit=None)
+FOUR = Machine(source="a test", gpus=gpus(4), links=joined(4), host=ROOMY)
+SMALL_LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 512,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "intermediate_size": 1024,
+    "vocab_size": 32000,
+}
+
+
+async def test_the_bars_say_what_is_needed_of_what_is_free_and_move_with_a_choice(open_app: Open) -> None:
+    async with open_app(SEVEN, gpus=4) as pilot:
+        await pilot.press("3")
+        await until(pilot, lambda: "GPU" in text_of(pilot, "#memory"))
+        before = text_of(pilot, "#memory")
+        assert "of 80 GB" in before
+        assert "✔ fits" in before
+        await pilot.press("down", "enter")
+        assert value(pilot, "deepspeed.zero_optimization.stage") == 3
+        assert text_of(pilot, "#memory") != before
+
+
+async def test_memory_that_others_use_is_not_free(open_app: Open) -> None:
+    async with open_app(SEVEN, gpus=2) as pilot:
+        busy = Machine(source="a test", gpus=gpus(2, memory_used=60 * GIB), links=joined(2), host=ROOMY)
+        store(pilot).see(busy)
+        await until(pilot, lambda: "of 20 GB" in text_of(pilot, "#memory"))
+        assert "✖ too big" in text_of(pilot, "#memory")
+
+
+async def test_without_a_model_one_line_says_what_to_give_and_where(open_app: Open) -> None:
+    async with open_app(PLAN, gpus=2) as pilot:
+        await until(pilot, lambda: "Name the model" in text_of(pilot, "#memory"))
+        assert "step 2" in text_of(pilot, "#memory")
+        assert len(text_of(pilot, "#memory").splitlines()) == 1
+        store(pilot).edit(("model.params", 7.0e9))
+        await until(pilot, lambda: "GPU" in text_of(pilot, "#memory"))
+
+
+async def test_a_model_on_disk_is_read_beside_the_screen_and_a_broken_one_is_said(open_app: Open, tmp_path: Path) -> None:
+    (tmp_path / "llama").mkdir()
+    config = tmp_path / "llama" / "config.json"
+    config.write_text(json.dumps(SMALL_LLAMA))
+    async with open_app(LLAMA, gpus=2) as pilot:
+        await until(pilot, lambda: "✔ fits" in text_of(pilot, "#memory"))
+        config.write_text("[]")
+        store(pilot).edit(("name", "other"))
+        await until(pilot, lambda: "No forecast: " in text_of(pilot, "#memory"))
+
+
+async def test_on_a_small_screen_the_place_that_decides_has_the_one_line(open_app: Open) -> None:
+    async with open_app(SEVEN.replace("stage: 2", "stage: 0"), gpus=4, size=(80, 24)) as pilot:
+        store(pilot).see(FOUR)
+        await pilot.press("3")
+        await until(pilot, lambda: "GPU" in text_of(pilot, "#memory"))
+        assert "✖ too big" in text_of(pilot, "#memory")
+        assert len(text_of(pilot, "#memory").splitlines()) == 1
+        assert "✖ too big" in screen(pilot)
+
+
+async def test_what_does_not_fit_is_a_finding_whose_fix_is_one_key_and_one_step_of_undo(open_app: Open) -> None:
+    async with open_app(SEVEN.replace("stage: 2", "stage: 0"), gpus=4) as pilot:
+        store(pilot).see(FOUR)
+        await until(pilot, lambda: any(f.code == "FC001" for f in store(pilot).state.findings))
+        before = store(pilot).state.plan.text
+        await pilot.press("3", "x")
+        await until(pilot, lambda: store(pilot).state.plan.text != before)
+        assert all(f.code != "FC001" for f in store(pilot).state.findings)
+        assert "✖" not in text_of(pilot, "#memory")
+        await pilot.press("z")
+        assert store(pilot).state.plan.text == before
+
+
+async def test_several_models_and_odd_values_leave_the_screen_alive(open_app: Open) -> None:
+    several = PLAN + "models:\n  actor: {role: train, model: {params: 1.0e9}, deepspeed: {}}\n  judge: {role: inference, deepspeed: {}}\n"
+    async with open_app(several, gpus=2) as pilot:
+        await until(pilot, lambda: text_of(pilot, "#memory"))
+    async with open_app(SEVEN.replace("stage: 2", "stage: [1]").replace("_gpu: 4", "_gpu: many"), gpus=2) as pilot:
+        await pilot.press("3")
+        await until(pilot, lambda: text_of(pilot, "#memory"))
