@@ -61,8 +61,8 @@ class Follower:
         self._turn = 0
         self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
         self._told_start = self._told_end = self._told_foreign = False
-        self._foreign = ""
-        """Why the job is not this user's own, until that was told."""
+        self.foreign = ""
+        """Why the job is not this user's own, as the end of a sentence."""
         self._read_status()
 
     @property
@@ -134,8 +134,7 @@ class Follower:
         if self.state not in FINAL and now - self._refreshed >= REFRESH:
             self._refreshed = now
             status = refresh(self.folder)
-            if "foreign" in status and not self._told_foreign:
-                self._told_foreign, self._foreign = True, status["foreign"]
+            self.foreign = status.get("foreign", "")
             if status.get("state") in FINAL and self.folder.read_status().get("state") not in FINAL:
                 self._unwritten = status  # the disk is full, or the folder is somebody else's
 
@@ -190,9 +189,9 @@ class Follower:
 
     def _read_notices(self) -> list[Event]:
         events: list[Event] = []
-        if self._foreign:
-            events.append(Notice(f"this job {self._foreign}: it is only looked at"))
-            self._foreign = ""
+        if self.foreign and not self._told_foreign:
+            self._told_foreign = True
+            events.append(Notice(f"this job {self.foreign}: it is only looked at"))
         for line in self._notices.read(BUDGET):
             found = json_object(line.encode())
             if found.get("event") == "notice":

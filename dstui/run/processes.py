@@ -37,12 +37,15 @@ class Process:
 
     def send(self, number: int) -> None:
         """Signal it, if it is still there and ours. What is signalled is what was looked at, whoever gets its pid in between."""
-        with suppress(ProcessLookupError, PermissionError):
-            handle = os.pidfd_open(self.pid)
-            try:
-                if self.alive:
+        handle = _handle(self.pid)
+        try:
+            with suppress(ProcessLookupError, PermissionError):
+                if self.alive and handle is not None:
                     signal.pidfd_send_signal(handle, number)
-            finally:
+                elif self.alive:
+                    os.kill(self.pid, number)
+        finally:
+            if handle is not None:
                 os.close(handle)
 
     def words(self) -> list[str]:
@@ -58,6 +61,13 @@ class Process:
     def describe(self) -> str:
         """Pid and command line, for a person."""
         return f"{self.pid} {self.command()[:120] or '(no command line)'}"
+
+
+def _handle(pid: int) -> int | None:
+    """A descriptor that stays this process', whoever gets its pid; None where it is gone, or kernel or Python are too old for that."""
+    with suppress(OSError, AttributeError):
+        return os.pidfd_open(pid)
+    return None
 
 
 def find(pid: int) -> Process | None:

@@ -191,7 +191,8 @@ class Run(Vertical):
         view = self.log_view
         recent = self.notice if monotonic() - self.noticed < NOTICE_SECONDS else ""
         note = (ladder(monotonic() - self.stopping) if self.stopping is not None else recent) if self.alive else ""
-        self.head.show(self.follower, self.folder.path, note, self.sampler)
+        aside = f"{self.name_of_job} {self.follower.foreign}: it is only looked at" if self.follower.foreign else ""
+        self.head.show(self.follower, self.folder.path, note or aside, self.sampler)
         usage = self.sampler.latest if self.sampler is not None else {}
         self.ranks.show(cells_of(self.follower.ranks, time.time(), self.silence, usage), view.filter.rank)
         view.label(view.filter.title, view.subtitle)
