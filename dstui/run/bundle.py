@@ -5,6 +5,7 @@ A job folder may be half-written, of another version, or still in use: what cann
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tempfile
@@ -17,12 +18,15 @@ from dstui.files import FileProblem, is_folder, is_there, read_text, reason
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.logfile import LogFile
 from dstui.run.mask import mask, secrets, secrets_in
+from dstui.run.regular import lies_in
 from dstui.text import escaped
 
 LAST_LINES = 500
 """Lines of each log, from its end."""
 TAILED = (".log", ".jsonl")
 """Files that grow: only their ends go in."""
+MOST_KNOWN = 1000
+"""Secrets beyond which logs are not asked for further ones: each costs a search of all the rest."""
 MARKS = ("status.json", "launch.json", "plan.yaml")
 """One of these is in every job folder, however broken."""
 
@@ -71,11 +75,13 @@ def _diagnosis(folder: JobFolder) -> dict[str, str]:
 
 def _fill(archive: zipfile.ZipFile, folder: JobFolder, more: Mapping[str, str], lines: int) -> None:
     files = {str(path.relative_to(folder.path)): path for path in _files(folder.path)}
-    small = [_read(path, lines)[0] for path in files.values() if path.suffix not in TAILED]
-    known = secrets(os.environ).union(*map(secrets_in, (*small, *more.values())))
+    known = secrets(os.environ).union(*map(secrets_in, more.values()))
+    for path in files.values():  # what is named in one place stands in others without its name
+        found = secrets_in(_read(path, folder, lines)[0], prose=path.suffix in TAILED)
+        known |= found if path.suffix not in TAILED or len(known) < MOST_KNOWN else set()
     contents = [f"dstui {__version__}: {folder.path}, secrets masked, of each log the last {lines} lines", ""]
     for name, path in files.items():  # one after another: the logs of a thousand ranks are not held at once
-        text, problem = _read(path, lines)
+        text, problem = _read(path, folder, lines)
         if problem:
             contents.append(f"{name} is left out: {problem}")
         else:
@@ -84,16 +90,17 @@ def _fill(archive: zipfile.ZipFile, folder: JobFolder, more: Mapping[str, str], 
         archive.writestr(escaped(f"{folder.name}/{name}"), mask(text, known).encode("utf-8", "backslashreplace"))
 
 
-def _read(path: Path, lines: int) -> tuple[str, str]:
+def _read(path: Path, folder: JobFolder, lines: int) -> tuple[str, str]:
     """A file's text, of what grows the last lines, safe to show; and why there is none."""
     try:
+        if not lies_in(path, folder.path):  # which says why not, where it cannot be read
+            return "", "it is a link to what lies elsewhere"
         if path.suffix not in TAILED:
             return read_text(path), ""
-        path.open("rb").close()  # says why not, where it cannot be read
     except FileProblem as problem:
         return "", str(problem)
     except OSError as error:
-        return "", reason(error)
+        return "", "it is a symbolic link" if error.errno == errno.ELOOP else reason(error)
     log = LogFile(path)
     try:
         return "".join(f"{line}\n" for line in log.tail(lines)), ""

@@ -37,6 +37,15 @@ def read_regular(path: Path | str, start: int = 0, most: int = MOST) -> bytes:
         return file.read(most)
 
 
+def lies_in(path: Path, folder: Path) -> bool:
+    """Whether a path leads to a regular file that lies in a folder, through no link to elsewhere. OSError where it cannot be read."""
+    fd = open_regular(path)
+    try:
+        return Path(f"/proc/self/fd/{fd}").resolve().is_relative_to(folder.resolve())
+    finally:
+        os.close(fd)
+
+
 def append_regular(path: Path | str, data: bytes) -> None:
     """Append in one write, so that lines of several writers do not mix. OSError where that is not possible."""
     fd = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)

@@ -59,6 +59,32 @@ def test_the_secrets_of_our_own_environment_are_known_too(job: JobFolder, tmp_pa
     assert unpacked(bundle(job, tmp_path / "b.zip"))["logs/rank_0.log"] == "wandb: using ***\n"
 
 
+def test_a_secret_that_was_named_once_is_masked_where_it_stands_without_its_name(tmp_path: Path) -> None:
+    key, word, said = "0123456789abcdef0123456789abcdef01234567", "correcthorse", "Zm9vYmFy-c2VjcmV0"
+    logs = {
+        0: f"logged in with {key}\nDB_PASSWORD={said}\n",
+        1: f"{said} was refused, and {word} too\npassword: required\nit is required\n",
+    }
+    folder = made(tmp_path / "job", logs=logs, command=["train.py", "--wandb-key", key, "--password", word])
+    found = unpacked(bundle(folder, tmp_path / "b.zip"))
+    assert [name for name, text in found.items() if key in text or word in text or said in text] == []
+    assert found["logs/rank_1.log"] == "*** was refused, and *** too\npassword: ***\nit is required\n"
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "logs/rank_2.log", "ranks/rank_2.json", "plan.yaml", "events.jsonl", "attempts"])
+def test_what_lies_elsewhere_is_not_in_it_whatever_link_leads_there(job: JobFolder, tmp_path: Path, name: str) -> None:
+    private = tmp_path / "home"
+    (private / "2" / "logs").mkdir(parents=True)
+    for file in (private / "id_rsa", private / "2" / "logs" / "rank_0.log"):
+        file.write_text("my private words\n")
+    (job.path / name).unlink(missing_ok=True)
+    (job.path / name).symlink_to(private if name == "attempts" else private / "id_rsa")
+    job.write_status({**job.read_status(), "state": "failed", "exit_code": 1})
+    found = unpacked(bundle(job, tmp_path / "b.zip"))
+    assert "my private words" not in "".join(found.values())
+    assert "is left out: it is a" in found["contents.txt"]
+
+
 def test_a_later_attempts_files_are_in_it(job: JobFolder, tmp_path: Path) -> None:
     job.prepare(2)
     job.log(0, 2).write_text("again\n")

@@ -8,12 +8,13 @@ import string
 import time
 
 import pytest
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from dstui.run.mask import MASK, mask, secrets
 
 NAMES = (
+    *("GITHUB_PAT", "DOCKER_CREDS", "wandb-token", "clientSecret2"),
     *("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "GITHUB_TOKEN", "HF_TOKEN_2", "hub_token", "accessToken", "x-auth-token"),
     *("WANDB_API_KEY", "OPENAI_API_KEY", "api_key", "api-key", "apiKey", "KAGGLE_KEY", "private_key", "AZURE_STORAGE_KEY"),
     *("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID", "MY_SECRET", "CLIENT_SECRET_FILE", "clientSecret", "secrets"),
@@ -43,6 +44,105 @@ SHAPES = (
     *("https://hooks.slack.com/services/T1/B1/{}", "https://discord.com/api/webhooks/1/{}", "on_end: https://example.org/{}"),
     "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----",
 )
+OPTIONS = (
+    "--wandb-key",
+    "--ngc_key",
+    "--openaiKey",
+    "--hub-token",
+    "--access-token",
+    "--client-secret",
+    "--password",
+    "--db-pwd",
+    "--api_key",
+)
+BEHIND_AN_OPTION = (
+    "train.py {option} {value} --epochs 1",
+    "train.py {option}={value}",
+    "['python', '{option}', '{value}', '--epochs', '1']",
+    '"{option}",\n  "{value}",\n  "--epochs"',
+    "args: [{option}, {value}]",
+)
+HEX, WORD, ALNUM = "0123456789abcdef", string.ascii_letters + string.digits + "_-", string.ascii_letters + string.digits
+CAPITALS = string.ascii_uppercase + string.digits
+PUBLISHED: dict[
+    str, tuple[str, str, int]
+] = {  # the shapes that gitleaks and detect-secrets publish: what it begins with, of what, how many
+    "age": ("AGE-SECRET-KEY-1", "QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L", 58),
+    "airtable": ("pata1b2C3d4E5f6G7.", HEX, 64),
+    "alibaba": ("LTAI", ALNUM, 20),
+    "anthropic": ("sk-ant-api03-9", WORD, 92),
+    "artifactory": ("AKCp", ALNUM, 69),
+    "aws": ("AKIA", "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 16),
+    "aws bedrock": ("ABSK", ALNUM + "+/", 109),
+    "aws session": ("ASIA", "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 16),
+    "azure": ("abc1Q~", WORD + "~.", 34),
+    "clickhouse": ("4b1d", ALNUM, 38),
+    "clojars": ("CLOJARS_", string.ascii_lowercase + string.digits, 60),
+    "databricks": ("dapi", HEX, 32),
+    "digitalocean": ("dop_v1_", HEX, 64),
+    "discord": ("MTIzNDU2Nzg5MDEyMzQ1Njc4.abcdef.", WORD, 27),
+    "docker hub": ("dckr_pat_", WORD, 27),
+    "doppler": ("dp.pt.", string.ascii_lowercase + string.digits, 43),
+    "dynatrace": ("dt0c01.ABCDEFGHIJKLMNOPQRSTUVWX.", CAPITALS, 64),
+    "easypost": ("EZAK", ALNUM, 54),
+    "facebook": ("123456789012345|", WORD, 27),
+    "facebook page": ("EAAM", ALNUM, 100),
+    "fly.io": ("fm2_", ALNUM + "+/", 100),
+    "frame.io": ("fio-u-", WORD + "=", 64),
+    "github": ("ghp_", ALNUM, 36),
+    "github app": ("ghs_", ALNUM, 36),
+    "github fine-grained": ("github_pat_", ALNUM + "_", 82),
+    "gitlab": ("glpat-", WORD, 20),
+    "gitlab deploy": ("gldt-", WORD, 20),
+    "gitlab runner": ("GR1348941", WORD, 20),
+    "gitlab session": ("_gitlab_session=", HEX, 32),
+    "google": ("AIza", WORD, 35),
+    "grafana": ("glsa_", ALNUM, 41),
+    "grafana cloud": ("glc_", ALNUM + "+/", 32),
+    "groq": ("gsk_", ALNUM, 52),
+    "heroku": ("HRKU-AA", WORD, 58),
+    "hugging face": ("hf_", string.ascii_letters, 34),
+    "hugging face organization": ("api_org_", string.ascii_letters, 34),
+    "infracost": ("ico-", ALNUM, 32),
+    "langsmith": ("lsv2_pt_", HEX, 32),
+    "linear": ("lin_api_", ALNUM, 40),
+    "mailchimp": ("0123456789abcdef0123456789abcdef-us", string.digits, 2),
+    "mailgun": ("key-", HEX, 32),
+    "maxmind": ("abcDEF_0123456789abcdefghijABCDEFGHI_mmk", "", 0),
+    "neptune": ("eyJhcGlfYWRkcmVzcyI6", ALNUM, 100),
+    "new relic": ("NRAK-1", CAPITALS, 26),
+    "notion": ("ntn_01234567890", ALNUM, 35),
+    "npm": ("npm_", ALNUM, 36),
+    "nvidia": ("nvapi-", WORD, 64),
+    "octopus": ("API-1", CAPITALS, 25),
+    "openai": ("sk-proj-1", WORD, 150),
+    "openshift": ("sha256~", WORD, 43),
+    "perplexity": ("pplx-", ALNUM, 48),
+    "planetscale": ("pscale_tkn_", WORD, 43),
+    "postman": ("PMAK-0123456789abcdef01234567-", HEX, 34),
+    "prefect": ("pnu_", ALNUM, 36),
+    "pulumi": ("pul-", HEX, 40),
+    "pypi": ("pypi-AgEIcHlwaS5vcmc", WORD, 70),
+    "replicate": ("r8_", ALNUM, 37),
+    "rubygems": ("rubygems_", HEX, 48),
+    "sendgrid": ("SG.", WORD, 66),
+    "sendinblue": ("xkeysib-", HEX, 64),
+    "sentry": ("sntryu_", HEX, 64),
+    "shopify": ("shpat_", HEX, 32),
+    "slack app": ("xapp-1-", CAPITALS, 30),
+    "slack bot": ("xoxb-0123456789-0123456789", ALNUM, 24),
+    "slack user": ("xoxp-", string.digits + "-", 60),
+    "square": ("sq0csp-", WORD, 43),
+    "stripe": ("sk_live_", ALNUM, 24),
+    "stripe restricted": ("rk_live_", ALNUM, 24),
+    "telegram": ("12345678:", WORD, 35),
+    "terraform": ("abcdefghij1234.atlasv1.", WORD, 60),
+    "twilio": ("SK1", HEX, 31),
+    "typeform": ("tfp_", WORD, 59),
+    "vault": ("hvs.", WORD, 90),
+    "1password": ("A3-ABC123-ABC123-ABC12-ABC12-ABC12-", CAPITALS, 5),
+    "1password service": ("ops_eyJ", ALNUM + "+/", 250),
+}
 ALPHABET = string.ascii_letters + string.digits + "+/_.-!$%*?^~#@"
 values = st.text(ALPHABET, min_size=1, max_size=40).filter(lambda text: text[0].isalnum() and text[-1].isalnum())
 texts = st.text(string.ascii_letters + string.digits, min_size=16, max_size=40)
@@ -65,6 +165,45 @@ def test_what_looks_like_a_secret_is_masked_wherever_it_stands(shape: str, secre
     assert secret not in mask(around.format(shape.format(secret)))
 
 
+@pytest.mark.parametrize("name", PUBLISHED)
+@given(st.data())
+@settings(max_examples=10)
+def test_every_published_shape_is_masked_wherever_it_stands(name: str, data: st.DataObject) -> None:
+    begin, alphabet, count = PUBLISHED[name]
+    secret = begin + (data.draw(st.text(alphabet, min_size=count, max_size=count)) if count else "")
+    assume(secret[-1] not in "-.=_~")
+    around = data.draw(
+        st.sampled_from(["{}", "[rank3]: 401 for {} (again)", "'{}'", '"{}",', "lr 0.1\n{}\nloss 2", '"a\\n{}\\nb"', "x={};"])
+    )
+    assert secret not in mask(around.format(secret))
+
+
+@given(st.sampled_from(OPTIONS), st.sampled_from(BEHIND_AN_OPTION), values)
+def test_what_stands_behind_an_option_that_asks_for_a_secret_is_masked(option: str, place: str, value: str) -> None:
+    assume(value.lower() not in ("null", "none", "true", "false"))
+    assert mask(place.format(option=option, value=value)) == place.format(option=option, value=MASK)
+
+
+@given(
+    st.sampled_from(
+        (
+            *(
+                "wandb: API key {}",
+                "wandb_key {}",
+                "wandb: ERROR the key ({}) is refused",
+                "your API key is {}",
+                "token was {}",
+                "secret={}",
+            ),
+            *("machine api.wandb.ai login user password {}", "machine api.wandb.ai\n  login user\n  password {}\n", "WANDB_API_KEY: {}"),
+        )
+    ),
+    st.text(HEX, min_size=40, max_size=40),
+)
+def test_the_forty_digits_of_a_trackers_key_are_masked_behind_its_name(place: str, key: str) -> None:
+    assert key not in mask(place.format(key))
+
+
 @given(st.text(min_size=8, max_size=30).filter(lambda text: text.strip() == text), st.sampled_from([str, json.dumps, shlex.quote, ascii]))
 def test_a_value_that_is_known_to_be_secret_is_masked_without_its_name(secret: str, spelled: object) -> None:
     assert callable(spelled)
@@ -85,6 +224,7 @@ cmd = ['/opt/bin/python', '-u', '-m', 'torch.distributed.run', '--local_rank=1',
 ssh -o BatchMode=yes -o PasswordAuthentication=no -o StrictHostKeyChecking=yes worker-1, publickey: ok, rank keyboard: 0
 tcp://10.0.0.1:29500, file:///data/a@b, git@github.com:org/repo.git, https://huggingface.co/gpt2/resolve/main/config.json
 commit 2c12f0d6a1b3c4d5e6f708192a3b4c5d6e7f8091, --world_info=eyJsb2NhbGhvc3QiOiBbMCwgMV19, sha256:9f86d081884c7d659a2feaa0c55ad015
+--input_key question --label-key answer_text, "prompt_key": "context_messages_01", cache_key: step_000000000012, missing_key: layers.0.weight_00
 HF_TOKEN is not set, no WANDB_API_KEY found, "HF_TOKEN": null, --use_auth_token --bf16, risk-adjusted-optimisation, a password was asked for
 """
 
@@ -112,7 +252,33 @@ def test_masking_never_fails_and_twice_is_once(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["secret_", "token=", "--", "a_", "://a:", "sk-", "eyJ", "\\", "'", "--token ", "-----BEGIN PRIVATE KEY-----", "İ"]
+    "piece",
+    [
+        "secret_",
+        "token=",
+        "--",
+        "a_",
+        "://a:",
+        "sk-",
+        "eyJ",
+        "\\",
+        "'",
+        "hf_",
+        "pat.",
+        "SK",
+        "s.",
+        "api key ",
+        "wandb ",
+        "login a password ",
+        "curl -u ",
+        ".atlasv1.",
+        "1",
+        "a|",
+        "_mmk",
+        "--token ",
+        "-----BEGIN PRIVATE KEY-----",
+        "İ",
+    ],
 )
 def test_no_text_can_make_it_slow(piece: str) -> None:
     def spent(characters: int) -> float:

@@ -24,6 +24,7 @@ from dstui.run.diagnosis.reader import read_logs
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.folder import FINAL, JobFolder
 from dstui.run.ranks import KILLED, Ranks, read_record
+from dstui.run.regular import lies_in
 from dstui.run.status import Status, asked_for, ranks_of
 
 if TYPE_CHECKING:
@@ -60,7 +61,14 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
 
 def _logs(folder: JobFolder, ranks: Ranks) -> list[Path]:
     paths = [folder.log(rank, ranks.attempt) for rank in sorted(ranks.ranks)]
-    return [path for path in (*paths, folder.launcher_log) if path.is_file()]
+    return [path for path in (*paths, folder.launcher_log) if _is_log(path, folder)]
+
+
+def _is_log(path: Path, folder: JobFolder) -> bool:
+    """Whether a log of the job is there, and no link in its place."""
+    with suppress(OSError):
+        return lies_in(path, folder.path)
+    return False
 
 
 def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: Status) -> None:
