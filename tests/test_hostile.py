@@ -1,12 +1,71 @@
-"""A sample of tests/long/test_commands.py: commands on generated, hostile input."""
+"""A sample of tests/long/test_commands.py: commands on generated, hostile input; and that what is looked for would be found."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
-from tests.hostile.runner import run_many
+import pytest
+
+from tests.hostile.forked import UNCAUGHT, Forked, Ran
+from tests.hostile.runner import MEMORY, SECONDS, a_process, run_many, wrong_around, wrong_with
+from tests.hostile.words import prepare
+
+WELL = Ran(status=0, out=b"a\tb\n", err="✔ é\n".encode(), seconds=0.1, cpu=0.1, memory=30 << 20)
 
 
 def test_no_input_kills_a_command_or_makes_it_act(tmp_path: Path) -> None:
     outcome = run_many(range(1, 121), tmp_path)
     assert not outcome.failures, "".join(outcome.failures)
+
+
+def test_the_same_seed_gives_the_same_input(tmp_path: Path) -> None:
+    def written(seed: int) -> tuple[list[str], list[tuple[str, bytes]]]:
+        place = tmp_path / "place"
+        place.mkdir()
+        words, _ = prepare(seed, place, tmp_path / "canary", {"pid": 1, "host": "h", "ticks": 1})
+        found = sorted((str(path), path.read_bytes()) for path in place.rglob("*") if path.is_file() and not path.is_symlink())
+        subprocess.run(["rm", "-r", place, f"{place}-state"], check=True)
+        return words, found
+
+    assert [written(seed) for seed in range(20)] == [written(seed) for seed in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"status": UNCAUGHT}, "a traceback"),
+        ({"err": b"Exception in thread Thread-1\n"}, "a traceback"),
+        ({"status": -11}, "a signal"),
+        ({"status": 3}, "a status that means nothing"),
+        ({"out": b"\x1b[31m"}, "a raw"),
+        ({"err": "\u202e".encode()}, "a raw"),
+        ({"out": b"\xc2\x9b"}, "a raw"),
+        ({"cpu": SECONDS + 1}, "of CPU"),
+        ({"memory": MEMORY + 1}, "MB"),
+    ],
+)
+def test_what_a_command_may_not_do_is_noticed(wrong: dict[str, object], said: str) -> None:
+    assert not list(wrong_with(["check"], WELL))
+    (found,) = wrong_with(["check"], replace(WELL, **wrong))
+    assert said in found
+
+
+def test_a_process_that_was_started_or_signalled_is_noticed(tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    with a_process() as victim:
+        assert not list(wrong_around(["check"], canary, victim, False))
+        assert list(wrong_around(["check"], canary, victim, True)) == ["it wrote into a folder that it was to look at"]
+        canary.touch()
+        victim.terminate()
+        victim.wait()
+        assert len(list(wrong_around(["check"], canary, victim, False))) == 2
+
+
+def test_a_command_that_does_not_end_in_time_is_ended_by_a_signal_which_is_noticed(tmp_path: Path) -> None:
+    with Forked(deadline=0.01) as forked:
+        ended = forked.run(["machine"], tmp_path)  # it waits for its look-up programs
+    assert ended.status == -signal.SIGALRM
+    assert list(wrong_with(["machine"], ended)) == ["a signal"]
