@@ -36,7 +36,7 @@ class Outlook:
         if not isinstance(self.facts, ModelFacts) or self.facts.problem:
             return None
         room = capacity_of(self.plan, self.machine, self.pool)
-        models, _said = models_of(self.plan, self.facts, room)
+        models, _said = models_of(self.plan, self.facts, room, self.machine)
         return (models[0], room, rates_of(self.machine, room.gpus, room.nodes)) if len(models) == 1 else None
 
     def with_(self, **changes: Any) -> Forecast | None:

@@ -177,8 +177,8 @@ class Store:
         lines = tuple(json_lines(plan.deepspeed))
         machine, pool = before.known_machine, seen.get(PoolOf.of(plan))
         ranks = world_size(plan, machine, pool)
-        findings = check(plan, machine, world_size=ranks, script=seen.get(ScriptOf.of(plan)))
-        outlook, findings = _foreseen(plan, machine, pool, seen, filled_in(plan, findings, seen.get(ModelOf.of(plan))))
+        checked = check(plan, machine, world_size=ranks, script=seen.get(ScriptOf.of(plan)))
+        outlook, findings = _foreseen(plan, machine, pool, seen, filled_in(plan, checked, seen.get(ModelOf.of(plan))))
         self.state = State(
             plan,
             before.machine,
