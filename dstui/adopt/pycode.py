@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+LONGEST = 300_000
+"""Characters of a script that is looked through: transformers' whole Trainer has fewer, and a megabyte takes eight seconds."""
 SWITCHES = ("store_true", "store_false", "count")
 
 
@@ -85,6 +87,8 @@ class Code:
 
 def read_code(text: str) -> Code:
     """Look through a text. Raises NotPython."""
+    if len(text) > LONGEST:
+        raise NotPython(None, f"it is longer than {LONGEST:,} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of invalid escapes, which would go to the terminal

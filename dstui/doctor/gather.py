@@ -22,7 +22,7 @@ from dstui.hosts.ssh import Failure
 from dstui.machine.advice import Wish
 from dstui.machine.child import output_of
 from dstui.machine.probe import probe
-from dstui.machine.remote import Program, look_at
+from dstui.machine.remote import AT_ONCE, Program, look_at
 from dstui.machine.snapshot import Machine
 from dstui.model_files import read_models
 from dstui.plan import Plan
@@ -99,7 +99,7 @@ def cases(plan: Plan | None, *, imports: bool = True) -> tuple[Job, tuple[Case, 
     """The job, and a case for each of its hosts, looked at side by side. Never raises for what a host does."""
     here = probe(python=looks_with(plan) if plan else sys.executable)
     job = job_of(plan, here)
-    with _token(job) as token, ThreadPoolExecutor(max(1, len(job.slots))) as pool:
+    with _token(job) as token, ThreadPoolExecutor(min(max(1, len(job.slots)), AT_ONCE)) as pool:
         found = list(pool.map(lambda host: _case(job, host, here, _wanted(job, host, token, imports)), job.slots))
     forecasts = _forecast(job, found)
     return job, tuple(replace(case, others=tuple(other for other in forecasts if other is not case)) for case in forecasts)

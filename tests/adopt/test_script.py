@@ -107,3 +107,8 @@ PARSER = "import argparse, deepspeed\np = argparse.ArgumentParser()\np.add_argum
 )
 def test_a_parser_that_the_launchers_local_rank_ends_is_seen(more: str, refuses: bool) -> None:
     assert inspect_script(PARSER + more).refuses_local_rank == refuses
+
+
+def test_a_script_of_a_megabyte_is_not_looked_through() -> None:
+    facts = inspect_script("x(y(z(1)))\n" * 100_000)
+    assert facts.integration is None and "it is longer than 300,000 characters" in facts.why
