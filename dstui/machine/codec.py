@@ -103,7 +103,7 @@ def _fits(hint: Any, data: Any) -> Any:  # one line per form that a snapshot kno
         return data if data in get_args(hint) else _KEEP_DEFAULT
     if origin is not None and issubclass(origin, Mapping):
         inner = get_args(hint)[1]
-        return {str(k): _value(inner, v) for k, v in data.items()} if isinstance(data, Mapping) else _KEEP_DEFAULT
+        return _mapping(inner, data) if isinstance(data, Mapping) else _KEEP_DEFAULT
     if is_dataclass(hint) and isinstance(hint, type):
         return decode(hint, data) if isinstance(data, Mapping) else _KEEP_DEFAULT
     if hint is float and isinstance(data, int) and not isinstance(data, bool):
@@ -111,6 +111,11 @@ def _fits(hint: Any, data: Any) -> Any:  # one line per form that a snapshot kno
     if hint is int and isinstance(data, bool):
         return _KEEP_DEFAULT
     return data if isinstance(data, hint) else _KEEP_DEFAULT
+
+
+def _mapping(of: Any, data: Mapping[Any, Any]) -> dict[str, Any]:
+    """The entries that have the form of their kind; another one is left aside."""
+    return {str(name): found for name, value in data.items() if (found := _value(of, value)) is not _KEEP_DEFAULT}
 
 
 def _tuple(of: tuple[Any, ...], data: Any) -> Any:

@@ -86,3 +86,8 @@ def test_a_machine_nobody_looked_at_says_so_and_survives_the_round_trip() -> Non
     assert machine.accelerator == "cpu"
     assert Machine.from_json(machine.to_json()) == machine
     assert not machine.host.memory and str(machine.host.memory) == "unknown"
+
+
+def test_an_entry_of_another_form_is_left_aside_and_the_others_stay(tmp_path: Path) -> None:
+    data = {"gpus": [{"index": 0}], "links": [["X"]], "p2p": {"read": [["OK"]], "write": 5, "nvlink": [[1]], "pci": {}}}
+    assert read_machine(saved(tmp_path, data)).p2p == {"read": (("OK",),)}
