@@ -80,6 +80,32 @@ def accelerate(values: Values) -> str:
     return "\n".join(f"{name}: {dumped(value)}" for name, value in data.items())
 
 
+def model_config(values: Values) -> str:
+    """A model's config.json."""
+    widths = {
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 1000,
+        "num_experts": 4,
+    }
+    more = {
+        "num_key_value_heads": 2,
+        "moe_intermediate_size": 32,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [0],
+        "tie_word_embeddings": True,
+    }
+    data: dict[str, Any] = {
+        "model_type": values.one_of("llama", "qwen2_moe", "mixtral", "gpt2", "t5", "bert", values.text()),
+        **widths,
+        **more,
+    }
+    text = dumped({name: values.value() if values.bad() else value for name, value in data.items()})
+    return values.spoilt(text) if values.bad() else text
+
+
 def recorded(values: Values) -> str:
     """A recorded machine or a pasted matrix."""
     if values.chance(0.3):

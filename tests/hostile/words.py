@@ -10,7 +10,7 @@ from typing import Any
 
 from dstui.cli import COMMANDS
 from tests.hostile import jobs
-from tests.hostile.plans import KINDS, document, recorded
+from tests.hostile.plans import KINDS, document, model_config, recorded
 from tests.hostile.values import Values, dumped
 
 NO_BYTE = re.compile("\0|[\ud800-\udc7f\udd00-\udfff]")
@@ -41,6 +41,7 @@ class Words:
             "stacks": lambda: [self.run(), *self.options(["--json"], ["--rank", self.number()], ["--deadline", self.number()])],
             "bundle": lambda: [self.run(), *self.options(["-o", self.one_of("out.zip", self.text())], ["--lines", self.number()])],
             "stop": lambda: [self.run()], "attach": lambda: [self.run()],
+            "forecast": self.forecast,
             "doctor": lambda: [self.write("nothing.yaml", self.values.spoilt("version: 1").encode("utf-8", "backslashreplace"))],
         }  # fmt: skip
 
@@ -65,6 +66,13 @@ class Words:
 
     def machine(self) -> list[str]:
         return self.one_of(["--machine", self.recorded()], ["--machine", self.file()], ["--hosts", self.hostfile()])
+
+    def forecast(self) -> list[str]:
+        """Mostly of a model whose config.json is at hand."""
+        model = self.write("model/config.json", model_config(self.values).encode("utf-8", "backslashreplace")).rpartition("/")[0]
+        source = ["--set", f"model.source={model}"] if self.chance(0.9) else []
+        gpu = ["--gpu-memory", self.one_of("80GB", self.text())]
+        return [self.file("plan"), *source, *self.one_of(gpu, ["--machine", self.recorded()]), *self.options(["--json"], ["--recommend"])]
 
     def runs(self) -> list[str]:
         self.job()
