@@ -122,6 +122,8 @@ WORDS = {
 }
 
 if __name__ == "__main__":
+    if os.environ.get("DSTUI_DS_CONFIG"):
+        Path(os.environ["DSTUI_DS_CONFIG"]).read_text()  # as every rank that is trained by DeepSpeed
     print("ready", flush=True)
     for argument in sys.argv[1:]:
         who, colon, what = argument.partition(":")
