@@ -100,22 +100,6 @@ def short(number: float) -> str:
     return f"{number / 1e6:.3g}M" if number >= 999_500 else f"{number / 1e3:.3g}k" if number >= 1000 else f"{number:.3g}"
 
 
-def figure(told: Forecast | None) -> tuple[str, str]:
-    """What an option would need and how fast it would be, `✔ 41.2 GB  12.3k tok/s`, and its style; nothing where it is not known."""
-    need = deciding(told) if told is not None else None
-    if told is None or need is None or need.bytes is None:
-        return "", ""
-    severity = SEVERITY[told.verdict]
-    speed = f"  {tokens(told)} tok/s" if told.speed and told.fits is not False else ""
-    return f"{GLYPHS[severity]} {size(need.bytes)}{speed}", STYLE_OF[severity]
-
-
-def deciding(told: Forecast) -> Need | None:
-    """The need of a GPU; of ranks on CPUs that of their RAM, and so where the GPU's is no reason."""
-    places = needed(told)
-    return next((need for need in places.values() if need.verdict == "too big"), next(iter(places.values()), None))
-
-
 def _longest(texts: tuple[str, ...], width: int) -> str:
     return next((text for text in texts if cell_len(text) <= width), texts[-1])
 
