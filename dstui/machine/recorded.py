@@ -15,6 +15,10 @@ from dstui.machine.topology import islands
 
 def read_machine(path: Path) -> Machine:
     """The Machine that a file records. Raises FileProblem."""
+    return replace(_read(path), recorded=True)
+
+
+def _read(path: Path) -> Machine:
     text = read_text(path)
     if text.lstrip().startswith("{"):
         return _from_json(text, path)

@@ -338,6 +338,8 @@ class Machine:
     """One machine at one moment. Build it with `probe`, `read_machine` or `Machine.unprobed`."""
 
     source: str = "nothing looked at yet"
+    recorded: bool = False
+    """Whether it was read from a file: plans are made for it, and nothing is launched."""
     gpus: tuple[Gpu, ...] = ()
     links: Matrix = ()
     """The pair matrix, cell for cell as `nvidia-smi topo -m` names it: X, NV12, PIX, PXB, PHB, NODE, SYS; ? where unknown."""

@@ -93,7 +93,8 @@ class Follower:
     @property
     def progress(self) -> tuple[int, int] | None:
         """Steps done and steps in all, of the first rank that tells both."""
-        return next(((view.step, view.steps) for _, view in sorted(self.ranks.items()) if view.step is not None and view.steps), None)
+        counts = ((view.step, view.steps) for _, view in sorted(self.ranks.items()))
+        return next(((done, total) for done, total in counts if done is not None and total and done <= total), None)
 
     @property
     def remaining(self) -> float | None:
@@ -101,7 +102,7 @@ class Follower:
         if self.state in FINAL or not self.progress or len(self._pace) < 2:
             return None
         (then, before), (now, done) = self._pace[0], self._pace[-1]
-        return (self.progress[1] - done) * (now - then) / (done - before) if done > before else None
+        return max(self.progress[1] - done, 0) * (now - then) / (done - before) if done > before else None
 
     def poll(self, budget: int = BUDGET) -> list[Event]:
         """What is new. An `Exited` is the last event ever."""

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from dstui.run.events import Metric
 from dstui.run.folder import JobFolder
 from dstui.run.grep import Wanted
-from dstui.run.metrics import HINTS, Own, clock_of, scan
+from dstui.run.metrics import HINTS, Bar, Own, bar_of, scan
+from dstui.run.standing import drawn, said, told_over
 
 
 @dataclass(slots=True)
@@ -38,8 +39,12 @@ class RankView:
     """Step and value of each metric as it was last told, where every state of a progress bar is read."""
     bar_told: float = 0.0
     bar_seen: float = 0.0
+    # Whose bars and words are the training's: see standing.py
+    worded: bool = False
+    counted: bool = False
+    proven: bool = False
     clock: float = 0.0
-    """Seconds on the training's own progress bar."""
+    bar: Bar | None = None
 
 
 class Measure:
@@ -66,7 +71,8 @@ class Measure:
 
     def glance(self, view: RankView, bar: str) -> None:
         """Note the step that an unfinished progress bar tells."""
-        _take_step(view, scan(bar), clock_of(bar))
+        if (state := bar_of(bar)) is not None:
+            drawn(view, state)
 
     def __call__(self, view: RankView, rank: int, line: str, bar: str = "") -> list[Metric]:
         """The measurements of a rank's next line, noted in its view. `bar`: the progress bar that the line was written over."""
@@ -75,7 +81,7 @@ class Measure:
         found = {**scan(line), **self._own.scan(line)}
         if not found:
             return []
-        _take_step(view, found, clock_of(line))
+        self._place(view, found, bar_of(line), bar_of(bar))
         if "overflows" in found:
             found["overflows"] += view.metrics.get("overflows", 0)
         view.loss = found.get("loss", view.loss)
@@ -86,12 +92,13 @@ class Measure:
             metrics.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
         return metrics
 
-
-def _take_step(view: RankView, found: dict[str, float], clock: float | None) -> None:
-    """Note the step and how many there will be, but not an evaluation's: its count is shorter, or the clock of its bar is behind."""
-    step, steps = found.pop("step", None), found.pop("steps", None)
-    if steps is not None and view.steps is not None and steps != view.steps and (steps < view.steps or (clock or 0.0) < view.clock):
-        return
-    if steps is not None:
-        view.steps, view.clock = int(steps), clock or view.clock
-    view.step = int(step) if step is not None else view.step
+    @staticmethod
+    def _place(view: RankView, found: dict[str, float], own: Bar | None, over: Bar | None) -> None:
+        """Note the step that a line tells: by a bar that it is, or in words; and over which bar a loss was told."""
+        step, steps = found.pop("step", None), found.pop("steps", None)
+        if own is not None:
+            drawn(view, own)
+        elif step is not None:
+            said(view, int(step), int(steps) if steps is not None else None)
+        if "loss" in found and (bar := own or over) is not None:
+            told_over(view, bar)

@@ -162,15 +162,23 @@ def scan(line: str) -> dict[str, float]:
     return _judged(found, lower) if found else found
 
 
-def clock_of(line: str) -> float | None:
-    """The seconds that a training's progress bar has run; None of any other line."""
+class Bar(NamedTuple):
+    """A progress bar: how many are done, of how many, and the seconds that it has run (0 where it does not say)."""
+
+    done: int
+    total: int
+    clock: float
+
+
+def bar_of(line: str) -> Bar | None:
+    """The progress bar on a line that has no name, or the training's; None where there is none."""
     bar = BAR.match(line.lower()) if "%|" in line else None
-    if bar is None or not bar["clock"]:
+    if bar is None:
         return None
     seconds = 0.0
-    for part in bar["clock"].split(":"):
+    for part in (bar["clock"] or "").split(":"):
         seconds = 60 * seconds + float(part or 0)
-    return seconds
+    return Bar(int(bar["step"]), int(bar["steps"]), seconds)
 
 
 def _take(match: re.Match[str], number: re.Match[str], found: dict[str, float], lower: str) -> None:

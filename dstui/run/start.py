@@ -49,6 +49,8 @@ def start(
     `pool` is what the Plan's hostfile holds, where it names one.
     `run_dir` is the job folder itself (it must be empty or not be there). With `front_pid` the job lives and dies with that process.
     """
+    if machine.recorded:
+        raise LaunchError(f"A job runs on the machine that is here, and this one is recorded ({machine.source}): leave --machine out")
     try:
         spec = launch_spec(plan, machine, pool)
     except RenderError as error:

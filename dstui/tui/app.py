@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import os
-import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -34,6 +32,7 @@ from dstui.tui.settings import remember, remembered
 from dstui.tui.steps import STEPS, Step, field_of
 from dstui.tui.store import Store
 from dstui.tui.themes import DARK, LIGHT
+from dstui.tui.threads import in_thread
 from dstui.tui.widgets.checks import Checks
 from dstui.tui.widgets.footer import Footer
 from dstui.tui.widgets.form import Form
@@ -97,7 +96,7 @@ class DstuiApp(ByName):
         return wanted if isinstance(wanted, str) and wanted in self.available_themes else DARK.name
 
     def _remember_theme(self, name: str) -> None:
-        self.run_worker(partial(remember, "theme", name), thread=True, exit_on_error=False, group="settings")
+        in_thread(self, partial(remember, "theme", name))
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's own, and the one without which nothing goes to the terminal."""
@@ -143,10 +142,7 @@ class DstuiApp(ByName):
         yield Static(TOO_SMALL, id="too-small", markup=False)
 
     def on_mount(self) -> None:
-        """Draw the form, and leave the terminal as it was also when killed."""
-        loop = asyncio.get_running_loop()
-        for sig in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(sig, partial(self.exit, return_code=128 + sig))
+        """Draw the form."""
         self.watch(self, "theme", self._remember_theme, init=False)
         self.show_step(self.step)
         self.call_after_refresh(self._second_frame)

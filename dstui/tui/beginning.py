@@ -17,6 +17,7 @@ from dstui.plan import Plan, PlanError, load
 from dstui.tui.drafts import Draft, document_of, left_behind, take_over
 from dstui.tui.row import BLANK, Row, fit, row
 from dstui.tui.screens.dialog import WIDTH, Answer, Ask
+from dstui.tui.threads import in_thread
 from dstui.tui.unsaved import Unsaved
 from dstui.tui.verdicts import Probed
 
@@ -63,7 +64,7 @@ class Beginning(Unsaved):
 
     def ask_what_to_open(self) -> None:
         """No file was given: look what there is to start from, and ask."""
-        self.run_worker(self._look_here, thread=True, exit_on_error=False, group="begin")
+        in_thread(self, self._look_here)
 
     def _look_here(self) -> None:
         from dstui.tui.found import look_here  # brings the machine's module, which the first frame does without
@@ -111,7 +112,7 @@ class Beginning(Unsaved):
 
     def look_for_drafts(self) -> None:
         """Is there a draft of what is open?"""
-        self.run_worker(self._find_drafts, thread=True, exit_on_error=False, group="begin")
+        in_thread(self, self._find_drafts)
 
     def _find_drafts(self) -> None:
         if found := left_behind():
@@ -147,7 +148,7 @@ class Beginning(Unsaved):
             except PlanError as error:
                 self.say(f"The draft is no Plan any more: {error}. It stays in {draft.file}", "error")
             else:
-                self.run_worker(partial(take_over, draft, self.draft()), thread=True, exit_on_error=False, group="drafts")
+                in_thread(self, partial(take_over, draft, self.draft()))
 
 
 def changed_lines(before: str, now: str) -> list[str]:

@@ -1,18 +1,34 @@
-"""Textual's driver, for a terminal that may go: a closed window or a lost ssh connection must not leave a dstui that never ends.
+"""Textual's driver, for a terminal that may go: a closed window, a lost ssh connection or a signal must not leave a dstui that never ends.
 
-The kernel then sends SIGHUP and SIGCONT together, and every write fails. With Textual 8.2.8 alone the writer thread dies of the first
-failure and the app waits for it for ever, and a signal handler that runs in the midst of a `Queue.put` waits for itself.
+When a terminal goes, the kernel sends SIGHUP and SIGCONT together, every write fails and every read is empty. With Textual 8.2.8 alone the
+writer thread dies of the first failure and the app waits for it for ever; the input thread reads nothing for ever, at the cost of a core;
+SIGCONT starts both anew while the app ends, and the interpreter waits for them; and whatever else the app waits for at its end (a thread, a
+terminal that takes no more) is waited for without a limit. So one thread waits for all that ends a session from outside, asks the app
+to end, and ends the process where that has not happened in time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import select
 import signal
+import termios
+import time
 from contextlib import suppress
+from functools import partial
+from threading import Thread
 from typing import IO, Any
 
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
+
+DEADLINE, WITHOUT_TERMINAL = 2.0, 1.0
+"""Seconds that the app has for its end, which takes a fifth of one; without a terminal there is nothing to leave tidy."""
+LOOK = 1000
+"""Milliseconds after which the terminal is looked at again, should the kernel not wake a thread that waits for its end."""
+LEFT = "\x1b[<u\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1049l\x1b[?25h"
+"""Keyboard, mouse, paste, screen and cursor as they were."""
 
 
 class _Lasting:
@@ -20,24 +36,24 @@ class _Lasting:
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file
-        self._gone = False
+        self.gone = False
 
     def fileno(self) -> int:
         return self._file.fileno()
 
     def write(self, text: str) -> None:
-        if not self._gone:
+        if not self.gone:
             try:
                 self._file.write(text)
             except OSError:
-                self._gone = True
+                self.gone = True
 
     def flush(self) -> None:
-        if not self._gone:
+        if not self.gone:
             try:
                 self._file.flush()
             except OSError:
-                self._gone = True
+                self.gone = True
 
 
 class LastingDriver(LinuxDriver):
@@ -46,6 +62,8 @@ class LastingDriver(LinuxDriver):
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._file: Any = _Lasting(self._file)
+        self._signals = os.pipe()
+        self._watched = False
 
     def start_application_mode(self) -> None:
         """Take the terminal over; from now on the event loop handles the signals of job control, between two of its steps."""
@@ -53,17 +71,74 @@ class LastingDriver(LinuxDriver):
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTSTP, self._sigtstp_application)
         loop.add_signal_handler(signal.SIGCONT, self._continued)
+        if not self._watched:
+            self._watched = True
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, self._told)
+            Thread(target=self._end, args=(loop,), name="dstui-end", daemon=True).start()
 
     def run_input_thread(self) -> None:
-        """Wait for input; without a terminal there is none, and SIGHUP says the rest."""
+        """Wait for input; without a terminal there is none."""
         with suppress(OSError):
             super().run_input_thread()
 
     def _continued(self) -> None:
         """Draw again after a stop. Who was stopped from outside, or not at all, still has the threads of before: they end first."""
-        if not self._auto_restart:
+        if not self._auto_restart or self.lost:
             return
         if not self._must_signal_resume:
             self.suspend_application_mode()
         self.resume_application_mode()
         self._app.refresh(layout=True)
+
+    # The end from outside
+
+    @property
+    def lost(self) -> bool:
+        """Whether the terminal is gone."""
+        return self._file.gone or self._hung_up(0)
+
+    def _hung_up(self, wait: int, *others: int) -> bool:
+        """Whether the terminal ends within so many milliseconds; sooner where there is something to read in the others."""
+        watched = select.poll()
+        watched.register(self.fileno, 0)  # POLLHUP is told unasked
+        for other in others:
+            watched.register(other, select.POLLIN)
+        return any(fd == self.fileno and what & select.POLLHUP for fd, what in watched.poll(wait))
+
+    def _told(self, number: int, _frame: object) -> None:
+        """A signal: it may come in the midst of anything, also of a lock that is held, so it is only written down."""
+        os.write(self._signals[1], bytes([number]))
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wait for the end of the terminal, or for a signal. Then the app has its time, and the edits are kept in any case."""
+        status = 128 + self._waited_for()
+        if gone := self.lost:
+            self._file.gone = True
+            self.exit_event.set()  # the input thread would read nothing for ever
+        Thread(target=self._last_words, daemon=True).start()
+        with suppress(RuntimeError):  # it has ended already
+            loop.call_soon_threadsafe(partial(self._app.exit, return_code=status))
+        time.sleep(WITHOUT_TERMINAL if gone else DEADLINE)
+        self._restore()
+        os._exit(status)
+
+    def _waited_for(self) -> int:
+        while not self._hung_up(LOOK, self._signals[0]):
+            if select.select([self._signals[0]], [], [], 0)[0]:
+                return os.read(self._signals[0], 1)[0]
+        return signal.SIGHUP
+
+    def _last_words(self) -> None:
+        keep = getattr(self._app, "last_words", None)
+        if keep is not None:
+            keep()
+
+    def _restore(self) -> None:
+        """Leave a terminal that is there as it was, as far as that can be done without waiting for it."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])  # in the background it would stop this process
+        with suppress(OSError, termios.error):
+            if self.attrs_before is not None:
+                termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
+            if select.select([], [self.fileno], [], 0)[1]:
+                os.write(self.fileno, LEFT.encode())

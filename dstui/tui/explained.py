@@ -15,6 +15,7 @@ from dstui.tui.reasons import WHOLE, stack_rows, whole_rows
 from dstui.tui.screens.dialog import Answer, Ask
 from dstui.tui.screens.reading import WIDTH, Reading
 from dstui.tui.steps.last import REVIEW
+from dstui.tui.threads import in_thread
 from dstui.tui.widgets.rows import Rows
 from dstui.tui.widgets.why import Why
 
@@ -77,14 +78,14 @@ class Explained(Jobs):
         """Show the pane of a step that has no form; the review also says what has changed since the last run."""
         super().open_pane(step)
         if step.pane == "review":
-            self.run_worker(partial(self._find_last_run, self.store.state.plan), thread=True, exit_on_error=False, group="last run")
+            in_thread(self, partial(self._find_last_run, self.store.state.plan))
 
     def _find_last_run(self, plan: Plan) -> None:
         from dstui.run.changes import last_run
         from dstui.run.index import folders
 
         found = last_run(plan, folders())
-        self.call_from_thread(self._last_run_found, (found[0].name, found[1]) if found else None)
+        self.call_later(self._last_run_found, (found[0].name, found[1]) if found else None)
 
     def _last_run_found(self, last: tuple[str, Plan] | None) -> None:
         if self.review is not None:
@@ -98,12 +99,12 @@ class Explained(Jobs):
         folder = self.run_pane.folder if self.run_pane is not None else None
         if folder is not None:
             self.say("Looking where the ranks are…")
-            self.run_worker(partial(self._look_at_stacks, folder), thread=True, exit_on_error=False, group="stacks", exclusive=True)
+            in_thread(self, partial(self._look_at_stacks, folder))
 
     def _look_at_stacks(self, folder: JobFolder) -> None:
         from dstui.run.stacks import stacks
 
-        self.call_from_thread(self._stacks_seen, folder, stacks(folder))
+        self.call_later(self._stacks_seen, folder, stacks(folder))
 
     def _stacks_seen(self, folder: JobFolder, found: list[Stack]) -> None:
         from dstui.run.waiting import folded
@@ -121,7 +122,7 @@ class Explained(Jobs):
         """Write a zip for a bug report into the current folder."""
         folder = self.run_pane.folder if self.run_pane is not None else None
         if folder is not None:
-            self.run_worker(partial(self._write_bundle, folder), thread=True, exit_on_error=False, group="bundle", exclusive=True)
+            in_thread(self, partial(self._write_bundle, folder))
 
     def _write_bundle(self, folder: JobFolder) -> None:
         from dstui.files import FileProblem
@@ -130,9 +131,9 @@ class Explained(Jobs):
         try:
             written = bundle(folder, _free_name(Path.cwd() / f"{folder.name}-bundle.zip"))
         except FileProblem as problem:
-            self.call_from_thread(self.say, str(problem), "error")
+            self.call_later(self.say, str(problem), "error")
         else:
-            self.call_from_thread(self._bundle_written, written)
+            self.call_later(self._bundle_written, written)
 
     def _bundle_written(self, written: Path) -> None:
         self._note(f"written  {written}")

@@ -16,6 +16,7 @@ from dstui.tui.state import State
 from dstui.tui.steps import Step
 from dstui.tui.steps.last import RUN
 from dstui.tui.store import JobState
+from dstui.tui.threads import in_thread
 from dstui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Jobs(LogKeys):
         if not yes:
             return
         self.say("Starting…")
-        self.run_worker(self._start, thread=True, exit_on_error=False, group="launch", exclusive=True)
+        in_thread(self, self._start)
 
     def _start(self) -> None:
         from dstui.run.start import LaunchError, start
@@ -107,9 +108,9 @@ class Jobs(LogKeys):
         try:
             folder = start(self.store.state.plan, self.store.state.known_machine)
         except LaunchError as error:
-            self.call_from_thread(self.say, f"Not launched: {error}", "error")
+            self.call_later(self.say, f"Not launched: {error}", "error")
         else:
-            self.call_from_thread(self.watch_job, folder)
+            self.call_later(self.watch_job, folder)
 
     def watch_job(self, folder: JobFolder) -> None:
         """Look at a job in the run screen."""
@@ -157,17 +158,17 @@ class Jobs(LogKeys):
     def _stop(self, yes: bool | None) -> None:
         if yes and self.run_pane is not None and self.run_pane.folder is not None:
             self.run_pane.stopping = monotonic()
-            self.run_worker(partial(self._stop_it, self.run_pane.folder), thread=True, exit_on_error=False, group="stop")
+            in_thread(self, partial(self._stop_it, self.run_pane.folder))
 
     def _stop_it(self, folder: JobFolder) -> None:
         from dstui.run.stop import stop
 
         report = stop(folder)
         if report.refused:
-            self.call_from_thread(self.say, f"Not stopped: {folder.name} {report.refused}.", "error")
+            self.call_later(self.say, f"Not stopped: {folder.name} {report.refused}.", "error")
             return
         left = f" Still there: {'; '.join(map(str, report.left))}" if report.left else " No process is left."
-        self.call_from_thread(self.say, f"Stopped.{left}", "error" if report.left else "information")
+        self.call_later(self.say, f"Stopped.{left}", "error" if report.left else "information")
 
     def watching(self) -> bool:
         """Whether a job is looked at."""

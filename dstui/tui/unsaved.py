@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from threading import Thread
 
 from textual import on
 from textual.message import Message
@@ -11,10 +12,13 @@ from textual.message import Message
 from dstui.files import FileProblem
 from dstui.tui.drafts import Draft, document_of
 from dstui.tui.latest import Latest
+from dstui.tui.threads import in_thread
 from dstui.tui.verdicts import Verdicts
 
 KEEP_AFTER = 0.3
 """Seconds from an edit to its draft: what a kill may cost."""
+LAST_WRITE = 2.0
+"""Seconds that the end waits for a disk."""
 
 
 class DraftFailed(Message):
@@ -32,12 +36,13 @@ class Unsaved(Verdicts):
     _kept = ("", "")
     """The text of the last draft, and what was on disk then."""
     _keeps_soon = False
+    _writer: Thread | None = None
     _warned = False
 
     def start_keeping(self) -> None:
         """From now on there is a draft of what is not saved."""
         self.to_keep, self._kept = Latest(), (self.store.state.plan.text, self.store.on_disk)
-        self.run_worker(partial(self._write_drafts, self.to_keep), thread=True, exit_on_error=False, group="drafts")
+        self._writer = in_thread(self, partial(self._write_drafts, self.to_keep))
 
     def keep_draft(self) -> None:
         """The Plan may be another one: keep it in a moment."""
@@ -78,3 +83,11 @@ class Unsaved(Verdicts):
             draft = self.draft()
             self.to_keep.put(draft if self.return_code else replace(draft, text=draft.began))
             self.to_keep.close()
+        if self._writer is not None:
+            self._writer.join(LAST_WRITE)
+
+    def last_words(self) -> None:
+        """Keep the edits now, and leave no child: the end comes from outside, and the app may not come to it. Any thread may call it."""
+        if self.to_keep is not None and self.return_code != 0:  # who left by himself was asked
+            self._write_draft(self.draft())
+        self._stop_oracle()

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from textual import on
@@ -17,6 +16,7 @@ from dstui.tui.explained import Explained
 from dstui.tui.latest import Latest
 from dstui.tui.screens.dialog import Answer, Ask
 from dstui.tui.steps import MACHINE
+from dstui.tui.threads import in_thread
 
 if TYPE_CHECKING:
     from dstui.machine.live import Live
@@ -64,6 +64,7 @@ class Verdicts(Explained):
     live: Live | None = None
     to_judge: Latest[tuple[Plan, int | None]] | None = None
     """The Plan, and how many ranks it makes."""
+    oracle: Oracle | None = None
     to_look_at: Latest[Plan] | None = None
     _looked_at: Plan | None = None
     _asked_about: frozenset[str] = frozenset()
@@ -73,7 +74,7 @@ class Verdicts(Explained):
 
     def look_at_machine(self) -> None:
         """Probe in a thread; the GPUs' load is then followed while the Machine step is seen."""
-        self.run_worker(self._probe, thread=True, exit_on_error=False, group="probe")
+        in_thread(self, self._probe)
 
     def _probe(self) -> None:
         from dstui.machine.probe import probe
@@ -105,9 +106,9 @@ class Verdicts(Explained):
     # The files around the Plan
 
     def start_looking(self) -> None:
-        """Follow what lies around the Plan. The thread may hang in a dead mount for ever, so nothing ever waits for it."""
+        """Follow what lies around the Plan."""
         self.to_look_at = Latest()
-        Thread(target=self._look, args=(self.to_look_at,), name="dstui-looks", daemon=True).start()
+        in_thread(self, partial(self._look, self.to_look_at))
 
     def look_around(self) -> None:
         """Look again; what is the same as before changes nothing."""
@@ -135,7 +136,7 @@ class Verdicts(Explained):
     def start_judging(self) -> None:
         """Keep a child with DeepSpeed's parser warm, and have it judge every edit."""
         self.to_judge = Latest()
-        self.run_worker(self._judge, thread=True, exit_on_error=False, group="oracle")
+        in_thread(self, self._judge)
         self.ask_deepspeed()
 
     def ask_deepspeed(self) -> None:
@@ -147,16 +148,17 @@ class Verdicts(Explained):
     def _judge(self) -> None:
         from dstui.render.launch import interpreter
         from dstui.run.agreed import looks_with, own, to_be_asked
-        from dstui.run.oracle import OracleError
+        from dstui.run.oracle import Oracle, OracleError
 
-        waiting, oracle, python = self.to_judge, None, ""
+        waiting, python = self.to_judge, ""
         try:
             while waiting is not None and (asked := waiting.take()) is not None and not waiting.closed:
                 plan, ranks = asked
-                if oracle is None or looks_with(plan) != python:
+                if self.oracle is None or looks_with(plan) != python:
                     python = looks_with(plan)
-                    oracle = _another(oracle, python)
-                verdict = oracle.judge(plain(plan.deepspeed, plan.job.integration != "deepspeed"), ranks)
+                    self._stop_oracle()
+                    self.oracle = Oracle(python)
+                verdict = self.oracle.judge(plain(plan.deepspeed, plan.job.integration != "deepspeed"), ranks)
                 instead_of = "" if python != sys.executable or own(plan) else interpreter(plan)
                 self.post_message(Judged(plan.text, replace(verdict, instead_of=instead_of)))
                 if to_be_asked(plan):
@@ -164,8 +166,13 @@ class Verdicts(Explained):
         except OracleError:  # no DeepSpeed there: the checks stand alone
             self.post_message(Judged("", None))
         finally:
-            if oracle is not None:
-                oracle.close()
+            self._stop_oracle()
+
+    def _stop_oracle(self) -> None:
+        """End the child, in whose answer its thread may wait for a minute."""
+        oracle, self.oracle = self.oracle, None
+        if oracle is not None:
+            oracle.close()
 
     @on(Judged)
     def _judged(self, event: Judged) -> None:
@@ -193,7 +200,7 @@ class Verdicts(Explained):
 
     def _it_may_look(self, plan: Plan, yes: bool | None) -> None:
         if yes is not None:
-            self.run_worker(partial(self._remember_interpreter, plan, yes), thread=True, exit_on_error=False, group="agreed")
+            in_thread(self, partial(self._remember_interpreter, plan, yes))
 
     def _remember_interpreter(self, plan: Plan, yes: bool) -> None:
         from dstui.run.agreed import remember
@@ -208,14 +215,7 @@ class Verdicts(Explained):
         for waiting in (self.to_judge, self.to_look_at):
             if waiting is not None:
                 waiting.close()
-
-
-def _another(oracle: Oracle | None, python: str) -> Oracle:
-    from dstui.run.oracle import Oracle
-
-    if oracle is not None:
-        oracle.close()
-    return Oracle(python)
+        self._stop_oracle()
 
 
 def plain(config: Mapping[str, Any], filled: bool) -> dict[str, Any]:

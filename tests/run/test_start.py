@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dstui.machine.recorded import read_machine
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.run.folder import JobFolder
@@ -42,6 +44,15 @@ def refusal(base: Path, **how: object) -> str:
 
 def test_a_script_that_is_not_there_is_named_with_its_whole_path(place: Path) -> None:
     assert refusal(place, job="script: sub/nothere.py").startswith(f"job.script: there is no file {place}/sub/nothere.py")
+
+
+def test_from_a_recorded_machine_nothing_is_launched(place: Path) -> None:
+    snapshot = place / "dgx.json"
+    snapshot.write_text(json.dumps(Machine.unprobed().to_json()))
+    plan = load("version: 1\njob: {script: train.py}\ndeepspeed: {train_batch_size: 2}\n", "plan.yaml", str(place))
+    with pytest.raises(LaunchError, match=r"this one is recorded \(the snapshot dgx.json\): leave --machine out"):
+        start(plan, read_machine(snapshot))
+    assert sorted(path.name for path in place.iterdir()) == ["dgx.json", "train.py"]
 
 
 def test_a_workdir_that_is_not_there_is_named(place: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,16 @@ async def test_saving_writes_only_the_edited_node_and_notices_a_change_on_disk(o
         await until(pilot, lambda: "Changed on disk" in screen(pilot))
         await pilot.press("escape")
         assert (tmp_path / "plan.yaml").read_text() == "# somebody else\n"
+
+
+async def test_the_screen_launches_nothing_from_a_recorded_machine_and_says_so_before(tmp_path: Path, open_app: Open) -> None:
+    async with open_app(PLAN) as pilot:
+        store(pilot).see(replace(store(pilot).state.machine, recorded=True))
+        await pilot.press("8")
+        await until(pilot, lambda: "nothing is launched" in " ".join(text_of(pilot, "#review-verdict").split()))
+        await pilot.press("l")
+        await until(pilot, lambda: "Not launched" in screen(pilot))
+        assert not (tmp_path / "dstui_runs").exists()
 
 
 SPOILT = {

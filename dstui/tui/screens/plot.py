@@ -24,6 +24,7 @@ from dstui.tui.keys import KEYS, PLOT
 from dstui.tui.row import Row, Span, fit, paragraph, row
 from dstui.tui.screens.dialog import Dialog
 from dstui.tui.screens.over import Over
+from dstui.tui.threads import in_thread
 from dstui.tui.widgets.plot import Canvas
 from dstui.tui.widgets.rows import Rows
 
@@ -83,7 +84,7 @@ class Plot(Over[None]):
     def on_mount(self) -> None:
         """Begin to read."""
         self.metrics.focus()
-        self.run_worker(self._read, thread=True, exit_on_error=False)
+        in_thread(self, self._read)
         self.set_interval(1.0, self._draw_head)
         self.draw()
 
@@ -238,7 +239,7 @@ class OtherRun(Dialog):
         """All that are still there, newest first; a thread looks for them."""
         self._show([row(("Looking for runs…", "dim"))])
         self.rows.focus()
-        self.run_worker(self._find, thread=True, exit_on_error=False)
+        in_thread(self, self._find)
 
     def _find(self) -> None:
         from dstui.run.index import folders

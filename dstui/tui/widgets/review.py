@@ -125,7 +125,9 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
         if finding.fix:
             rows += paragraph(finding.fix.text, width, "value", first=(Span("  x  " if finding.fix.patch else "  →  ", "accent"),))
     errors = state.counted("error")
-    if errors:
+    if state.known_machine.recorded:
+        last = paragraph("This machine is recorded (--machine): nothing is launched. w writes the files.", width, "warning")
+    elif errors:
         fixable = any(f.fix is not None and f.fix.patch is not None for f in grave)
         hint = " x applies the first fix." if fixable else ""
         last = paragraph(f"Cannot be launched: {errors} error{'s' if errors > 1 else ''}.{hint}", width, "error")

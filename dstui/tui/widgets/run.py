@@ -15,6 +15,7 @@ from textual.containers import Vertical
 from dstui.run.levels import ALL
 from dstui.tui.row import BLANK, Row, row
 from dstui.tui.store import JobState
+from dstui.tui.threads import in_thread
 from dstui.tui.widgets.cell import cells_of
 from dstui.tui.widgets.joblog import JobLog
 from dstui.tui.widgets.ranks import RankStrip
@@ -85,7 +86,7 @@ class Run(Vertical):
         if not self.jobs.rows:
             self.jobs.show_rows([row(("Looking for jobs…", "dim"))])
         self.jobs.focus()
-        self.run_worker(self._find_jobs, thread=True, exit_on_error=False, group="jobs", exclusive=True)
+        in_thread(self, self._find_jobs)
 
     def _find_jobs(self) -> None:
         from dstui.run.index import runs

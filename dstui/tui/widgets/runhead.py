@@ -92,7 +92,7 @@ def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]
     code = f" (exit status {follower.exit_code})" if follower.exit_code else ""
     facts = [Fact(0, (Span(f"{glyph} {state}{code}", style), Span(f"  {clock(follower.duration)}", "title")))]
     steps = [view.step for view in follower.ranks.values() if view.step is not None]
-    total = f" / {follower.progress[1]:,}" if follower.progress else ""
+    total = f" / {follower.progress[1]:,}" if follower.progress and max(steps) <= follower.progress[1] else ""
     facts += [Fact(1, (Span("step ", "dim"), Span(f"{max(steps):,}", "title"), Span(total, "dim")))] if steps else []
     if loss is not None:
         style = "title" if isfinite(loss) else "error"

@@ -13,6 +13,7 @@ from textual.message import Message
 
 from dstui.tui.reasons import label_of, waiting_rows, why_rows
 from dstui.tui.row import Row
+from dstui.tui.threads import in_thread
 from dstui.tui.widgets.rows import Rows
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Why(Rows):
         self._forget()
         self._draw()
         if folder is not None:
-            self.set_timer(WARM_UP, lambda: self.run_worker(_load, thread=True, exit_on_error=False, group="warm-up"))
+            self.set_timer(WARM_UP, lambda: in_thread(self, _load))
 
     def look(self, follower: Follower, hang: Hang | None) -> None:
         """What was seen of the job: asks why it ended as soon as that can be known."""
@@ -70,7 +71,7 @@ class Why(Rows):
                 self._forget()  # another attempt
             else:
                 ask = partial(self._diagnose, follower.folder, moment)
-                self.run_worker(ask, thread=True, exit_on_error=False, group="diagnosis")
+                in_thread(self, ask)
         if hang is None and self.hang is not None:
             self.folded = ()
         if hang != self.hang or moment is None:
