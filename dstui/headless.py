@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         plan = open_document(args.file, args.set, args.script).plan
         pool = read_pool(plan)
-        machine = _machine(args.machine)
+        machine = _machine(args.machine, plan)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     findings = check(plan, machine, world_size=world_size(plan, machine, pool), script=look_into_script(plan))
@@ -72,14 +72,15 @@ def run(args: argparse.Namespace) -> int:
     return _launch(plan, machine, pool, [finding for finding in findings if finding.severity != "info"], args)
 
 
-def _machine(path: str | None) -> Machine:
+def _machine(path: str | None, plan: Plan) -> Machine:
     if path:
         from dstui.machine.recorded import read_machine
 
         return read_machine(Path(path))
     from dstui.machine.probe import probe
+    from dstui.run.oracle import asked_for_types
 
-    return probe()
+    return asked_for_types(plan, probe())
 
 
 def _say_findings(plan: Plan, findings: list[Finding]) -> None:

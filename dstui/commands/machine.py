@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 if TYPE_CHECKING:
     from dstui.machine.remote import HostView
+    from dstui.machine.snapshot import Machine
 
 HERE_SECONDS, THERE_SECONDS = 5.0, 15.0
 """Deadlines: for this machine, and for a host over ssh, where a login shell and a cold file system take their time too."""
@@ -49,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _machine(args: argparse.Namespace) -> int:
     machine = read_machine(args.machine) if args.machine else probe(args.deadline or HERE_SECONDS, serials=args.full)
+    if args.save and not args.machine:
+        machine = _with_types(machine)
     data = machine.to_json()
     text = json.dumps(data if args.full else without_names(data), indent=1) + "\n"
     if args.save:
@@ -57,6 +61,16 @@ def _machine(args: argparse.Namespace) -> int:
     if args.save:
         remark(f"saved to {args.save}: dstui COMMAND --machine {shlex.quote(str(args.save))} works from it")
     return 0
+
+
+def _with_types(machine: Machine) -> Machine:
+    """For a snapshot that is kept: what only DeepSpeed knows of a machine without GPUs, whose import takes seconds."""
+    from dstui.run.oracle import Oracle, OracleError, with_types
+
+    if machine.accelerator == "cpu":
+        with suppress(OracleError), Oracle() as oracle:
+            return with_types(machine, oracle.types())
+    return machine
 
 
 def _hosts(args: argparse.Namespace) -> int:

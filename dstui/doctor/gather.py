@@ -29,6 +29,7 @@ from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 from dstui.render.launch import HERE, RenderError, interpreter, slots
 from dstui.run.agreed import looks_with, own
+from dstui.run.oracle import with_types
 
 READY = Path(__file__).with_name("ready.py")
 DEADLINE = 120.0
@@ -163,6 +164,7 @@ def _case(job: Job, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
         view = look_at(host, deadline=DEADLINE, python=job.looks, extra=Program(READY, wanted))
         lines, machine, problem = list(view.lines), view.machine or Machine.unprobed(), view.failure
     ready = {name: value for kind, facts in lines if kind == "ready" for name, value in facts.items()}
+    machine = with_types(machine, (ready.get("imports") or {}).get("types", {}))
     return Case(
         host=host,
         machine=machine,

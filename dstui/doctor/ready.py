@@ -37,9 +37,12 @@ HUB_SECONDS = 5.0
 NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "fuse.sshfs", "ceph", "wekafs")
 IMPORTS = """\
 import json, torch, deepspeed
+from deepspeed.accelerator import get_accelerator
+here = get_accelerator()
 cuda = torch.cuda.is_available()
 arches = torch.cuda.get_arch_list() if cuda else []
 found = {"torch": torch.__version__, "deepspeed": deepspeed.__version__, "gpus": torch.cuda.device_count() if cuda else 0, "arches": arches}
+found["types"] = {"fp16": bool(here.is_fp16_supported()), "bf16": bool(here.is_bf16_supported())}
 print("\\n" + json.dumps(found))
 """
 

@@ -331,6 +331,9 @@ class Software:
     mpirun: Maybe[str | None] = NOT_ASKED
     srun: Maybe[str | None] = NOT_ASKED
     numactl: Maybe[str | None] = NOT_ASKED
+    fp16: Maybe[bool] = NOT_ASKED
+    """Whether DeepSpeed's accelerator for CPUs takes this type here. Asked only where it matters: DeepSpeed is imported for it."""
+    bf16: Maybe[bool] = NOT_ASKED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """`deepspeed.initialize` itself as a judge: a tiny model on CPU ranks, one configuration per line in, one verdict per line out.
 
 Run by file path with the interpreter of the ranks; imports nothing else of dstui. DeepSpeed is imported once, and every question
-forks its ranks from there (a second each instead of ten). After its import it prints `{"ready": true, "version": "0.19.8"}`,
+forks its ranks from there (a second each instead of ten). After its import it prints
+`{"ready": true, "version": "0.19.8", "types": {"fp16": false, "bf16": true}}`,
 then answers each line of standard input
 
     {"id": 1, "config": {…}, "world_size": 2, "steps": 2}        ("optimizer": true gives initialize one of the script's)
@@ -151,6 +152,14 @@ def forget(port: int, held: list[str]) -> None:
                 os.unlink(f"/dev/shm/{name}")  # noqa: PTH108
 
 
+def float_types() -> dict[str, bool]:
+    """What DeepSpeed's accelerator says of 16-bit floats: on a CPU that depends on its instructions."""
+    from deepspeed.accelerator import get_accelerator
+
+    here = get_accelerator()
+    return {"fp16": bool(here.is_fp16_supported()), "bf16": bool(here.is_bf16_supported())}
+
+
 def main() -> None:
     """Answer until standard input ends."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
@@ -162,7 +171,7 @@ def main() -> None:
     deepspeed.ops.__compatible_ops__ = {**compatible, "deepspeed_shm_comm": False}  # nothing is compiled for collectives: plain gloo does
     with contextlib.suppress(ImportError):  # every rank with ZeRO would import it, which takes 3 s each
         import deepspeed.runtime.zero.muon.muon_optimizer
-    output.write(json.dumps({"ready": True, "version": deepspeed.__version__.partition("+")[0]}) + "\n")
+    output.write(json.dumps({"ready": True, "version": deepspeed.__version__.partition("+")[0], "types": float_types()}) + "\n")
     for line in sys.stdin:
         if line.strip():
             output.write(json.dumps(judge(json.loads(line))) + "\n")

@@ -1,7 +1,7 @@
 """The installed DeepSpeed's own parser as a service: one configuration per line in, one verdict per line out.
 
 Run by file path with the interpreter of the ranks; imports nothing else of dstui. After its import (about 2 s) it prints
-`{"ready": true, "version": "0.19.8"}`, then answers each line of standard input
+`{"ready": true, "version": "0.19.8", "types": {"fp16": false, "bf16": true}}`, then answers each line of standard input
 
     {"id": 1, "config": {…}, "world_size": 2}        (or "text": a file's content, read as DeepSpeed reads it)
 
@@ -67,6 +67,14 @@ def requests() -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
+def float_types() -> dict[str, bool]:
+    """What DeepSpeed's accelerator says of 16-bit floats: on a CPU that depends on its instructions."""
+    from deepspeed.accelerator import get_accelerator
+
+    here = get_accelerator()
+    return {"fp16": bool(here.is_fp16_supported()), "bf16": bool(here.is_bf16_supported())}
+
+
 def main() -> None:
     """Answer until standard input ends."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
@@ -77,7 +85,7 @@ def main() -> None:
 
     said = Warnings()
     logger.handlers[:] = [said]
-    output.write(json.dumps({"ready": True, "version": deepspeed.__version__.partition("+")[0]}) + "\n")
+    output.write(json.dumps({"ready": True, "version": deepspeed.__version__.partition("+")[0], "types": float_types()}) + "\n")
     for request in requests():
         output.write(json.dumps(judge(request, said)) + "\n")
 

@@ -14,11 +14,16 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from dstui import looking
+from dstui.machine.codec import Unknown
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.run.agreed import looks_with
 
 CHILDREN = Path(__file__).parent.parent / "oracle"
 START = 60.0
@@ -42,6 +47,8 @@ class Verdict:
     warnings: tuple[str, ...] = ()
     when: str | None = None
     """At which moment, where that was asked: parse, initialize or run."""
+    types: Mapping[str, bool] = field(default_factory=dict)
+    """Which 16-bit floats its accelerator for CPUs takes here."""
     instead_of: str = ""
     """The interpreter that the Plan names, where it was not asked but dstui's own."""
 
@@ -51,12 +58,31 @@ class Verdict:
         return ("dstui's " if self.instead_of else "") + f"DeepSpeed {self.version}"
 
 
+def with_types(machine: Machine, types: Mapping[str, bool]) -> Machine:
+    """The machine with what DeepSpeed's accelerator for CPUs says of 16-bit floats; one with GPUs as it is."""
+    if machine.accelerator != "cpu" or not types:
+        return machine
+    software = machine.software
+    fp16, bf16 = types.get("fp16", software.fp16), types.get("bf16", software.bf16)
+    return replace(machine, software=replace(software, fp16=fp16, bf16=bf16))
+
+
+def asked_for_types(plan: Plan, machine: Machine) -> Machine:
+    """The machine, where the Plan trains in fp16 on CPUs with what DeepSpeed says of that: whether they can is known only to DeepSpeed."""
+    wanted = machine.accelerator == "cpu" and isinstance(machine.software.fp16, Unknown) and plan.get("deepspeed.fp16.enabled") is True
+    if wanted:
+        with suppress(OracleError), Oracle(looks_with(plan)) as oracle:
+            return with_types(machine, oracle.types())
+    return machine
+
+
 class Oracle:
     """One child process. Start it early: `judge` waits for it. Safe to use from several threads."""
 
     def __init__(self, python: str = sys.executable, *, how: str = "parse", path: str = "") -> None:
         """`how`: parse or initialize. `path` goes first on the child's PYTHONPATH: another release of DeepSpeed."""
         self.version, self.how = "", how
+        self._types: Mapping[str, bool] = {}
         self._lock = threading.Lock()
         self._rest = b""
         self._asked = 0
@@ -90,7 +116,13 @@ class Oracle:
                 raise OracleError("the oracle's process has ended") from None
             answer = self._line(ANSWER[self.how])
         said = tuple(answer.get("warnings", ()))
-        return Verdict(answer["ok"], self.version, answer["kind"] or "", answer["message"], said, answer.get("when"))
+        return Verdict(answer["ok"], self.version, answer["kind"] or "", answer["message"], said, answer.get("when"), self._types)
+
+    def types(self) -> Mapping[str, bool]:
+        """Which 16-bit floats DeepSpeed's accelerator for CPUs takes here: fp16, bf16. Raises OracleError."""
+        with self._lock:
+            self._wait_until_ready()
+            return self._types
 
     def close(self) -> None:
         """End the child."""
@@ -109,7 +141,8 @@ class Oracle:
 
     def _wait_until_ready(self) -> None:
         if not self.version:
-            self.version = str(self._line(START)["version"])
+            said = self._line(START)
+            self.version, self._types = str(said["version"]), said.get("types", {})
 
     def _line(self, seconds: float) -> dict[str, Any]:
         """The next answer. Raises OracleError where none comes in time; the child is then of no more use."""

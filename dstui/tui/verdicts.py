@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from textual import on
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
     from dstui.plan import Plan
     from dstui.run.oracle import Oracle, Verdict
     from dstui.tui.looks import Look
+
+
+HERE = "this machine"
+"""The source of a Machine that was looked at here; of a recorded one nothing is asked here."""
 
 
 class Probed(Message):
@@ -67,6 +72,8 @@ class Verdicts(Explained):
     oracle: Oracle | None = None
     to_look_at: Latest[Plan] | None = None
     _looked_at: Plan | None = None
+    _types: Mapping[str, bool] = MappingProxyType({})
+    """Which 16-bit floats DeepSpeed takes on the CPUs here; empty until it has said so."""
     _asked_about: frozenset[str] = frozenset()
     """Interpreters that were asked about in this session."""
 
@@ -84,6 +91,7 @@ class Verdicts(Explained):
     @on(Probed)
     def _probed(self, event: Probed) -> None:
         self.store.see(event.machine)
+        self._see_types(self._types)
         if event.machine.gpus:
             self.set_interval(1.0, self._refresh_gpus)
 
@@ -178,8 +186,18 @@ class Verdicts(Explained):
     def _judged(self, event: Judged) -> None:
         if event.verdict is None:
             self.to_judge = None
-        elif event.text == self.store.state.plan.text:
+            return
+        if event.text == self.store.state.plan.text:
             self.store.judged(event.text, event.verdict)
+        self._see_types(event.verdict.types)
+
+    def _see_types(self, types: Mapping[str, bool]) -> None:
+        """What DeepSpeed says of 16-bit floats on the CPUs here belongs to the machine, where that is this one."""
+        from dstui.run.oracle import with_types
+
+        self._types, machine = types, self.store.state.machine
+        if machine is not None and machine.source == HERE and with_types(machine, types) != machine:
+            self.store.see(with_types(machine, types))
 
     @on(MayItLook)
     def _may_it_look(self, event: MayItLook) -> None:

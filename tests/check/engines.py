@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from configs import put
 from dstui.check import check_config
-from dstui.run.oracle import Oracle
+from dstui.run.oracle import Oracle, with_types
 from tests.machines import NO_GPU
 
 KEYS = {
@@ -106,7 +106,11 @@ def difference(config: dict[str, object], engine: Oracle) -> str:
     theirs = engine.judge(config, 2)
     if theirs.message == "Type fp16 is not supported on your device.":
         return ""  # the word of this processor, which another would not give; it says nothing of the configuration
-    ours = [f for f in check_config(config, NO_GPU, world_size=2) if f.severity == "error" and f.when in ("parse", "initialize")]
+    ours = [
+        f
+        for f in check_config(config, with_types(NO_GPU, engine.types()), world_size=2)
+        if f.severity == "error" and f.when in ("parse", "initialize")
+    ]
     if theirs.ok == (not ours):
         return ""
     return f"{config}: DeepSpeed says {theirs.kind} {theirs.message[:200]}, we say {[f.code for f in ours]}"

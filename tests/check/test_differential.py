@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from cases import ADAM
 from differential import Tally, compare, live_records
 from engines import difference, engines
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from configs import configs
 from dstui.plan.catalogue import DATA, NEWEST, RELEASES
 from dstui.run.oracle import Oracle
+from tests.accelerators import says
 from tests.releases import FOLDER
 
 SAMPLE = settings(max_examples=150, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
@@ -55,7 +58,9 @@ def test_our_verdict_is_an_older_parsers(version: str) -> None:
     assert not tally.differ, tally.differ[:3]
 
 
-def test_our_verdict_is_initializes() -> None:
+@pytest.mark.parametrize("fp16", [True, False], ids=["a CPU with fp16", "a CPU without"])
+def test_our_verdict_is_initializes(fp16: bool, tmp_path: Path) -> None:
+    """On either kind of CPU, whichever one this is: DeepSpeed's own answer to that is turned round where need be."""
     differ: list[str] = []
 
     @seed(1)
@@ -65,6 +70,10 @@ def test_our_verdict_is_initializes() -> None:
         if found := difference(config, engine):
             differ.append(found)
 
-    with Oracle(how="initialize") as engine:
+    with Oracle(how="initialize", path=says(tmp_path, fp16=fp16)) as engine:
+        assert engine.types()["fp16"] is fp16
         agree()
+        refused = {"train_micro_batch_size_per_gpu": 1, **ADAM, "fp16": {"enabled": True}}
+        assert difference(refused, engine) == ""
+        assert engine.judge(refused, 2).ok is fp16
     assert not differ

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from cases import CASES, Case
@@ -10,9 +11,12 @@ from zenflow import FLOWS, MOMENTS, our_moment
 
 from dstui.check import check, check_config
 from dstui.check.rules import RULES
+from dstui.machine.snapshot import Software
 from dstui.plan import load
+from dstui.plan.catalogue import NEWEST
 from dstui.plan.finding import Finding
 from dstui.run.oracle import Oracle
+from tests.machines import NO_GPU, gpus
 
 OURS = [rule for rule in RULES.values() if not rule.code.startswith("MC")]
 PARSED = [case for case in CASES if RULES[case.code].when == "parse" and not case.proof and case.reader == "deepspeed" and not case.plan]
@@ -64,3 +68,26 @@ def test_an_error_says_when_and_a_rule_says_where_it_is_decided() -> None:
 @pytest.mark.parametrize("name", FLOWS)
 def test_each_release_has_its_own_zenflow(name: str, version: str) -> None:
     assert our_moment(name, version) == MOMENTS[version][name]
+
+
+@pytest.mark.parametrize(
+    ("software", "version", "section", "refused"),
+    [
+        (Software(fp16=False, bf16=True), NEWEST, "fp16", True),
+        (Software(fp16=True, bf16=True), NEWEST, "fp16", False),
+        (Software(), NEWEST, "fp16", False),
+        (Software(), "0.14.5", "fp16", True),
+        (Software(fp16=False, bf16=True), NEWEST, "bf16", False),
+        (Software(fp16=False, bf16=False), NEWEST, "bf16", True),
+    ],
+)
+def test_a_type_is_refused_where_deepspeeds_accelerator_refuses_it_on_the_cpu(
+    software: Software, version: str, section: str, refused: bool
+) -> None:
+    machine, config = replace(NO_GPU, software=software), {"train_batch_size": 2, section: {"enabled": True}}
+    found = [f for f in check_config(config, machine, world_size=2, deepspeed_version=version) if f.code == "DS052"]
+    assert [(f.severity, f.when, f.path, f.why) for f in found] == [
+        ("error", "initialize", f"{section}.enabled", f"DeepSpeed: Type {section} is not supported on your device.")
+    ] * refused
+    with_gpus = replace(machine, gpus=gpus(1))
+    assert "DS052" not in {f.code for f in check_config(config, with_gpus, world_size=2, deepspeed_version=version)}

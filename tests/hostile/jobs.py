@@ -71,10 +71,17 @@ def files(values: Values, folder: Path, victim: dict[str, Any]) -> dict[str, byt
     }
 
 
+def link_elsewhere(path: Path) -> None:
+    """A symbolic link to a file of no value: what is written to the path afterwards lands there."""
+    other = path.with_name(f"{path.name}.elsewhere")
+    other.write_text("root:x:0:0:root:/root:/bin/sh\n")
+    path.symlink_to(other.name)
+
+
 def put_in_its_place(values: Values, path: Path) -> None:
     """What blocks, never ends, or is no file, in the place of one."""
     path.unlink()
     values.one_of(
         lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero"), path.mkdir, lambda: path.symlink_to(path.name),
-        lambda: path.symlink_to("/etc/passwd"), lambda: path.write_bytes(b"{" * 50_000), lambda: path.write_bytes(b"\xff" * 2_000_000),
+        lambda: link_elsewhere(path), lambda: path.write_bytes(b"{" * 50_000), lambda: path.write_bytes(b"\xff" * 2_000_000),
     )()  # fmt: skip

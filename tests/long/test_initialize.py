@@ -17,12 +17,13 @@ from engines import difference, engines
 from test_rules import findings
 
 from dstui.run.oracle import Oracle
+from tests.accelerators import says
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Oracle]:
-    """The installed DeepSpeed's `initialize`, on CPU ranks."""
-    with Oracle(how="initialize") as one:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+    """The installed DeepSpeed's `initialize`, on CPU ranks that take fp16, whatever CPU this is."""
+    with Oracle(how="initialize", path=says(tmp_path_factory.mktemp("cpu"), fp16=True)) as one:
         yield one
 
 

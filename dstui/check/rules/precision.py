@@ -57,7 +57,9 @@ def both_spellings_of_bf16(c: Context) -> Problems:
 
 @rule("DS052", "error", when="initialize", says="Type bf16 is not supported on your device.", source="runtime/engine.py:2003-2007")
 def type_without_hardware(c: Context) -> Problems:
-    """16-bit floats that the machine's GPUs do not have."""
+    """16-bit floats that the machine's GPUs or CPUs do not have."""
+    if c.cpu_only:
+        yield from _type_without_instructions(c)
     if model_type(c) != "bf16":
         return
     for gpu in c.gpus:
@@ -68,6 +70,21 @@ def type_without_hardware(c: Context) -> Problems:
             message = f"the {gpu.short_name} has no bf16 (compute capability {capability}, 8.0 is needed)"
             yield c.problem(f"{section}.enabled", message, fix=fix)
             return
+
+
+def _type_without_instructions(c: Context) -> Problems:
+    """A type that DeepSpeed's accelerator refuses on these CPUs: fp16 needs instructions that few have; before 0.16 none will do."""
+    kind = model_type(c)
+    if kind == "fp32" or c.machine is None:
+        return
+    taken = getattr(c.machine.software, kind)
+    if taken is False or (kind == "fp16" and c.old and taken is not True):
+        section = "fp16" if kind == "fp16" else bf16_section(c)
+        fix = c.put(f"{section}.enabled", False, "train in 32 bit instead")
+        if kind == "fp16" and c.machine.software.bf16 is not False:
+            fix = c.steps("train in bf16 instead", c.put("fp16.enabled", False, ""), c.put(f"{bf16_section(c)}.enabled", True, ""))
+        says = f"Type {kind} is not supported on your device."
+        yield c.problem(f"{section}.enabled", f"DeepSpeed takes no {kind} on these CPUs", says=says, fix=fix)
 
 
 def _judged_here(c: Context, path: str) -> bool:

@@ -1,0 +1,50 @@
+"""fp16 on a machine without GPUs: refused before the launch where DeepSpeed would refuse it, on a CPU that has it and on one that has not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dstui.machine.probe import probe
+from tests.accelerators import says
+
+PLAN = """\
+version: 1
+job: {script: train.py, args: [--deepspeed_config, "{ds_config}"]}
+deepspeed: {train_micro_batch_size_per_gpu: 1, fp16: {enabled: true}}
+"""
+pytestmark = pytest.mark.skipif(probe().accelerator != "cpu", reason="the GPUs of this machine have fp16")
+
+
+def dstui(folder: Path, fp16: bool, *args: str) -> subprocess.CompletedProcess[str]:
+    (folder / "plan.yaml").write_text(PLAN)
+    (folder / "train.py").write_text("import deepspeed\n")
+    env = {**os.environ, "PYTHONPATH": says(folder / "cpu", fp16=fp16)}
+    return subprocess.run([sys.executable, "-m", "dstui", *args], cwd=folder, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("fp16", [True, False], ids=["a CPU with fp16", "a CPU without"])
+def test_a_launch_says_what_deepspeed_would_say(fp16: bool, tmp_path: Path) -> None:
+    done = dstui(tmp_path, fp16, "--headless", "plan.yaml", "--dry-run")
+    assert done.returncode == (0 if fp16 else 2), done.stderr
+    assert ("error DS052 deepspeed.fp16.enabled: DeepSpeed takes no fp16 on these CPUs" in done.stderr) is not fp16
+
+
+@pytest.mark.parametrize("fp16", [True, False], ids=["a CPU with fp16", "a CPU without"])
+def test_a_saved_machine_has_what_deepspeed_says(fp16: bool, tmp_path: Path) -> None:
+    assert dstui(tmp_path, fp16, "machine", "--save", "machine.json").returncode == 0
+    software = json.loads((tmp_path / "machine.json").read_text())["software"]
+    assert (software["fp16"], software["bf16"]) == (fp16, True)
+    assert dstui(tmp_path, fp16, "check", "plan.yaml", "--machine", "machine.json").returncode == (0 if fp16 else 1)
+
+
+@pytest.mark.parametrize("fp16", [True, False], ids=["a CPU with fp16", "a CPU without"])
+def test_the_doctor_knows_it_from_the_import(fp16: bool, tmp_path: Path) -> None:
+    checks = json.loads(dstui(tmp_path, fp16, "doctor", "plan.yaml", "--json").stdout)["checks"]
+    said = [check["seen"] for check in checks if check["id"] == "plan" and check["verdict"] == "fail"]
+    assert any("takes no fp16" in one for one in said) is not fp16, checks
