@@ -121,7 +121,7 @@ def _unwritten(field: Field) -> str:
 def _toggle(field: Field, value: object, written: bool, remark: str, key: FieldKey) -> Row:
     on = (value if written else default_of(field)) is True
     unknown = not written and default_of(field) in (UNSET, None)
-    box = "–" if unknown else "[x] yes" if on else "[ ] no"
+    box = "–" if unknown else "[x] yes" if on else "[ ] no" if not isinstance(value, str) else shown(value)  # "auto"
     if remark:
         return row((f"{'[x]' if on else '[ ]'} ", "set" if on else "dim"), fit(field.label, LABEL - 4), (remark, "dim"), key=key)
     tail = "" if written or unknown else "default"

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from dstui.tui.outlook import Outlook
 
 
+ZERO = "deepspeed.zero_optimization"
+
+
 class JobState(Message):
     """The job that is looked at is in another state."""
 
@@ -58,7 +61,7 @@ class Store:
         try:
             for path, value in edits:
                 if value is not UNSET:
-                    plan = plan.set(path, value)
+                    plan = _with_section(plan, path).set(path, value)
                 elif plan.get(path, UNSET) is not UNSET:
                     plan = plan.unset(path)
         except PlanError as error:
@@ -219,6 +222,12 @@ class Store:
         self.path, self.on_disk = path, self.state.plan.text
         self.state = replace(self.state, saved=True)
         self._changed()
+
+
+def _with_section(plan: Plan, path: str) -> Plan:
+    """A switch (zero_optimization: true) as the section that it stands for, where a key in that is to be written."""
+    switch = plan.get(ZERO, None)
+    return plan.set(ZERO, {"stage": int(switch)}) if path.startswith(f"{ZERO}.") and isinstance(switch, bool) else plan
 
 
 def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:

@@ -6,8 +6,9 @@ from typing import Any
 
 from dstui.tui.fields import UNSET, Barred, Field, Option
 from dstui.tui.state import State
+from dstui.tui.steps.auto import AUTO
 from dstui.tui.steps.step import Step, always
-from dstui.tui.steps.zero import ZERO_PATH, stage_of
+from dstui.tui.steps.zero import ZERO_PATH, at_least
 
 OPTIMIZER, PARAM, AIO = f"{ZERO_PATH}.offload_optimizer", f"{ZERO_PATH}.offload_param", "deepspeed.aio"
 
@@ -17,24 +18,24 @@ def _device(state: State, path: str) -> str:
 
 
 def _optimizer_barred(state: State) -> str:
-    return "" if stage_of(state) >= 1 else "needs stage 1 or higher"
+    return "" if at_least(state, 1) else "needs stage 1 or higher"
 
 
 def _param_barred(state: State) -> str:
-    return "" if stage_of(state) >= 3 else "needs stage 3: lower stages keep whole parameters"
+    return "" if at_least(state, 3) else "needs stage 3: lower stages keep whole parameters"
 
 
 def _nvme_barred(state: State) -> str:
-    return "" if stage_of(state) >= 3 else "needs stage 3"
+    return "" if at_least(state, 3) else "needs stage 3"
 
 
 def _unless(path: str, *devices: str) -> Barred:
     why = "only with NVMe" if devices == ("nvme",) else "only with host RAM" if devices == ("cpu",) else "only if offloaded"
-    return lambda state: "" if _device(state, path) in devices else why
+    return lambda state: "" if _device(state, path) in (*devices, AUTO) else why
 
 
 def _without_nvme(state: State) -> str:
-    return "" if "nvme" in (_device(state, OPTIMIZER), _device(state, PARAM)) else "only with NVMe"
+    return "" if {"nvme", AUTO} & {_device(state, OPTIMIZER), _device(state, PARAM)} else "only with NVMe"
 
 
 def _choice(path: str, label: str, barred: Barred, says: tuple[str, str, str]) -> Field:

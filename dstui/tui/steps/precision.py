@@ -7,16 +7,24 @@ from typing import Any
 from dstui.plan import Plan
 from dstui.tui.fields import UNSET, Field, Option
 from dstui.tui.state import State
-from dstui.tui.steps.step import Step, always
+from dstui.tui.steps.auto import AUTO, with_auto
+from dstui.tui.steps.step import Step
 
 BF16, FP16, ACTIVATIONS = "deepspeed.bf16", "deepspeed.fp16", "deepspeed.activation_checkpointing"
 
 
 def precision_of(plan: Plan) -> str:
-    """bf16, fp16 or fp32, as the Plan's two sections say."""
-    if plan.get(f"{BF16}.enabled", False) is True:
-        return "bf16"
-    return "fp16" if plan.get(f"{FP16}.enabled", False) is True else "fp32"
+    """bf16, fp16 or fp32, as the Plan's two sections say; auto where the reader fills them."""
+    written = {name: plan.get(f"{path}.enabled", False) for name, path in (("bf16", BF16), ("fp16", FP16))}
+    chosen = next((name for name, enabled in written.items() if enabled is True), None)
+    filled = AUTO in written.values() and plan.job.integration != "deepspeed"
+    return chosen or (AUTO if filled else "fp32")
+
+
+def _written(state: State) -> str:
+    """The answer that is given now: "auto" also where nobody fills it."""
+    found = precision_of(state.plan)
+    return AUTO if found == "fp32" and AUTO in (state.plan.get(f"{BF16}.enabled", None), state.plan.get(f"{FP16}.enabled", None)) else found
 
 
 def _bf16_barred(state: State) -> str:
@@ -25,7 +33,7 @@ def _bf16_barred(state: State) -> str:
 
 
 def _only_fp16(state: State) -> str:
-    return "" if precision_of(state.plan) == "fp16" else "only with fp16"
+    return "" if precision_of(state.plan) in ("fp16", AUTO) else "only with fp16"
 
 
 def _scale(key: str, label: str, **more: Any) -> Field:
@@ -48,30 +56,34 @@ MODES = (
     Option(value="fp32", label="fp32", says="twice the memory", edits=((f"{BF16}.enabled", UNSET), (f"{FP16}.enabled", UNSET))),
 )
 
+FORMAT = Field(
+    path=f"{BF16}.enabled",
+    owns=(BF16, FP16, f"{FP16}.enabled"),
+    label="Format",
+    kind="choice",
+    spread=True,
+    options=MODES,
+    read=_written,
+)
+BOTH_AUTO = ((f"{BF16}.enabled", AUTO), (f"{FP16}.enabled", AUTO))
+"""As files for the Trainer and accelerate have it: --bf16, --fp16 or mixed_precision says which."""
+DETAILS = (
+    _scale("loss_scale", "Loss scale", title="Loss scaling of fp16"),
+    _scale("initial_scale_power", "First scale, 2 to the", unit="th power"),
+    _scale("loss_scale_window", "Raise after", unit="steps"),
+    _scale("hysteresis", "Hysteresis"),
+    _scale("min_loss_scale", "Least scale"),
+    _checkpointing("partition_activations", "Shard activations", title="DeepSpeed's activation checkpointing"),
+    _checkpointing("cpu_checkpointing", "Checkpoints in host RAM"),
+    _checkpointing("contiguous_memory_optimization", "Contiguous memory"),
+    _checkpointing("number_checkpoints", "Checkpoints", kind="number"),
+)
+
 PRECISION = Step(
     id="precision",
     title="Precision",
     question="In which number format do the forward and backward pass run?",
     owns=(BF16, FP16, ACTIVATIONS, "deepspeed.torch_autocast", "deepspeed.data_types", "deepspeed.communication_data_type"),
     value=lambda state: precision_of(state.plan),
-    fields=always(
-        Field(
-            path=f"{BF16}.enabled",
-            owns=(BF16, FP16, f"{FP16}.enabled"),
-            label="Format",
-            kind="choice",
-            spread=True,
-            options=MODES,
-            read=lambda state: precision_of(state.plan),
-        ),
-        _scale("loss_scale", "Loss scale", title="Loss scaling of fp16"),
-        _scale("initial_scale_power", "First scale, 2 to the", unit="th power"),
-        _scale("loss_scale_window", "Raise after", unit="steps"),
-        _scale("hysteresis", "Hysteresis"),
-        _scale("min_loss_scale", "Least scale"),
-        _checkpointing("partition_activations", "Shard activations", title="DeepSpeed's activation checkpointing"),
-        _checkpointing("cpu_checkpointing", "Checkpoints in host RAM"),
-        _checkpointing("contiguous_memory_optimization", "Contiguous memory"),
-        _checkpointing("number_checkpoints", "Checkpoints", kind="number"),
-    ),
+    fields=lambda state: (with_auto(FORMAT, state, BOTH_AUTO), *DETAILS),
 )

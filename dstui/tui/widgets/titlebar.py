@@ -7,7 +7,7 @@ from pathlib import Path
 from dstui.tui.row import GLYPHS, Row, Span, fit
 from dstui.tui.state import State
 from dstui.tui.steps.precision import precision_of
-from dstui.tui.steps.zero import stage_of
+from dstui.tui.steps.zero import stage_text
 from dstui.tui.widgets.rows import Rows
 
 
@@ -31,7 +31,7 @@ def title_row(state: State, path: Path | None, width: int) -> Row:
     counts = [(f"{GLYPHS[s]} {state.counted(s)}  ", s) for s in ("error", "warning") if state.counted(s)]
     verdict = [Span(*c) for c in counts] or ([Span(f"{GLYPHS['ok']} ok  ", "ok")] if state.checked else [])
     optimizer = state.plan.get("deepspeed.optimizer.type", None)
-    plan = " · ".join([f"ZeRO-{stage_of(state)}", precision_of(state.plan), *([str(optimizer)] if optimizer else [])])
+    plan = " · ".join([f"ZeRO-{stage_text(state)}", precision_of(state.plan), *([str(optimizer)] if optimizer else [])])
     left = (Span(" dstui ", "accent"), Span(f" {name}", "title"), Span("" if state.saved else " *", "warning"))
     right = (Span(f"{plan}   ", ""), *verdict)
     used = sum(len(s.text) for s in left + right) + 6
