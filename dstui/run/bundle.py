@@ -58,7 +58,7 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
 def _files(path: Path) -> list[Path]:
     """What lies in a job folder, as far as it is a job's: its own files, logs and records, of every attempt."""
     patterns = ("*", "logs/rank_*.log", "ranks/rank_*.json", "attempts/*/logs/rank_*.log", "attempts/*/ranks/rank_*.json")
-    return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file() and not found.is_symlink())
+    return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file())
 
 
 def _diagnosis(folder: JobFolder) -> dict[str, str]:

@@ -639,7 +639,6 @@ PLANS = [
         reader="trainer",
     ),
     Case("TR004", {}, {}, plan=trainer("--fsdp, full_shard"), plan_passes=trainer("--fp16"), reader="trainer"),
-    Case("PL018", {}, {}, plan=cluster('env: {A: "x\\ny"}'), plan_passes=cluster("env: {A: x}")),
 ]
 CASES = [
     *BATCH,

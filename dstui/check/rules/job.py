@@ -177,14 +177,6 @@ def dead_variables(c: Context) -> Problems:
         yield about_the_plan("cluster.env.KMP_AFFINITY", "KMP_AFFINITY does not go with binding by DeepSpeed", fix=fix)
 
 
-@rule("PL018", "warning", source="launcher/runner.py:585-611")
-def variables_that_break_the_file(c: Context) -> Problems:
-    """A variable for the ranks with a line break, which .deepspeed_env cannot hold."""
-    for name, value in (c.plan.cluster.env if c.plan is not None else {}).items():
-        if "\n" in value or "\r" in value:
-            yield about_the_plan(f"cluster.env.{name}", f"{name} has a line break, which .deepspeed_env cannot hold")
-
-
 @rule("PL020", "error", when="launch", says="Num nodes is >1 but no extra nodes available via hostfile", source="launcher/runner.py")
 def nodes_without_hosts(c: Context) -> Problems:
     """Several nodes are asked for, and no hosts are named."""
