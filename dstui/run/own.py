@@ -47,7 +47,7 @@ class NotOwn(Exception):
 
 
 _of_this_process: list[Entry] = []
-"""What this process has started: its own also where the index cannot be written."""
+"""What this process has started and could not write into the index: its own all the same."""
 
 
 def index_file() -> Path:
@@ -60,17 +60,18 @@ def index_file() -> Path:
 def remember(folder: JobFolder, name: str, started: str, tag: str) -> str:
     """Add a run; why that was not possible, "" where it was. It costs the entry, not the run."""
     entry = Entry(os.path.realpath(folder.path), name, started, tag, str(Path.cwd()))
-    _of_this_process.append(entry)
     file = index_file()
     try:
         file.parent.mkdir(0o700, parents=True, exist_ok=True)
         os.close(open_regular(file, os.O_WRONLY | os.O_CREAT))
-        if not _is_mine(file):
-            return f"{file} belongs to another user, or others may write it"
-        append_regular(file, json.dumps(asdict(entry)).encode() + b"\n")
+        if _is_mine(file):
+            append_regular(file, json.dumps(asdict(entry)).encode() + b"\n")
+            return ""
+        problem = "belongs to another user, or others may write it"
     except OSError as error:
-        return f"{file}: {error.strerror}"
-    return ""
+        problem = error.strerror or str(error)
+    _of_this_process.append(entry)
+    return f"{file}: {problem}"
 
 
 def entries() -> list[Entry]:

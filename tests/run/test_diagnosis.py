@@ -416,4 +416,4 @@ def test_the_command_prints_and_exits_as_promised(tmp_path: Path, capsys: pytest
     log.write_text("")
     assert main(["diagnose", str(log)]) == 1
     assert main(["diagnose", str(tmp_path / "none")]) == 2
-    assert "No such file" in capsys.readouterr().err
+    assert "no such file" in capsys.readouterr().err
