@@ -280,7 +280,15 @@ class Form(Container):
         except NotThat:
             editor.add_class("-wrong")
             return
-        editor.set_class(not self.store.edit(*field.edits(self.store.state, value), live=True), "-wrong")
+        taken = self.store.edit(*field.edits(self.store.state, value), live=True)
+        editor.set_class(not taken, "-wrong")
+        if not taken:
+            self.call_after_refresh(self._reveal_why, editor)
+
+    def _reveal_why(self, editor: Editor) -> None:
+        """Scroll to what stands below a refused value, and take the line that is typed into along."""
+        self.rows.reveal(FieldKey(self.opened), 2)
+        self.call_after_refresh(self._place, editor)
 
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:

@@ -183,13 +183,13 @@ class Rows(ScrollView, can_focus=True):
             self.reveal(now)
             self.post_message(self.Moved(self, now))
 
-    def reveal(self, key: Hashable) -> None:
-        """Scroll as little as needed to see the row."""
+    def reveal(self, key: Hashable, below: int = 0) -> None:
+        """Scroll as little as needed to see the row, and so many lines below it."""
         y, height, top = self.index_of(key), self.size.height, self.scroll_offset.y
         if y is None or height <= 0:
             return
-        if y < top or y >= top + height:
-            self.scroll_to(y=y - 1 if y < top else y - height + 1, animate=False)
+        if y < top or y + below >= top + height:
+            self.scroll_to(y=y - 1 if y < top else y + below - height + 1, animate=False)
 
     # Painting
 
