@@ -65,7 +65,9 @@ def remember(folder: JobFolder, name: str, started: str, tag: str) -> str:
         file.parent.mkdir(0o700, parents=True, exist_ok=True)
         os.close(open_regular(file, os.O_WRONLY | os.O_CREAT))
         if _is_mine(file):
-            append_regular(file, json.dumps(asdict(entry)).encode() + b"\n")
+            size = file.stat().st_size
+            whole = not size or read_regular(file, size - 1) == b"\n"  # else its last line was cut
+            append_regular(file, (b"" if whole else b"\n") + json.dumps(asdict(entry)).encode() + b"\n")
             return ""
         problem = "belongs to another user, or others may write it"
     except OSError as error:
