@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,6 +27,14 @@ FIRST = ("launcher", "deadline")
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     for kind in ("state", "config"):
         os.environ[f"XDG_{kind.upper()}_HOME"] = str(tmp_path_factory.mktemp(kind))
+
+
+@pytest.fixture(autouse=True)
+def _no_runs_of_other_tests() -> Iterator[None]:
+    """What a process has started and no index could take is known to it until its end: forgotten after each test."""
+    yield
+    if own := sys.modules.get("dstui.run.own"):
+        own._of_this_process.clear()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
