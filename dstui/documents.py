@@ -53,7 +53,7 @@ def plan_of_both(config: str, script: str) -> Opened:
 
 def _adopted(path: Path, script: Sequence[str]) -> Plan:
     from dstui.adopt.dsconfig import ConfigError  # most sessions open a Plan, and the first frame need not wait for these
-    from dstui.adopt.plan import plan_of_dsconfig
+    from dstui.adopt.new_plan import plan_of_dsconfig
 
     text, here = read_text(path), path.resolve()
     words = [word if not number else _handed_over(word, here) for number, word in enumerate(script)]

@@ -27,14 +27,14 @@ from dstui.plan.finding import Finding, ranked
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, world_size
 from dstui.run.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
-from dstui.run.events import Event, Exited, Line, Notice, RankState, Started
-from dstui.run.folder import JobFolder
-from dstui.run.follow import Follower
-from dstui.run.reads import was_read
-from dstui.run.start import LaunchError, start
-from dstui.run.stop import stop
-from dstui.run.stragglers import SILENCE, Watch
-from dstui.run.summary import summary
+from dstui.run.jobs.access_time import was_read
+from dstui.run.jobs.events import Event, Exited, Line, Notice, RankState, Started
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.observe.follow import Follower
+from dstui.run.observe.stragglers import SILENCE, Watch
+from dstui.run.observe.summary import summary
+from dstui.run.supervise.start import LaunchError, start
+from dstui.run.supervise.stop import stop
 
 NOBODY_READS = "PL001"
 """The check that finds that nothing hands the configuration to the script."""
@@ -77,8 +77,8 @@ def _machine(path: str | None, plan: Plan) -> Machine:
         from dstui.machine.recorded import read_machine
 
         return read_machine(Path(path))
+    from dstui.check.reference import asked_for_types
     from dstui.machine.probe import probe
-    from dstui.run.oracle import asked_for_types
 
     return asked_for_types(plan, probe())
 

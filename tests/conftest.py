@@ -33,7 +33,7 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
 def _no_runs_of_other_tests() -> Iterator[None]:
     """What a process has started and no index could take is known to it until its end: forgotten after each test."""
     yield
-    if own := sys.modules.get("dstui.run.own"):
+    if own := sys.modules.get("dstui.run.jobs.ownership"):
         own._of_this_process.clear()
 
 

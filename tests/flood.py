@@ -15,9 +15,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from dstui.run.folder import JobFolder
-from dstui.run.status import initial
-from dstui.tui.logs import Merged
+from dstui.logs.log_rows import Merged
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.status import initial
 
 TICK = 0.1
 """Seconds in which every rank writes once."""

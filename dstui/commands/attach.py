@@ -7,7 +7,7 @@ import os
 import shlex
 
 from dstui.output import refuse, say
-from dstui.run.index import RUN, find
+from dstui.run.jobs.index import RUN, find
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,9 +10,9 @@ from dstui.arguments import bounded
 from dstui.files import FileProblem, is_folder
 from dstui.machine.probe import probe
 from dstui.output import refuse, remark, say, tell
-from dstui.run.bundle import LAST_LINES, bundle
-from dstui.run.folder import JobFolder
-from dstui.run.index import RUN, find
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.index import RUN, find
+from dstui.run.report.bundle import LAST_LINES, bundle
 
 MOST_LINES = 1_000_000
 

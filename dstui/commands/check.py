@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dstui.commands.judged import Asked, Judged, judge
+from dstui.commands.checked_file import Asked, Judged, judge
 from dstui.files import FileProblem, find_plan
 from dstui.limits import MAX_RANKS
 from dstui.machine.recorded import read_machine
@@ -15,7 +15,7 @@ from dstui.output import Ink, coloured, refuse, tell
 from dstui.plan.catalogue import RELEASES, nearest_release, version_tuple
 from dstui.plan.finding import Finding
 from dstui.plan.model import INTEGRATIONS
-from dstui.run.agreed import HELP, OPTION
+from dstui.trusted_python import HELP, OPTION
 
 COLOURS = {"error": Ink("\033[31m"), "warning": Ink("\033[33m"), "info": Ink("\033[36m")}
 PLAIN = Ink("\033[0m")
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     judged = [judge(find_plan(str(path)), asked) for path in args.files]
     verdicts: dict[str, dict[str, Any]] = {}
     if args.oracle:
-        from dstui.commands.oracle import ask
+        from dstui.commands.ask_reference import ask
 
         verdicts = ask(judged, args.oracle, trust=args.trust_python)
     code = _status(judged, args.strict)

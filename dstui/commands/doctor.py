@@ -12,7 +12,7 @@ from dstui.doctor.gather import cases
 from dstui.files import FileProblem, find_plan, read_plan
 from dstui.output import refuse, tell
 from dstui.plan import PlanError
-from dstui.run.agreed import HELP, OPTION, own, remember
+from dstui.trusted_python import HELP, OPTION, own, remember
 
 MARKS = {"ok": "✔", "warn": "▲", "fail": "✗", "skipped": "·"}
 

@@ -10,18 +10,19 @@ from typing import Any
 
 from dstui.arguments import a_rank, bounded
 from dstui.files import is_folder
+from dstui.logs.decode import decode
+from dstui.logs.grep import finder
+from dstui.logs.levels import ALL, NAMES, Levels, level_named
+from dstui.logs.log_folder import FINAL
+from dstui.logs.time_parsing import clock, moment
+from dstui.logs.timeline import Slice, Timeline
 from dstui.output import Results, flush, put, refuse, say
 from dstui.plan.patterns import compiled
-from dstui.run.export import export
-from dstui.run.folder import FINAL, JobFolder
-from dstui.run.forms import MOST_ATTEMPTS
-from dstui.run.grep import finder
-from dstui.run.index import RUN, find
-from dstui.run.levels import ALL, NAMES, Levels, level_named
-from dstui.run.moments import clock, moment
-from dstui.run.status import refresh
-from dstui.run.text import decode
-from dstui.run.timeline import Slice, Timeline
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.index import RUN, find
+from dstui.run.jobs.record_forms import MOST_ATTEMPTS
+from dstui.run.jobs.status import refresh
+from dstui.run.metrics.export import export
 from dstui.text import sanitise
 
 POLL = 0.2
@@ -64,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         return refuse(str(refused))
     tell(timeline.forth())
     if args.follow:
-        _follow(timeline, tell)
+        _follow(folder, timeline, tell)
     return 0
 
 
@@ -141,14 +142,14 @@ def _expression(pattern: str | None) -> re.Pattern[str] | None:
         raise Refused(f"--grep {pattern}: {error}") from None
 
 
-def _follow(timeline: Timeline, tell: Callable[[Iterable[Slice]], Any]) -> None:
+def _follow(folder: JobFolder, timeline: Timeline, tell: Callable[[Iterable[Slice]], Any]) -> None:
     """Tell what comes, until the job has ended."""
     looked = 0.0
     while True:
         ended = False
         if time.monotonic() - looked >= LOOK_AFTER:
             looked = time.monotonic()
-            ended = refresh(timeline.folder).get("state") in FINAL
+            ended = refresh(folder).get("state") in FINAL
             timeline.find()
         tell(timeline.poll(time.time()))
         flush()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dstui.arguments import seconds
+from dstui.check.rules.machine.recommendations import advice_lines
 from dstui.files import FileProblem, read_text, write_atomic
 from dstui.machine.discreet import without_names
 from dstui.machine.probe import probe
@@ -57,7 +58,7 @@ def _machine(args: argparse.Namespace) -> int:
     text = json.dumps(data if args.full else without_names(data), indent=1) + "\n"
     if args.save:
         write_atomic(args.save, text, replace=args.force)
-    tell(text if args.json else report(machine), end="")
+    tell(text if args.json else report(machine, advice_lines(machine)), end="")
     if args.save:
         remark(f"saved to {args.save}: dstui COMMAND --machine {shlex.quote(str(args.save))} works from it")
     return 0
@@ -65,7 +66,7 @@ def _machine(args: argparse.Namespace) -> int:
 
 def _with_types(machine: Machine) -> Machine:
     """For a snapshot that is kept: what only DeepSpeed knows of a machine without GPUs, whose import takes seconds."""
-    from dstui.run.oracle import Oracle, OracleError, with_types
+    from dstui.check.reference import Oracle, OracleError, with_types
 
     if machine.accelerator == "cpu":
         with suppress(OracleError), Oracle() as oracle:

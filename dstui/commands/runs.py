@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from dstui.files import FileProblem
+from dstui.logs.time_parsing import from_iso
 from dstui.output import refuse, say, tell
 from dstui.plan import PlanError
-from dstui.run.changes import Change, changes, history, plan_of
-from dstui.run.folder import JobFolder, from_iso
-from dstui.run.index import find, runs
-from dstui.run.summary import duration_text
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.index import find, runs
+from dstui.run.jobs.plan_diff import Change, changes, history, plan_of
+from dstui.run.observe.summary import duration_text
 from dstui.text import sanitise
 
 GLYPHS = {"starting": "·", "running": "●", "succeeded": "✔", "failed": "✖", "stopped": "■", "lost": "?"}

@@ -7,9 +7,9 @@ import json
 
 from dstui.arguments import a_rank, seconds
 from dstui.output import say, tell
-from dstui.run.index import RUN, find
-from dstui.run.stacks import DEADLINE, report, stacks
-from dstui.run.waiting import folded
+from dstui.run.jobs.index import RUN, find
+from dstui.run.observe.hang_analysis import folded
+from dstui.run.observe.stacks import DEADLINE, report, stacks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import shlex
 
+from dstui.logs.log_folder import FINAL
 from dstui.output import refuse, say, tell
-from dstui.run.folder import FINAL, JobFolder
-from dstui.run.index import RUN, find, known
-from dstui.run.status import refresh
-from dstui.run.stop import stop
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.index import RUN, find, known
+from dstui.run.jobs.status import refresh
+from dstui.run.supervise.stop import stop
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from dstui.check.rules.machine.recommendation import Wish
 from dstui.forecast.forecast import Forecast
 from dstui.forecast.model import ModelFacts
 from dstui.hosts.ssh import Failure
-from dstui.machine.advice import Wish
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dstui.check.rules.machine import wish_for
+from dstui.check.reference import with_types
+from dstui.check.rules.machine.as_rules import wish_for
+from dstui.check.rules.machine.recommendation import Wish
 from dstui.doctor.case import Case
 from dstui.files import FileProblem, is_there, read_text
 from dstui.forecast.forecast import forecast
 from dstui.hosts.ssh import Failure
-from dstui.machine.advice import Wish
 from dstui.machine.child import output_of
 from dstui.machine.probe import probe
 from dstui.machine.remote import AT_ONCE, Program, look_at
@@ -28,8 +29,7 @@ from dstui.model_files import read_models
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 from dstui.render.launch import HERE, RenderError, interpreter, slots
-from dstui.run.agreed import looks_with, own
-from dstui.run.oracle import with_types
+from dstui.trusted_python import looks_with, own
 
 READY = Path(__file__).with_name("ready.py")
 DEADLINE = 120.0

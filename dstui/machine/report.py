@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dstui.machine.advice import gpus_in_words
-from dstui.machine.advise import advise
 from dstui.machine.codec import Maybe, Unknown
 from dstui.machine.snapshot import Gpu, Host, Machine, Software
-from dstui.machine.words import summary
+from dstui.machine.words import gpus_in_words, summary
 
 GIB = 1 << 30
-MARKS = {"error": "✗", "warning": "▲", "info": "·"}
 
 
-def report(machine: Machine) -> str:
-    """All that a person wants to know at one glance, with a newline at its end."""
+def report(machine: Machine, meaning: Iterable[str]) -> str:
+    """All that a person wants to know at one glance, with a newline at its end; `meaning`: lines on what follows from it."""
     blocks = [_head(machine), _gpus(machine.gpus), _links(machine), _islands(machine), _host(machine.host), _software(machine.software)]
-    blocks.append(_meaning(machine))
+    blocks.append(iter(meaning))
     return "\n\n".join("\n".join(lines) for block in blocks if (lines := list(block))) + "\n"
 
 
@@ -142,14 +139,6 @@ def _software(software: Software) -> Iterator[str]:
     for words, names in (("found", [n for n, where in programs if where]), ("not found", [n for n, where in programs if where is None])):
         if names:
             yield f"{words}: {', '.join(names)}"
-
-
-def _meaning(machine: Machine) -> Iterator[str]:
-    """The advice for any job on this machine, the gravest first."""
-    for advice in advise(machine):
-        yield f"{MARKS[advice.level or 'info']} {advice.message}"
-        if advice.fix and advice.level != "info":
-            yield f"  → {advice.fix}"
 
 
 def _installed(version: Maybe[str | None]) -> str:

@@ -47,3 +47,10 @@ def _host_summary(machine: Machine) -> str:
     cores = f"{host.cpus_usable} cores" if host.cpus_usable else "cores unknown"
     memory = host.memory
     return f"no GPU, {cores}, " + (f"{round(memory / GIB)} GB RAM" if isinstance(memory, int) else "RAM unknown")
+
+
+def gpus_in_words(gpus: tuple[int, ...] | list[int]) -> str:
+    """`GPU 3`, `GPUs 0, 2 and 5`."""
+    if len(gpus) == 1:
+        return f"GPU {gpus[0]}"
+    return f"GPUs {', '.join(map(str, gpus[:-1]))} and {gpus[-1]}"

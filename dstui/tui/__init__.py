@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
-    from dstui.run.folder import JobFolder
+    from dstui.run.jobs.folder import JobFolder
 
 
 def run_tui(plan: Plan | None, path: Path | None, machine: Machine | None) -> int:
@@ -23,7 +23,7 @@ def attach_tui(folder: JobFolder) -> int:
     """Look at a job that was started before, with the Plan that it was started from; the exit status."""
     from dstui.files import FileProblem
     from dstui.plan import PlanError
-    from dstui.run.changes import plan_of
+    from dstui.run.jobs.plan_diff import plan_of
 
     try:
         plan = plan_of(folder)
@@ -38,11 +38,11 @@ def _run(plan: Plan | None, path: Path | None, machine: Machine | None, job: Job
 
     gc.disable()  # until the first frame is painted: collecting what is only being built costs a tenth of it
     from dstui.output import tell
-    from dstui.tui import plainly
     from dstui.tui.app import DstuiApp
+    from dstui.tui.kit import ascii_output
 
-    if plainly.wanted(os.environ):
-        plainly.draw_plainly()
+    if ascii_output.wanted(os.environ):
+        ascii_output.draw_plainly()
     app = DstuiApp(plan, path, machine, job)
     app.run()
     for line in app.receipt():

@@ -20,34 +20,34 @@ from textual.errors import NoWidget
 from textual.filter import LineFilter
 from textual.widgets import Input, Static
 
-from dstui.tui.arrange import MINIMUM, PARTS, SIDE, STEPS_AND_FORM, WIDE, shown
 from dstui.tui.byname import ByName
-from dstui.tui.driver import LastingDriver
-from dstui.tui.fields import Field, Option
+from dstui.tui.dialogs.over import Over
+from dstui.tui.forms.checks import Checks
+from dstui.tui.forms.fields import Field, Option
+from dstui.tui.forms.form import Form
+from dstui.tui.forms.hint import Hint
+from dstui.tui.forms.memory_bars import Memory
+from dstui.tui.forms.preview import Preview
+from dstui.tui.forms.step_list import StepLine, StepList
+from dstui.tui.forms.steps import STEPS, Step, field_of
+from dstui.tui.forms.tabs import TABS, TabLine
+from dstui.tui.forms.titlebar import TitleBar
 from dstui.tui.jobs import Part
-from dstui.tui.keys import KEYS, bindings, valid
-from dstui.tui.safely import SAFELY
-from dstui.tui.screens.over import Over
-from dstui.tui.settings import remember, remembered
-from dstui.tui.steps import STEPS, Step, field_of
-from dstui.tui.store import Store
-from dstui.tui.themes import DARK, LIGHT
-from dstui.tui.threads import in_thread
-from dstui.tui.widgets.checks import Checks
-from dstui.tui.widgets.footer import Footer
-from dstui.tui.widgets.form import Form
-from dstui.tui.widgets.hint import Hint
-from dstui.tui.widgets.memory import Memory
-from dstui.tui.widgets.preview import Preview
-from dstui.tui.widgets.rows import Rows
-from dstui.tui.widgets.steps import StepLine, StepList
-from dstui.tui.widgets.tabs import TABS, TabLine
-from dstui.tui.widgets.titlebar import TitleBar
+from dstui.tui.kit.breakpoints import MINIMUM, PARTS, SIDE, STEPS_AND_FORM, WIDE, shown
+from dstui.tui.kit.driver import LastingDriver
+from dstui.tui.kit.footer import Footer
+from dstui.tui.kit.keys import KEYS, bindings, valid
+from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.safe_drawing import SAFELY
+from dstui.tui.kit.themes import DARK, LIGHT
+from dstui.tui.kit.threads import in_thread
+from dstui.tui.session.session import Store
+from dstui.tui.session.settings import remember, remembered
 
 if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
-    from dstui.run.folder import JobFolder
+    from dstui.run.jobs.folder import JobFolder
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
 JUDGE_AFTER = 1.0
@@ -373,7 +373,7 @@ class DstuiApp(ByName):
         if self.step.pane == "run":
             self.search_log()
             return
-        from dstui.tui.screens.find import Find
+        from dstui.tui.dialogs.find import Find
 
         self.push_screen(Find(self.store.state), lambda path: self.jump(path) if path else None)
 
@@ -382,7 +382,7 @@ class DstuiApp(ByName):
         if isinstance(self.screen, Over):
             self.screen.action_help()
             return
-        from dstui.tui.screens.help import Help
+        from dstui.tui.dialogs.help import Help
 
         self.push_screen(Help(self.step.pane, self.here[0] if self.step.pane == "form" else None))
 

@@ -14,17 +14,17 @@ from textual.message import Message
 
 from dstui.files import FileProblem, find_plan, read_plan
 from dstui.plan import Plan, PlanError, load
-from dstui.tui.drafts import Draft, document_of, left_behind, take_over
-from dstui.tui.row import BLANK, Row, fit, row
-from dstui.tui.screens.dialog import WIDTH, Answer, Ask
-from dstui.tui.threads import in_thread
+from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
+from dstui.tui.kit.text_row import BLANK, Row, fit, row
+from dstui.tui.kit.threads import in_thread
+from dstui.tui.session.drafts import Draft, document_of, left_behind, take_over
 from dstui.tui.unsaved import Unsaved
 from dstui.tui.verdicts import Probed
 
 if TYPE_CHECKING:
     from dstui.adopt.recipes import Recipe
     from dstui.documents import Opened
-    from dstui.tui.found import Found
+    from dstui.tui.session.folder_scan import Found
 
 LINES = 12
 """Changed lines that are shown of a draft."""
@@ -67,19 +67,19 @@ class Beginning(Unsaved):
         in_thread(self, self._look_here)
 
     def _look_here(self) -> None:
-        from dstui.tui.found import look_here  # brings the machine's module, which the first frame does without
+        from dstui.tui.session.folder_scan import look_here  # brings the machine's module, which the first frame does without
 
         self.post_message(FolderSeen(look_here()))
 
     @on(FolderSeen)
     def _folder_seen(self, event: FolderSeen) -> None:
-        from dstui.tui.screens.start import Start
+        from dstui.tui.dialogs.welcome import Start
 
         self.push_screen(Start(event.found, self.store.state.machine), self._open)
 
     @on(Probed)
     def _probed_at_start(self, event: Probed) -> None:
-        from dstui.tui.screens.start import Start
+        from dstui.tui.dialogs.welcome import Start
 
         if isinstance(self.screen, Start):
             self.screen.show(event.machine)

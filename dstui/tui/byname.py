@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from dstui.tui.beginning import Beginning
-from dstui.tui.keys import Key
-from dstui.tui.screens.over import Over
-from dstui.tui.steps import STEPS
-from dstui.tui.steps.last import REVIEW, RUN
+from dstui.tui.dialogs.over import Over
+from dstui.tui.forms.steps import STEPS
+from dstui.tui.forms.steps.review_run import REVIEW, RUN
+from dstui.tui.kit.keys import Key
 
 if TYPE_CHECKING:
     from textual.command import Provider

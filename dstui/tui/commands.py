@@ -10,9 +10,9 @@ from textual.app import ComposeResult
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from dstui.tui.keys import ANYWHERE, CHOOSING, KEYS, Key
-from dstui.tui.screens.over import Over
-from dstui.tui.steps import STEPS
+from dstui.tui.dialogs.over import Over
+from dstui.tui.forms.steps import STEPS
+from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, Key
 
 if TYPE_CHECKING:
     from dstui.tui.app import DstuiApp

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App
 
 from dstui.files import FileProblem, is_file, is_folder, is_there, typed_path, write_atomic
-from dstui.tui.fields import UNSET, help_for, shown, typed
-from dstui.tui.screens.dialog import Answer, Ask, Prompt
-from dstui.tui.store import Store
+from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
+from dstui.tui.forms.fields import help_for, shown, typed
+from dstui.tui.session.edits import UNSET
+from dstui.tui.session.session import Store
 
 if TYPE_CHECKING:
     from dstui.render.artifacts import Artifact
-    from dstui.tui.steps import Step
+    from dstui.tui.forms.steps import Step
 
 
 Then = Callable[[], object]

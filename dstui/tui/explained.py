@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 
 from textual import on
 
+from dstui.tui.dialogs.dialog import Answer, Ask
+from dstui.tui.dialogs.text_viewer import WIDTH, Reading
+from dstui.tui.forms.steps.review_run import REVIEW
 from dstui.tui.jobs import Jobs
-from dstui.tui.reasons import WHOLE, stack_rows, whole_rows
-from dstui.tui.screens.dialog import Answer, Ask
-from dstui.tui.screens.reading import WIDTH, Reading
-from dstui.tui.steps.last import REVIEW
-from dstui.tui.threads import in_thread
-from dstui.tui.widgets.rows import Rows
-from dstui.tui.widgets.why import Why
+from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.threads import in_thread
+from dstui.tui.run.diagnosis_pane import Why
+from dstui.tui.run.diagnosis_rows import WHOLE, stack_rows, whole_rows
 
 if TYPE_CHECKING:
     from dstui.plan import Plan
     from dstui.plan.finding import Fix
     from dstui.run.diagnosis import Evidence
-    from dstui.run.folder import JobFolder
-    from dstui.run.stacks import Stack
-    from dstui.tui.steps import Step
+    from dstui.run.jobs.folder import JobFolder
+    from dstui.run.observe.stacks import Stack
+    from dstui.tui.forms.steps import Step
 
 
 class Explained(Jobs):
@@ -81,8 +81,8 @@ class Explained(Jobs):
             in_thread(self, partial(self._find_last_run, self.store.state.plan))
 
     def _find_last_run(self, plan: Plan) -> None:
-        from dstui.run.changes import last_run
-        from dstui.run.index import folders
+        from dstui.run.jobs.index import folders
+        from dstui.run.jobs.plan_diff import last_run
 
         found = last_run(plan, folders())
         self.call_later(self._last_run_found, (found[0].name, found[1]) if found else None)
@@ -102,12 +102,12 @@ class Explained(Jobs):
             in_thread(self, partial(self._look_at_stacks, folder))
 
     def _look_at_stacks(self, folder: JobFolder) -> None:
-        from dstui.run.stacks import stacks
+        from dstui.run.observe.stacks import stacks
 
         self.call_later(self._stacks_seen, folder, stacks(folder))
 
     def _stacks_seen(self, folder: JobFolder, found: list[Stack]) -> None:
-        from dstui.run.waiting import folded
+        from dstui.run.observe.hang_analysis import folded
 
         self.clear_notifications()
         if not found:
@@ -126,7 +126,7 @@ class Explained(Jobs):
 
     def _write_bundle(self, folder: JobFolder) -> None:
         from dstui.files import FileProblem
-        from dstui.run.bundle import bundle
+        from dstui.run.report.bundle import bundle
 
         try:
             written = bundle(folder, _free_name(Path.cwd() / f"{folder.name}-bundle.zip"))
@@ -165,7 +165,7 @@ class Explained(Jobs):
         """Do something once the Plan of the job that is looked at is the open one. Edits of another Plan are never lost."""
         from dstui.files import FileProblem
         from dstui.plan import PlanError
-        from dstui.run.changes import plan_of, same_document
+        from dstui.run.jobs.plan_diff import plan_of, same_document
 
         folder = self.run_pane.folder if self.run_pane is not None else None
         if folder is None:

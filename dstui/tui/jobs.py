@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, TypeVar
 from textual import on
 from textual.widget import Widget
 
+from dstui.tui.dialogs.dialog import Answer, Ask
+from dstui.tui.forms.steps import Step
+from dstui.tui.forms.steps.review_run import RUN
+from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.threads import in_thread
 from dstui.tui.logkeys import LogKeys
-from dstui.tui.screens.dialog import Answer, Ask
-from dstui.tui.state import State
-from dstui.tui.steps import Step
-from dstui.tui.steps.last import RUN
-from dstui.tui.store import JobState
-from dstui.tui.threads import in_thread
-from dstui.tui.widgets.rows import Rows
+from dstui.tui.session.session import JobState
+from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
-    from dstui.run.folder import JobFolder
-    from dstui.run.history import History
-    from dstui.tui.widgets.review import Review
+    from dstui.run.jobs.folder import JobFolder
+    from dstui.run.metrics.series import History
+    from dstui.tui.forms.review import Review
 
 
 Part = TypeVar("Part", bound=Widget)
@@ -41,12 +41,12 @@ class Jobs(LogKeys):
         """Show the pane of a step that has no form."""
         if step.pane == "review":
             if self.review is None:
-                from dstui.tui.widgets.review import Review
+                from dstui.tui.forms.review import Review
 
                 self.review = self.show_part(Review())
             self.review.names.focus()
         elif self.run_pane is None:
-            from dstui.tui.widgets.run import Run
+            from dstui.tui.run.run_pane import Run
 
             self.run_pane = self.show_part(Run())
         else:
@@ -103,7 +103,7 @@ class Jobs(LogKeys):
         in_thread(self, self._start)
 
     def _start(self) -> None:
-        from dstui.run.start import LaunchError, start
+        from dstui.run.supervise.start import LaunchError, start
 
         try:
             folder = start(self.store.state.plan, self.store.state.known_machine)
@@ -133,7 +133,7 @@ class Jobs(LogKeys):
 
     @on(Rows.Chosen, "#jobs")
     def _job_chosen(self, event: Rows.Chosen) -> None:
-        from dstui.run.folder import JobFolder
+        from dstui.run.jobs.folder import JobFolder
 
         self.look_at(JobFolder(str(event.key)))
 
@@ -161,7 +161,7 @@ class Jobs(LogKeys):
             in_thread(self, partial(self._stop_it, self.run_pane.folder))
 
     def _stop_it(self, folder: JobFolder) -> None:
-        from dstui.run.stop import stop
+        from dstui.run.supervise.stop import stop
 
         report = stop(folder)
         if report.refused:
@@ -180,8 +180,8 @@ class Jobs(LogKeys):
 
     def action_metrics(self) -> None:
         """The metrics of the job as a plot."""
-        from dstui.run.history import History
-        from dstui.tui.screens.plot import Plot
+        from dstui.run.metrics.series import History
+        from dstui.tui.plot.plot_screen import Plot
 
         pane = self.run_pane
         if pane is None or pane.folder is None:

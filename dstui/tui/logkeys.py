@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from textual import on
 
+from dstui.tui.dialogs.dialog import Prompt
 from dstui.tui.documents import Documents
-from dstui.tui.screens.dialog import Prompt
-from dstui.tui.widgets.rows import Rows
+from dstui.tui.kit.row_list import Rows
 
 if TYPE_CHECKING:
-    from dstui.tui.widgets.run import Run
+    from dstui.tui.run.run_pane import Run
 
 STEP = r"\bstep\D{{0,3}}{}\b"
 """How lines name a step."""
@@ -91,14 +91,14 @@ class LogKeys(Documents):
         return "" if text.strip().isdecimal() or self._moment(text) is not None else f"{text or '–'} is neither a time nor a step."
 
     def _moment(self, text: str) -> float | None:
-        from dstui.run.moments import moment
+        from dstui.logs.time_parsing import moment
 
         return moment(text, self.run_pane.latest) if self.run_pane is not None else None
 
     @on(Rows.Chosen, "#log")
     def _line_chosen_in_log(self, event: Rows.Chosen) -> None:
-        from dstui.tui.logs import Merged
-        from dstui.tui.screens.line import WholeLine
+        from dstui.logs.log_rows import Merged
+        from dstui.tui.dialogs.whole_line import WholeLine
 
         pane = self.run_pane
         if pane is not None and isinstance(pane.log_view.lines, Merged) and isinstance(event.key, int):

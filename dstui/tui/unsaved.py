@@ -10,9 +10,9 @@ from textual import on
 from textual.message import Message
 
 from dstui.files import FileProblem
-from dstui.tui.drafts import Draft, document_of
-from dstui.tui.latest import Latest
-from dstui.tui.threads import in_thread
+from dstui.tui.kit.threads import in_thread
+from dstui.tui.session.drafts import Draft, document_of
+from dstui.tui.session.latest_value import Latest
 from dstui.tui.verdicts import Verdicts
 
 KEEP_AFTER = 0.3

@@ -13,18 +13,18 @@ from textual import on
 from textual.message import Message
 from textual.widgets import Input
 
+from dstui.tui.dialogs.dialog import Answer, Ask
 from dstui.tui.explained import Explained
-from dstui.tui.latest import Latest
-from dstui.tui.screens.dialog import Answer, Ask
-from dstui.tui.steps import MACHINE
-from dstui.tui.threads import in_thread
+from dstui.tui.forms.steps import MACHINE
+from dstui.tui.kit.threads import in_thread
+from dstui.tui.session.latest_value import Latest
 
 if TYPE_CHECKING:
+    from dstui.check.reference import Oracle, Verdict
     from dstui.machine.live import Live
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
-    from dstui.run.oracle import Oracle, Verdict
-    from dstui.tui.looks import Look
+    from dstui.tui.session.file_lookups import Look
 
 
 HERE = "this machine"
@@ -130,7 +130,7 @@ class Verdicts(Explained):
             self.look_around()
 
     def _look(self, waiting: Latest[Plan]) -> None:
-        from dstui.tui.looks import look_up
+        from dstui.tui.session.file_lookups import look_up
 
         while (plan := waiting.take()) is not None and not waiting.closed:
             self.post_message(Saw(look_up(plan)))
@@ -154,9 +154,9 @@ class Verdicts(Explained):
             self.to_judge.put((state.plan, state.ranks))
 
     def _judge(self) -> None:
+        from dstui.check.reference import Oracle, OracleError
         from dstui.render.launch import interpreter
-        from dstui.run.agreed import looks_with, own, to_be_asked
-        from dstui.run.oracle import Oracle, OracleError
+        from dstui.trusted_python import looks_with, own, to_be_asked
 
         waiting, python = self.to_judge, ""
         try:
@@ -193,7 +193,7 @@ class Verdicts(Explained):
 
     def _see_types(self, types: Mapping[str, bool]) -> None:
         """What DeepSpeed says of 16-bit floats on the CPUs here belongs to the machine, where that is this one."""
-        from dstui.run.oracle import with_types
+        from dstui.check.reference import with_types
 
         self._types, machine = types, self.store.state.machine
         if machine is not None and machine.source == HERE and with_types(machine, types) != machine:
@@ -221,7 +221,7 @@ class Verdicts(Explained):
             in_thread(self, partial(self._remember_interpreter, plan, yes))
 
     def _remember_interpreter(self, plan: Plan, yes: bool) -> None:
-        from dstui.run.agreed import remember
+        from dstui.trusted_python import remember
 
         remember(plan, yes)
         if yes and self.to_judge is not None:

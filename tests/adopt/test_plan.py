@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dstui.adopt.plan import plan_of_dsconfig
+from dstui.adopt.new_plan import plan_of_dsconfig
 from dstui.plan import load
 from dstui.render.artifacts import ds_config
 

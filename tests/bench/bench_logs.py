@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run import newlines
-from dstui.run.folder import JobFolder
-from dstui.tui.filters import Filter
-from dstui.tui.logs import Merged
-from dstui.tui.search import PROBLEM, Search
+from dstui.logs import newlines
+from dstui.logs.log_filter import Filter
+from dstui.logs.log_rows import Merged
+from dstui.logs.log_search import PROBLEM, Search
+from dstui.run.jobs.folder import JobFolder
 from tests.flood import end, running_job
 
 SIZE = int(os.environ.get("DSTUI_LOG_BYTES", str(10**9)))

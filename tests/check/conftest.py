@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dstui.run.oracle import Oracle
+from dstui.check.reference import Oracle
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from typing import Any
 
 import dstui
 from dstui.check import check_config
-from dstui.run.oracle import Oracle
+from dstui.check.reference import Oracle
 from tests.machines import NO_GPU
 
 EXTRACT = Path(dstui.__file__).parent / "oracle" / "extract.py"

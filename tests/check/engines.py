@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from configs import put
 from dstui.check import check_config
-from dstui.run.oracle import Oracle, with_types
+from dstui.check.reference import Oracle, with_types
 from tests.machines import NO_GPU
 
 KEYS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dstui.check import check, check_config
-from dstui.check.auto import FILLED, hidden_size_of, value_of
+from dstui.check.auto_values import FILLED, hidden_size_of, value_of
 from dstui.machine.snapshot import Gpu, Machine, Software
 from dstui.plan import load
 

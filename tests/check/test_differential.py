@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from configs import configs
+from dstui.check.reference import Oracle
 from dstui.plan.catalogue import DATA, NEWEST, RELEASES
-from dstui.run.oracle import Oracle
 from tests.accelerators import says
 from tests.releases import FOLDER
 

@@ -10,12 +10,12 @@ from cases import CASES, Case
 from zenflow import FLOWS, MOMENTS, our_moment
 
 from dstui.check import check, check_config
+from dstui.check.reference import Oracle
 from dstui.check.rules import RULES
 from dstui.machine.snapshot import Software
 from dstui.plan import load
 from dstui.plan.catalogue import NEWEST
 from dstui.plan.finding import Finding
-from dstui.run.oracle import Oracle
 from tests.machines import NO_GPU, gpus
 
 OURS = [rule for rule in RULES.values() if not rule.code.startswith("MC")]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dstui.check.rules.machine.recommendation import Wish
 from dstui.doctor import ready as ready_program
 from dstui.doctor.case import CHECKS, Case, Judgement
 from dstui.doctor.checks import ORDER
@@ -23,7 +24,6 @@ from dstui.doctor.ready import keys, xids
 from dstui.doctor.ready import model as look_at_model
 from dstui.forecast.forecast import forecast
 from dstui.hosts.ssh import Failure
-from dstui.machine.advice import Wish
 from dstui.machine.snapshot import Driver, Gpu, Host, IbPort, Machine, Nic, PciGpu, Software, Unknown
 from dstui.model_files import read_models
 from dstui.plan import Plan, load

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.reads import was_read, watch
+from dstui.run.jobs.access_time import was_read, watch
 from tests.terminal import PATIENCE
 
 READS = """\

@@ -105,7 +105,7 @@ def test_children_that_look_have_no_entry_of_the_path_that_means_the_current_fol
 
 
 def test_a_relative_path_of_the_users_own_leads_no_oracle_into_the_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dstui.run.oracle import Oracle
+    from dstui.check.reference import Oracle
 
     monkeypatch.chdir(cloned)
     monkeypatch.setenv("PYTHONPATH", f":.:{cloned}")

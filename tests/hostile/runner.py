@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dstui.run.processes import find
-from dstui.run.status import process_json
+from dstui.run.jobs.processes import find
+from dstui.run.jobs.status import process_json
 from tests.hostile.forked import UNCAUGHT, Forked, Ran, spawned
 from tests.hostile.words import prepare
 

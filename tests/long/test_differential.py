@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
 from differential import Tally, compare, live_records
 
 from configs import configs
+from dstui.check.reference import Oracle
 from dstui.plan.catalogue import DATA, NEWEST, RELEASES
-from dstui.run.oracle import Oracle
 from tests.releases import installed
 
 SEEDS = {"catalogue": 1, "deepspeed": 2}

@@ -25,15 +25,16 @@ from textual.pilot import Pilot
 sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
 from lab import memory_cgroup
 
+from dstui.logs.log_folder import FINAL
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
-from dstui.run.folder import FINAL, JobFolder
-from dstui.run.start import start
-from dstui.run.status import ranks_of
-from dstui.run.stop import stop
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.status import ranks_of
+from dstui.run.supervise.start import start
+from dstui.run.supervise.stop import stop
 from dstui.tui.app import DstuiApp
-from dstui.tui.screens.reading import Reading
-from dstui.tui.widgets.why import Why
+from dstui.tui.dialogs.text_viewer import Reading
+from dstui.tui.run.diagnosis_pane import Why
 from tests.tui.conftest import screen, text_of
 
 HERE = Path(__file__).parent

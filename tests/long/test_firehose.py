@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run import shim
-from dstui.run.events import Event, Exited, Line
-from dstui.run.folder import JobFolder
-from dstui.run.follow import Follower
-from dstui.run.logfile import LogFile
+from dstui.logs.log_file import LogFile
+from dstui.run.jobs.events import Event, Exited, Line
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.observe.follow import Follower
+from dstui.run.supervise import shim
 from tests.flood import Numbers, end, lines_of_each, running_job, shown, start_flood
 
 WRITER = "import sys\nfor number in range(int(sys.argv[1])):\n    print(f'line {number} of a flood that goes on and on', flush=True)\n"
@@ -73,7 +73,7 @@ def check(folder: JobFolder, over: Callable[[], bool], ranks: int, lines: int, c
 
 def look(folder: JobFolder, over: Callable[[], bool]) -> tuple[Numbers, Numbers, int]:
     """Follow to the end: what is told of each rank and what is shown; and the longest look in milliseconds."""
-    from dstui.tui.filters import Filter
+    from dstui.logs.log_filter import Filter
 
     follower, view = Follower(folder), Filter().open(folder, {})
     told, longest, running = Numbers(), 0.0, True

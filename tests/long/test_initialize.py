@@ -16,7 +16,7 @@ from cases import CASES, Case
 from engines import difference, engines
 from test_rules import findings
 
-from dstui.run.oracle import Oracle
+from dstui.check.reference import Oracle
 from tests.accelerators import says
 
 

@@ -23,9 +23,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
 from lab import Lab, gone, of_job, ready
 from scenarios import LAUNCHER, NODE, buffers
 
-from dstui.run.folder import FINAL, JobFolder
-from dstui.run.status import refresh
-from dstui.run.stop import stop
+from dstui.logs.log_folder import FINAL
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.status import refresh
+from dstui.run.supervise.stop import stop
 from tests.terminal import Terminal
 
 KILLS = int(os.environ.get("DSTUI_KILLS", "200"))

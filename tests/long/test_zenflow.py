@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
 
 from zenflow import FLOWS, MOMENTS
 
-from dstui.run.oracle import Oracle
+from dstui.check.reference import Oracle
 from tests.releases import installed
 
 COMPILE = "from deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().load()"

@@ -10,8 +10,8 @@ from typing import Any
 import fakenvml
 import pytest
 
-from dstui.machine.advice import PIECES, Advice, Wish
-from dstui.machine.advise import advise
+from dstui.check.rules.machine.recommendation import PIECES, Advice, Wish
+from dstui.check.rules.machine.recommendations import advise
 from dstui.machine.binding import deepspeed_binding, even_binding, far_ranks, near_binding, numactl_wrapper, physical_cores
 from dstui.machine.choice import choose
 from dstui.machine.snapshot import Disk, Driver, Fabric, Gpu, GpuProcess, Host, IbPort, Machine, Nic, NvLink, PciGpu, Software, Unknown

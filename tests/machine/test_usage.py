@@ -13,11 +13,11 @@ import pytest
 from dstui.machine.probe import probe
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
-from dstui.run.folder import JobFolder, read_json
-from dstui.run.start import start
-from dstui.run.status import initial
-from dstui.run.stop import stop
-from dstui.run.usage import Sampler, Usage, together
+from dstui.run.jobs.folder import JobFolder, read_json
+from dstui.run.jobs.status import initial
+from dstui.run.observe.usage import Sampler, Usage, together
+from dstui.run.supervise.start import start
+from dstui.run.supervise.stop import stop
 from tests.own import owned
 from tests.waiting import wait_for
 

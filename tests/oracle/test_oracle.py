@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.oracle import Oracle, OracleError
+from dstui.check.reference import Oracle, OracleError
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 from dstui.plan import PlanError, load
 from dstui.plan.patterns import METRICS, wrong_with
-from dstui.run.metrics import PATTERNS
+from dstui.run.metrics.line_patterns import PATTERNS
 
 PLAN = "version: 1\njob: {script: train.py}\nrun:\n  silence: 60\n  metrics:\n    reward: 'reward[=: ]+([-+0-9.e]+)'\n"
 

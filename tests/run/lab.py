@@ -11,10 +11,11 @@ from typing import Any
 import psutil
 import pytest
 
+from dstui.logs.log_folder import FINAL
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
-from dstui.run.folder import FINAL, JobFolder
-from dstui.run.start import start
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.supervise.start import start
 from tests.waiting import wait_for
 
 HERE = Path(__file__).parent

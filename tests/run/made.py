@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dstui.run.folder import JobFolder
+from dstui.run.jobs.folder import JobFolder
 
 PLAN = """\
 version: 1

@@ -12,11 +12,12 @@ from typing import Any
 
 from lab import Lab, end_of, gone, of_job, read, ready, shims
 
-from dstui.run.events import Event, Exited, Notice
-from dstui.run.folder import FINAL, JobFolder
-from dstui.run.follow import Follower
-from dstui.run.status import refresh
-from dstui.run.stop import stop
+from dstui.logs.log_folder import FINAL
+from dstui.run.jobs.events import Event, Exited, Notice
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.status import refresh
+from dstui.run.observe.follow import Follower
+from dstui.run.supervise.stop import stop
 from tests.waiting import wait_for
 
 LAUNCHER, NODE = "deepspeed.launcher.runner", "deepspeed.launcher.launch"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dstui.plan import Plan, load
-from dstui.run.agreed import answer, looks_with, own, remember, state_file, to_be_asked
+from dstui.trusted_python import answer, looks_with, own, remember, state_file, to_be_asked
 
 Named = Callable[..., Plan]
 

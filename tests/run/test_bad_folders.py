@@ -13,10 +13,10 @@ from lab import Lab, end_of, of_job, ready
 from made import dstui, made
 
 from dstui.run.diagnosis import diagnose_job
-from dstui.run.folder import JobFolder
-from dstui.run.index import find
-from dstui.run.status import rebuilt, refresh
-from dstui.run.stop import stop
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.index import find
+from dstui.run.jobs.status import rebuilt, refresh
+from dstui.run.supervise.stop import stop
 from tests.own import owned
 from tests.waiting import wait_for
 

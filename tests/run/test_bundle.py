@@ -13,8 +13,8 @@ import pytest
 from made import PLAN, dstui, made
 
 from dstui.files import FileProblem
-from dstui.run.bundle import bundle
-from dstui.run.folder import JobFolder
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.report.bundle import bundle
 
 SECRET = "Zm9vYmFyLXNlY3JldC0xMjM0"
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from made import PLAN, dstui, made
 
 from dstui.plan import load
-from dstui.run.changes import Change, changes, history, last_run
+from dstui.run.jobs.plan_diff import Change, changes, history, last_run
 
 BASE = load(PLAN)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from made import dstui, made
 
-from dstui.run.export import export, metrics
-from dstui.run.folder import JobFolder
-from dstui.run.follow import Follower
-from dstui.run.measure import Measure, RankView
-from dstui.run.summary import summary
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.metrics.export import export, metrics
+from dstui.run.metrics.measurements import Measure, RankView
+from dstui.run.observe.follow import Follower
+from dstui.run.observe.summary import summary
 
 LOGS = {
     0: "starting\nstep 1 loss 2.5 lr 1e-3\n  0%| | 0/2\r 50%|# | 1/2\nstep=2, loss=nan\n{'loss': 1.5, 'step': 3}",

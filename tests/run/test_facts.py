@@ -16,8 +16,8 @@ from lab import Lab, end_of, memory_cgroup, ready
 from made import made
 
 from dstui.run.diagnosis import Diagnosis, diagnose_job
-from dstui.run.facts import Facts, cgroup_of, kills_in, least, look
-from dstui.run.folder import JobFolder
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.supervise.resource_facts import Facts, cgroup_of, kills_in, least, look
 from tests.waiting import wait_for
 
 GIB = 1 << 30

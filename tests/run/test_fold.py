@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.run.fold import Rows, Said
+from dstui.logs.dedup import Rows, Said
 
 Lines = list[list[list[bytes]]]
 LINE = st.sampled_from([b"a", b"b", b"c", b"", b"step 1", b"step 2"])

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.events import Event, Exited, Line, Metric, Notice, RankState, Started
-from dstui.run.folder import JobFolder
-from dstui.run.follow import BAR_EVERY, Follower
-from dstui.run.status import initial
-from dstui.run.summary import summary
+from dstui.run.jobs.events import Event, Exited, Line, Metric, Notice, RankState, Started
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.status import initial
+from dstui.run.observe.follow import BAR_EVERY, Follower
+from dstui.run.observe.summary import summary
 from tests.own import owned
 
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """One poll reads all there is, also where the machine is too busy for it in a poll's usual spell."""
-    monkeypatch.setattr("dstui.run.follow.SPELL", 60.0)
+    monkeypatch.setattr("dstui.run.observe.follow.SPELL", 60.0)
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_a_progress_bar_is_alive_between_lines_and_told_now_and_then(folder: Job
     assert follower.poll() == []
     assert follower.ranks[0].live == " 20%|## | 2/10 loss=0.5"
     later = time.monotonic() + BAR_EVERY
-    monkeypatch.setattr("dstui.run.follow.time.monotonic", lambda: later)
+    monkeypatch.setattr("dstui.run.observe.follow.time.monotonic", lambda: later)
     assert follower.poll() == [Line(0, " 20%|## | 2/10 loss=0.5"), Metric(0, 1, "loss", 0.5)]
 
 
@@ -138,7 +138,7 @@ def test_the_step_of_a_progress_bar_is_known_before_it_is_told(folder: JobFolder
     follower.poll()
     write(folder, 0, b"\r 12%|# | 12/100 [00:12<01:28,  1.00it/s]")
     later = time.monotonic() + BAR_EVERY / 2
-    monkeypatch.setattr("dstui.run.follow.time.monotonic", lambda: later)
+    monkeypatch.setattr("dstui.run.observe.follow.time.monotonic", lambda: later)
     assert follower.poll() == [] and follower.progress == (12, 100)
 
 
@@ -182,7 +182,7 @@ def test_the_time_that_remains_follows_from_the_pace_and_evaluations_do_not_dist
     folder: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     follower, now = Follower(folder), time.monotonic()
-    monkeypatch.setattr("dstui.run.follow.time.monotonic", lambda: now)
+    monkeypatch.setattr("dstui.run.observe.follow.time.monotonic", lambda: now)
     rank(folder, 1, "started")
     for line in (b"step 10/100 loss 2\n", b"step 20/100 loss 2\n", b" 50%|##  | 5/10 [00:01<00:01]\n", b"step 40/100\n"):
         write(folder, 1, line)

@@ -18,9 +18,9 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from lab import Lab, ready
 from scenarios import told
-from dstui.run.follow import Follower
-from dstui.run.status import refresh
-from dstui.run.stop import stop
+from dstui.run.observe.follow import Follower
+from dstui.run.jobs.status import refresh
+from dstui.run.supervise.stop import stop
 from tests.waiting import wait_for
 lab = Lab(Path(sys.argv[1]))
 folder = lab.start(f"all:wait {sys.argv[1]}/go", "1:exit 7", "0:hang")

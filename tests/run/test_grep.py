@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dstui.run import grep, newlines
-from dstui.run.grep import finder, matching_lines
+from dstui.logs import grep, newlines
+from dstui.logs.grep import finder, matching_lines
 
 LINES = [f"step {n} loss {'nan' if n % 97 == 0 else 1.5}\x00{'!' * (n % 7)}" for n in range(300)] + [
     "Error: out of Memory",

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dstui.run.leftovers import OpBuilds, build_root, remove_buffers
+from dstui.run.jobs.cleanup import OpBuilds, build_root, remove_buffers
 
 HOLD = (
     "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); f.close(); print('held', flush=True); sys.stdin.read()"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dstui.run.levels import ALL, ERROR, WARNING, Levels, level_of
+from dstui.logs.levels import ALL, ERROR, WARNING, Levels, level_of
 
 LINES = {
     ERROR: [

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.run.logfile import LogFile
+from dstui.logs.log_file import LogFile
 
 
 def lines_of(raw: bytes) -> list[bytes]:

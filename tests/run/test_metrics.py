@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dstui.run.metrics import scan
+from dstui.run.metrics.line_patterns import scan
 
 GIB = 1 << 30
 

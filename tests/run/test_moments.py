@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dstui.run.moments import clock, moment
+from dstui.logs.time_parsing import clock, moment
 
 NOON = time.mktime((2026, 3, 10, 12, 0, 0, 0, 0, -1))
 

@@ -19,12 +19,12 @@ from lab import HERE, Lab, end_of, of_job, ready
 
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
-from dstui.run.folder import JobFolder
-from dstui.run.follow import Follower
-from dstui.run.notify import facts_of, notify
-from dstui.run.start import start
-from dstui.run.status import ranks_of, refresh
-from dstui.run.stop import stop
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.status import ranks_of, refresh
+from dstui.run.observe.follow import Follower
+from dstui.run.supervise.notify import facts_of, notify
+from dstui.run.supervise.start import start
+from dstui.run.supervise.stop import stop
 from tests.waiting import wait_for
 
 FACTS = {"name": "lab", "state": "failed", "exit_code": 3, "duration": 12.5, "folder": "/tmp", "first_failing_rank": 1, "last_loss": None}

@@ -19,14 +19,14 @@ import pytest
 from lab import Lab, end_of, of_job, ready
 from made import made
 
-from dstui.run.create import create
-from dstui.run.folder import JobFolder
-from dstui.run.index import find
-from dstui.run.own import NotOwn, own_tag, remember
-from dstui.run.processes import Process, boot
-from dstui.run.processes import find as process_with
-from dstui.run.status import process_json, process_of, ranks_of, refresh
-from dstui.run.stop import stop
+from dstui.run.jobs.create import create
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.index import find
+from dstui.run.jobs.ownership import NotOwn, own_tag, remember
+from dstui.run.jobs.processes import Process, boot
+from dstui.run.jobs.processes import find as process_with
+from dstui.run.jobs.status import process_json, process_of, ranks_of, refresh
+from dstui.run.supervise.stop import stop
 from tests.own import owned
 from tests.terminal import Terminal
 from tests.waiting import wait_for
@@ -113,9 +113,11 @@ def test_a_folder_that_came_with_a_repository_is_only_looked_at(tmp_path: Path, 
         if command == "stop":
             assert "is not in your index of runs" in done.stderr and "nothing was done" in done.stderr
     if command == "supervisor":
-        done = subprocess.run([sys.executable, "-m", "dstui.run.supervisor", str(folder.path)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "dstui.run.supervise.supervisor", str(folder.path)], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 1 and "is not in your index" in done.stderr
-        subprocess.run([sys.executable, "-m", "dstui.run.notify", str(folder.path)], check=False)
+        subprocess.run([sys.executable, "-m", "dstui.run.supervise.notify", str(folder.path)], check=False)
     assert not canary.exists()
     assert contents(folder.path) == before, "nothing is written there"
     assert not [process for process in psutil.process_iter(["cmdline"]) if str(folder.path) in " ".join(process.info["cmdline"] or ())]
@@ -259,7 +261,7 @@ def test_a_run_of_an_older_dstui_is_read_but_not_acted_for_and_that_is_said(tmp_
     index.parent.mkdir(parents=True)
     index.write_text(json.dumps({"folder": str(folder.path), "name": "old", "started": "2026-01-02T03:04:05.000+00:00"}) + "\n")
     done = dstui("stop", "old", cwd=tmp_path)
-    assert done.returncode == 1 and "older dstui" in done.stderr and "pkill -TERM -f 'dstui.run.supervisor" in done.stderr
+    assert done.returncode == 1 and "older dstui" in done.stderr and "pkill -TERM -f 'dstui.run.supervise.supervisor" in done.stderr
     assert "older dstui" in dstui("runs", cwd=tmp_path).stdout and not (tmp_path / "canary").exists()
 
 
@@ -275,7 +277,7 @@ BAD_INDEX: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("case", BAD_INDEX)
 def test_an_index_that_cannot_be_trusted_or_read_knows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("dstui.run.own._of_this_process", [])
+    monkeypatch.setattr("dstui.run.jobs.ownership._of_this_process", [])
     index = tmp_path / "state" / "dstui" / "runs.jsonl"
     index.parent.mkdir(parents=True)
     BAD_INDEX[case](index)
@@ -355,7 +357,7 @@ def run_in(place: Path, name: str, second: int, plan: str) -> JobFolder:
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path]:
     """Three folders: in two of them jobs were started, two of the first one's of the same Plan; the second is where the last one was."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("dstui.run.own._of_this_process", [])
+    monkeypatch.setattr("dstui.run.jobs.ownership._of_this_process", [])
     first, second, third = tmp_path / "first", tmp_path / "second", tmp_path / "third"
     for place in (first, second, third):
         place.mkdir()

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dstui.run.folder import JobFolder
-from dstui.run.processes import find
-from dstui.run.ranks import Ranks
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.processes import find
+from dstui.run.jobs.ranks import Ranks
 
 HERE = os.uname().nodename
 NOW = 2000.0

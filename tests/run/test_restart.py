@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dstui.run.restart import restart_arguments
+from dstui.run.supervise.restart import restart_arguments
 
 
 def checkpoint(folder: Path, written: float, mark: str = "latest") -> Path:

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_logs import MadeJob
 
-from dstui.run.levels import ERROR
-from dstui.run.timeline import Timeline
-from dstui.tui import logs
-from dstui.tui.logs import Merged
-from dstui.tui.search import PROBLEM, Search
+from dstui.logs import log_rows
+from dstui.logs.levels import ERROR
+from dstui.logs.log_rows import Merged
+from dstui.logs.log_search import PROBLEM, Search
+from dstui.logs.timeline import Timeline
 
 LINES = [f"step {number} loss {'nan' if number % 97 == 0 else 1.5}" for number in range(20_000)] + ["Error: École \x1b[31mred\x1b[0m"]
 
@@ -38,8 +38,8 @@ def test_rows_hold_every_line_of_every_rank_once_and_in_its_order(
 ) -> None:
     job, lines = MadeJob(tmp_path_factory.mktemp("job"), 3), None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logs, "BLOCK", block)
-        patch.setattr(logs, "KEPT", 2)
+        patch.setattr(log_rows, "BLOCK", block)
+        patch.setattr(log_rows, "KEPT", 2)
         for number, (rank, text) in enumerate(said):
             if number == opened:
                 lines = Merged(Timeline(job.folder), fold=fold)
@@ -92,7 +92,7 @@ def test_the_end_is_there_first_and_the_beginning_when_somebody_asks(tmp_path: P
 
 
 def test_where_memory_is_short_the_oldest_lines_are_left_out_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "MEMORY", 2000)
+    monkeypatch.setattr(log_rows, "MEMORY", 2000)
     job = MadeJob(tmp_path, 1)
     job.say(0, *(f"line {n} {'.' * 100}" for n in range(100_000)))
     lines = settle(Merged(Timeline(job.folder)))

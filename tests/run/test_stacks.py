@@ -13,13 +13,13 @@ import pytest
 from lab import Lab, ready
 from made import dstui, made
 
-from dstui.run.folder import JobFolder
-from dstui.run.follow import Follower
-from dstui.run.stacks import Stack, Thread, find_program, report, stacks, why_not
-from dstui.run.status import ranks_of
-from dstui.run.stop import stop
-from dstui.run.stragglers import Watch
-from dstui.run.waiting import folded
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.status import ranks_of
+from dstui.run.observe.follow import Follower
+from dstui.run.observe.hang_analysis import folded
+from dstui.run.observe.stacks import Stack, Thread, find_program, report, stacks, why_not
+from dstui.run.observe.stragglers import Watch
+from dstui.run.supervise.stop import stop
 from tests.waiting import wait_for
 
 needs_py_spy = pytest.mark.skipif(find_program() is None, reason="py-spy is not installed")

@@ -14,10 +14,10 @@ import pytest
 from dstui.machine.recorded import read_machine
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
-from dstui.run.folder import JobFolder
-from dstui.run.index import find, folders, runs
-from dstui.run.start import LaunchError, start
-from dstui.run.stop import stop
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.index import find, folders, runs
+from dstui.run.supervise.start import LaunchError, start
+from dstui.run.supervise.stop import stop
 
 
 def launch(base: Path, *, run_dir: Path | None = None, job: str = "script: train.py", cluster: str = "hosts: {localhost: 1}") -> JobFolder:
@@ -105,7 +105,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_start import launch
-from dstui.run.start import LaunchError
+from dstui.run.supervise.start import LaunchError
 place = Path(sys.argv[1])
 before = sorted(place.rglob("*"))
 try:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.run.measure import RankView
-from dstui.run.stragglers import Watch, stragglers, verdict
+from dstui.run.metrics.measurements import RankView
+from dstui.run.observe.stragglers import Watch, stragglers, verdict
 
 NOW = 10_000.0
 SILENCE = 60.0

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.run import text
-from dstui.run.text import LINE_CAP, decode, decode_lines, has_long_line, sanitise
+from dstui.logs import decode as decode_module
+from dstui.logs.decode import LINE_CAP, decode, decode_lines, has_long_line, sanitise
 
 
 @pytest.mark.parametrize(
@@ -70,5 +70,5 @@ def test_a_long_line_among_plain_ones_is_cut_too() -> None:
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=12))
 def test_a_line_that_is_cut_is_seen_among_others(lengths: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "LINE_CAP", 9)
+        patch.setattr(decode_module, "LINE_CAP", 9)
         assert has_long_line(b"\n".join(b"x" * length for length in lengths)) == (max(lengths) > 9)

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_logs import BEGAN, MadeJob
 
-from dstui.run.moments import clock
-from dstui.run.timeline import Slice, Timeline
+from dstui.logs.time_parsing import clock
+from dstui.logs.timeline import Slice, Timeline
 
 
 def told(timeline: Timeline, slices: Iterable[Slice]) -> list[tuple[float | None, int | None, str]]:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.run.folder import JobFolder
-from dstui.run.times import ATTEMPT, HEADER, LAUNCHER, RECORD, Arrivals, Notes
+from dstui.logs.arrival_index import ATTEMPT, HEADER, LAUNCHER, RECORD, Arrivals, Notes
+from dstui.run.jobs.folder import JobFolder
 
 
 @pytest.fixture

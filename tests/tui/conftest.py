@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from dstui.files import read_plan
 from dstui.machine.snapshot import Machine
 from dstui.tui.app import DstuiApp
-from dstui.tui.widgets.rows import Rows
+from dstui.tui.kit.row_list import Rows
 from tests import machines
 from tests.machines import A100, NO_GPU, gpus, joined
 

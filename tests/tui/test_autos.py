@@ -9,7 +9,7 @@ import pytest
 
 from dstui.check import check
 from dstui.plan import load
-from dstui.tui.autos import ModelOf, filled_in
+from dstui.tui.session.auto_lookup import ModelOf, filled_in
 
 PLAN = """\
 version: 1

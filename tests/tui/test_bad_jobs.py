@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.folder import JobFolder
+from dstui.run.jobs.folder import JobFolder
 from tests.tui.conftest import Open, screen, until
 from tests.tui.test_reason import job
 

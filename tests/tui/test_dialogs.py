@@ -9,13 +9,13 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from dstui.tui.row import row
-from dstui.tui.screens.dialog import Answer, Ask, Dialog, Prompt
-from dstui.tui.screens.find import Find
-from dstui.tui.screens.help import Help
-from dstui.tui.screens.line import WholeLine
-from dstui.tui.screens.plot import OtherRun, Plot
-from dstui.tui.screens.reading import Reading
+from dstui.tui.dialogs.dialog import Answer, Ask, Dialog, Prompt
+from dstui.tui.dialogs.find import Find
+from dstui.tui.dialogs.help import Help
+from dstui.tui.dialogs.text_viewer import Reading
+from dstui.tui.dialogs.whole_line import WholeLine
+from dstui.tui.kit.text_row import row
+from dstui.tui.plot.plot_screen import OtherRun, Plot
 from tests.monkey import Keys, Mouse
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 from tests.tui.hands import give

@@ -11,7 +11,7 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.tui.app import DstuiApp
-from dstui.tui.drafts import Draft
+from dstui.tui.session.drafts import Draft
 from tests.tui.conftest import PLAN, SCRIPT, machine, screen, store, text_of, until, value
 
 Begin = Callable[..., AbstractAsyncContextManager[Pilot[int]]]

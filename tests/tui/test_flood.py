@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from dstui.tui.filters import Filter
+from dstui.logs.log_filter import Filter
 from tests.flood import end, lines_of_each, running_job, shown, start_flood
 from tests.tui.conftest import Open, screen, until
 

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from dstui.tui.keys import DIALOGS, KEYS, PLOT
-from dstui.tui.screens.dialog import Dialog
-from dstui.tui.screens.plot import Plot
-from dstui.tui.steps import STEPS, field_of, step_of
+from dstui.tui.dialogs.dialog import Dialog
+from dstui.tui.forms.steps import STEPS, field_of, step_of
+from dstui.tui.kit.keys import DIALOGS, KEYS, PLOT
+from dstui.tui.plot.plot_screen import Plot
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dstui.run.folder import JobFolder
+from dstui.run.jobs.folder import JobFolder
 from tests.own import owned
 from tests.tui.conftest import Open, screen, text_of, until
 

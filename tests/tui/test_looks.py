@@ -9,7 +9,7 @@ from threading import Event
 import pytest
 
 from dstui.plan import Plan
-from dstui.tui import looks
+from dstui.tui.session import file_lookups
 from tests.tui.conftest import PLAN, Open, store, text_of, until, value
 
 
@@ -57,7 +57,7 @@ async def test_a_disk_that_does_not_answer_stops_neither_edits_nor_leaving(open_
                 answered.wait()
             asked.set()
 
-    monkeypatch.setattr(looks, "LOOKS", (*looks.LOOKS, DeadMount))
+    monkeypatch.setattr(file_lookups, "LOOKS", (*file_lookups.LOOKS, DeadMount))
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter", "6", "enter", "2", "enter")
         assert value(pilot, "deepspeed.zero_optimization.stage") == 3

@@ -9,9 +9,9 @@ from textual.command import CommandList
 from textual.pilot import Pilot
 
 from dstui.tui.commands import LEFT_OUT, Palette
-from dstui.tui.keys import ANYWHERE, KEYS
-from dstui.tui.screens.plot import Plot
-from dstui.tui.steps import STEPS
+from dstui.tui.forms.steps import STEPS
+from dstui.tui.kit.keys import ANYWHERE, KEYS
+from dstui.tui.plot.plot_screen import Plot
 from tests.monkey import Keys
 from tests.tui.conftest import PLAN, Open, screen, store, until
 from tests.tui.hands import give

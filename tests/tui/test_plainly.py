@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from dstui.tui.plainly import LIKE, wanted
+from dstui.tui.kit.ascii_output import LIKE, wanted
 
 
 @pytest.mark.parametrize(

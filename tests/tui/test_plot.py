@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dstui.run.folder import JobFolder
-from dstui.run.history import History
-from dstui.run.summary import value_text
-from dstui.tui.curves import Line, Picture, View, decades, picture, ticks
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.metrics.series import History
+from dstui.run.observe.summary import value_text
+from dstui.tui.plot.curves import Line, Picture, View, decades, picture, ticks
 from tests.own import owned
 from tests.tui.conftest import Open, screen, text_of, until, value
 
@@ -197,8 +197,8 @@ async def test_another_run_is_picked_from_the_list_and_taken_away(open_app: Open
 
 
 def test_nothing_that_starts_imports_the_plot() -> None:
-    code = "import sys, dstui.cli, dstui.headless, dstui.tui.app, dstui.tui.widgets.run, dstui.tui.commands\n"
-    code += "print([name for name in sys.modules if 'plotext' in name or name.startswith('dstui.tui.widgets.plot')])"
+    code = "import sys, dstui.cli, dstui.headless, dstui.tui.app, dstui.tui.run.run_pane, dstui.tui.commands\n"
+    code += "print([name for name in sys.modules if 'plotext' in name or name.startswith('dstui.tui.plot.canvas')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dstui.run.folder import JobFolder
-from dstui.run.stacks import find_program
-from dstui.run.stop import stop
-from dstui.tui.screens.reading import Reading
-from dstui.tui.widgets.why import Why
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.observe.stacks import find_program
+from dstui.run.supervise.stop import stop
+from dstui.tui.dialogs.text_viewer import Reading
+from dstui.tui.run.diagnosis_pane import Why
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "run"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dstui.run.folder import JobFolder
+from dstui.run.jobs.folder import JobFolder
 from tests.tui.conftest import Open, screen, store, text_of, until
 
 HOSTILE = [

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dstui.run.folder import JobFolder
-from dstui.run.follow import Follower
-from dstui.run.usage import Usage, together
-from dstui.tui.widgets.cell import cells_of
-from dstui.tui.widgets.runhead import first_facts, fitting, more_facts, spark
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.observe.follow import Follower
+from dstui.run.observe.usage import Usage, together
+from dstui.tui.run.rank_cell import cells_of
+from dstui.tui.run.run_head import first_facts, fitting, more_facts, spark
 from tests.own import owned
 from tests.tui.conftest import Open, text_of, until
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> JobFolder:
 def follower(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> Follower:
     """It has made 100 steps, two of them a second, and lost two to overflow."""
     follower, now = Follower(folder), time.monotonic()
-    monkeypatch.setattr("dstui.run.follow.time.monotonic", lambda: now)
+    monkeypatch.setattr("dstui.run.observe.follow.time.monotonic", lambda: now)
     for step in (10, 50, 100):
         with folder.log(0).open("a") as log:
             log.write(LINE.format(step, 5 - step / 50) + (OVERFLOW if step > 10 else ""))

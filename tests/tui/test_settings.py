@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.tui.settings import remember, remembered, settings_file
+from dstui.tui.session.settings import remember, remembered, settings_file
 from tests.tui.conftest import Open, until
 
 

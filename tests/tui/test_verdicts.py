@@ -18,7 +18,7 @@ async def test_every_edit_is_judged_by_the_installed_deepspeed(open_app: Open) -
 
 
 async def test_what_deepspeed_refuses_and_no_rule_explains_is_said_in_its_words(open_app: Open) -> None:
-    from dstui.run.oracle import Verdict
+    from dstui.check.reference import Verdict
 
     async with open_app() as pilot:
         state = store(pilot).state

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dstui.check.auto import FILLED, OF_HIDDEN_SIZE
+from dstui.check.auto_values import FILLED, OF_HIDDEN_SIZE
 from dstui.check.context import AUTO, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.batch import KEYS, MICRO

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dstui.check.rules.machine.recommendation import Advice
+from dstui.check.rules.machine.recommendations import advise
 from dstui.doctor.case import Case, Judgement, Verdict, check
-from dstui.machine.advice import Advice
-from dstui.machine.advise import advise
 from dstui.machine.choice import busy
 from dstui.machine.codec import Unknown
 

@@ -9,7 +9,7 @@ from dstui.doctor.case import Case, Judgement, check
 from dstui.files import FileProblem, read_text
 from dstui.machine.codec import Unknown
 from dstui.plan.hostfile import HostfileError, parse_hostfile
-from dstui.run.agreed import OPTION
+from dstui.trusted_python import OPTION
 
 Judgements = Iterator[Judgement]
 SKEW_SECONDS = 2.0

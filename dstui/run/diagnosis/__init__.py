@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dstui.run.diagnosis.model import Diagnosis, Evidence
+from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence
 
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan
-    from dstui.run.folder import JobFolder
+    from dstui.run.jobs.folder import JobFolder
 
 __all__ = ["Diagnosis", "Evidence", "diagnose", "diagnose_job", "report", "unread_configuration"]
 
@@ -29,9 +29,9 @@ def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis
     `plan`: what was run, where that is known, so that fixes can be edits of it; a job folder has its own.
     """
     from dstui.run.diagnosis.engine import diagnose_logs
-    from dstui.run.folder import JobFolder
-    from dstui.run.index import is_job
-    from dstui.run.status import refresh
+    from dstui.run.jobs.folder import JobFolder
+    from dstui.run.jobs.index import is_job
+    from dstui.run.jobs.status import refresh
 
     given = list(paths)
     if len(given) == 1 and is_job(JobFolder(given[0])):
@@ -43,20 +43,20 @@ def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis
 
 def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Why a job of dstui ended. Raises FileProblem where its logs cannot be read."""
-    from dstui.run.diagnosis.job import diagnose_job as of_job
+    from dstui.run.diagnosis.job_diagnosis import diagnose_job as of_job
 
     return of_job(folder)
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     """What is to be said of a job that ended well although no rank has read its configuration; None of any other. Reads no log."""
-    from dstui.run.diagnosis.job import unread_configuration as of_job
+    from dstui.run.diagnosis.job_diagnosis import unread_configuration as of_job
 
     return of_job(folder)
 
 
 def report(diagnosis: Diagnosis) -> str:
     """The diagnosis in words, as lines for a terminal."""
-    from dstui.run.diagnosis.words import in_words
+    from dstui.run.diagnosis.wording import in_words
 
     return in_words(diagnosis)

@@ -11,8 +11,8 @@ from typing import Any
 
 from dstui.run.diagnosis.findings import FACTS, Findings, Hit
 from dstui.run.diagnosis.signatures import BY_ID
-from dstui.run.folder import JobFolder
-from dstui.run.ranks import KILLED, Ranks
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.ranks import KILLED, Ranks
 
 FULL = 0.01
 """Of a file system, the part that is left where it counts as full: the writer may have tidied up after itself."""

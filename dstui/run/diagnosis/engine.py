@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.plan.finding import Fix
-from dstui.run.diagnosis.case import Case
+from dstui.run.diagnosis.decide import judge
+from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence, Kind
+from dstui.run.diagnosis.failure_context import Case
 from dstui.run.diagnosis.findings import FACTS, Findings, Hit
-from dstui.run.diagnosis.model import Diagnosis, Evidence, Kind
-from dstui.run.diagnosis.reader import read_logs
-from dstui.run.diagnosis.ruling import Verdict
+from dstui.run.diagnosis.log_reader import read_logs
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
-from dstui.run.diagnosis.verdict import judge
+from dstui.run.diagnosis.verdict import Verdict
 
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan

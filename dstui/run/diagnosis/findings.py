@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dstui.run.diagnosis.diagnosis import Evidence
 from dstui.run.diagnosis.exits import Exit
-from dstui.run.diagnosis.model import Evidence
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.traces import Raised
 

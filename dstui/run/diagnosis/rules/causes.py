@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 
-from dstui.run.diagnosis.case import Case
+from dstui.run.diagnosis.diagnosis import Confidence
+from dstui.run.diagnosis.failure_context import Case
 from dstui.run.diagnosis.findings import Hit
-from dstui.run.diagnosis.model import Confidence
-from dstui.run.diagnosis.ruling import Verdict
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.diagnosis.verdict import Verdict
 
 AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
 """The kernel's words come late: they count although a stop stands above them."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dstui.run.diagnosis.case import NEVER, Case
 from dstui.run.diagnosis.exits import SIGNAL_CAUSES
+from dstui.run.diagnosis.failure_context import NEVER, Case
 from dstui.run.diagnosis.findings import Hit
-from dstui.run.diagnosis.ruling import Verdict
 from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.diagnosis.verdict import Verdict
 
 STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "SIGHUP", "CTRL-C")
 """The first that was found explains the others: SLURM's time limit sends the SIGTERM."""

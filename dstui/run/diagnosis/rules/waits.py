@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dstui.run.diagnosis.case import Case
 from dstui.run.diagnosis.exits import TIMED_OUT
+from dstui.run.diagnosis.failure_context import Case
 from dstui.run.diagnosis.findings import Hit
 from dstui.run.diagnosis.rules.causes import independent, roots
-from dstui.run.diagnosis.ruling import Verdict
 from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.diagnosis.verdict import Verdict
 
 WAITED = frozenset({"GLOO-PEER", "NCCL-REMOTE", "GLOO-TIMEOUT", "NCCL-WATCHDOG", "RDZV-CASCADE"})
 """What ranks say whose peers are gone, or do not come."""

@@ -1,0 +1,164 @@
+"""The front's side of the oracle: one warm child that asks the installed DeepSpeed, many questions.
+
+The child is `dstui/oracle/parse.py` or `initialize.py`, run by file path with the interpreter of the ranks; see there for the
+protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from dstui import looking
+from dstui.machine.codec import Unknown
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.trusted_python import looks_with
+
+CHILDREN = Path(__file__).parent.parent / "oracle"
+START = 60.0
+"""Seconds until the child must be ready: the import of DeepSpeed takes 2 on an idle machine, 20 on a busy one."""
+ANSWER = {"parse": 20.0, "initialize": 150.0}
+
+
+class OracleError(Exception):
+    """There is no verdict: a sentence that says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the installed DeepSpeed says of a configuration."""
+
+    ok: bool
+    version: str
+    kind: str = ""
+    """The class of the error it raised."""
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    when: str | None = None
+    """At which moment, where that was asked: parse, initialize or run."""
+    types: Mapping[str, bool] = field(default_factory=dict)
+    """Which 16-bit floats its accelerator for CPUs takes here."""
+    instead_of: str = ""
+    """The interpreter that the Plan names, where it was not asked but dstui's own."""
+
+    @property
+    def name(self) -> str:
+        """Who judged."""
+        return ("dstui's " if self.instead_of else "") + f"DeepSpeed {self.version}"
+
+
+def with_types(machine: Machine, types: Mapping[str, bool]) -> Machine:
+    """The machine with what DeepSpeed's accelerator for CPUs says of 16-bit floats; one with GPUs as it is."""
+    if machine.accelerator != "cpu" or not types:
+        return machine
+    software = machine.software
+    fp16, bf16 = types.get("fp16", software.fp16), types.get("bf16", software.bf16)
+    return replace(machine, software=replace(software, fp16=fp16, bf16=bf16))
+
+
+def asked_for_types(plan: Plan, machine: Machine) -> Machine:
+    """The machine, where the Plan trains in fp16 on CPUs with what DeepSpeed says of that: whether they can is known only to DeepSpeed."""
+    wanted = machine.accelerator == "cpu" and isinstance(machine.software.fp16, Unknown) and plan.get("deepspeed.fp16.enabled") is True
+    if wanted:
+        with suppress(OracleError), Oracle(looks_with(plan)) as oracle:
+            return with_types(machine, oracle.types())
+    return machine
+
+
+class Oracle:
+    """One child process. Start it early: `judge` waits for it. Safe to use from several threads."""
+
+    def __init__(self, python: str = sys.executable, *, how: str = "parse", path: str = "") -> None:
+        """`how`: parse or initialize. `path` goes first on the child's PYTHONPATH: another release of DeepSpeed."""
+        self.version, self.how = "", how
+        self._types: Mapping[str, bool] = {}
+        self._lock = threading.Lock()
+        self._rest = b""
+        self._asked = 0
+        try:
+            self._child = subprocess.Popen(
+                [python, str(CHILDREN / f"{how}.py")],
+                cwd=looking.NEUTRAL,
+                env=looking.environment(first=path),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            raise OracleError(f"{python} cannot be started: {error.strerror}") from None
+
+    def judge(self, config: Mapping[str, Any] | str, world_size: int | None = None, **more: Any) -> Verdict:
+        """DeepSpeed's verdict on a configuration (or, by parse, on a file's text) for a number of ranks. Raises OracleError.
+
+        `more` for initialize: steps=N trains as many, optimizer=True brings one of the script's.
+        """
+        with self._lock:
+            self._wait_until_ready()
+            self._asked += 1
+            what = {"text": config} if isinstance(config, str) else {"config": config}
+            line = json.dumps({"id": self._asked, "world_size": world_size or 1, **what, **more}) + "\n"
+            try:
+                assert self._child.stdin is not None
+                self._child.stdin.write(line.encode())
+                self._child.stdin.flush()
+            except OSError:
+                raise OracleError("the oracle's process has ended") from None
+            answer = self._line(ANSWER[self.how])
+        said = tuple(answer.get("warnings", ()))
+        return Verdict(answer["ok"], self.version, answer["kind"] or "", answer["message"], said, answer.get("when"), self._types)
+
+    def types(self) -> Mapping[str, bool]:
+        """Which 16-bit floats DeepSpeed's accelerator for CPUs takes here: fp16, bf16. Raises OracleError."""
+        with self._lock:
+            self._wait_until_ready()
+            return self._types
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child.poll() is None:
+            self._child.kill()
+        self._child.wait()
+        for pipe in (self._child.stdin, self._child.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def __enter__(self) -> Oracle:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def _wait_until_ready(self) -> None:
+        if not self.version:
+            said = self._line(START)
+            self.version, self._types = str(said["version"]), said.get("types", {})
+
+    def _line(self, seconds: float) -> dict[str, Any]:
+        """The next answer. Raises OracleError where none comes in time; the child is then of no more use."""
+        assert self._child.stdout is not None
+        until = time.monotonic() + seconds
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._child.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._rest:
+                if not selector.select(max(0.0, until - time.monotonic())):
+                    self._child.kill()
+                    raise OracleError(f"DeepSpeed gave no answer in {seconds:.0f} s")
+                if not (read := os.read(self._child.stdout.fileno(), 65536)):
+                    raise OracleError(
+                        "this python has no DeepSpeed that can be imported" if not self.version else "the oracle's process has ended"
+                    )
+                self._rest += read
+        line, _, self._rest = self._rest.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer

@@ -1,0 +1,117 @@
+"""Which lines hold a text or match a regular expression, looked for in the bytes of a log about as fast as grep does it.
+
+Python's own search compares byte by byte: it needs 1 s for a gigabyte, and 16 s for an expression with alternatives. The C library's
+strstr compares 16 bytes at once: 0.2 s, where `grep -F` needs 0.2 to 1.3 s. So texts are found by strstr, and an expression is tried only
+on lines that hold a text without which it cannot match.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Collection
+from itertools import repeat
+from typing import NamedTuple
+
+from dstui.logs import newlines
+
+DENSE_HITS, DENSE_BYTES = 64, 512
+"""Where so many matches follow each other within so many bytes each, it is faster to split all lines and look at each."""
+
+_strstr = ctypes.PyDLL(None).strstr
+_strstr.argtypes, _strstr.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_void_p
+
+
+class Wanted(NamedTuple):
+    """What a line must have: one of `texts` (where there are any), and a match of `expression` (where there is one)."""
+
+    texts: tuple[bytes, ...]
+    expression: re.Pattern[bytes] | None = None
+    ignore_case: bool = False
+    """Of the letters of ASCII; the texts are lower case then."""
+
+
+def finder(text: str, *, regex: bool, ignore_case: bool) -> Wanted | None:
+    """What to look for in the bytes of lines; None where that needs the letters themselves (É is é)."""
+    if ignore_case and not text.isascii():
+        return None
+    texts = _needed(text) if regex else [text] if text else []
+    try:
+        expression = re.compile(text.encode(), re.IGNORECASE if ignore_case else 0) if regex else None
+    except (re.error, UnicodeEncodeError):  # \\u00e9 is for letters alone
+        return None
+    return Wanted(tuple((each.lower() if ignore_case else each).encode() for each in texts), expression, ignore_case)
+
+
+def matching_lines(data: bytes, wanted: Wanted) -> list[int]:
+    """The numbers of the lines of `data` in which it is found, counted from 0."""
+    text = data.lower() if wanted.ignore_case and wanted.texts else data
+    has_nul = b"\0" in text  # where strstr would end
+    found: list[Collection[int]] = [_lines_with(text, each, has_nul=has_nul) for each in wanted.texts]
+    if not found:
+        found = [range(newlines.count(data) + (data[-1:] != b"\n"))]
+    numbers = found[0] if len(found) == 1 else sorted(set().union(*found))
+    if wanted.expression is None or not numbers:
+        return list(numbers)
+    lines, search = data.split(b"\n"), wanted.expression.search
+    return [number for number in numbers if search(lines[number])]
+
+
+def only(data: bytes, wanted: Wanted) -> bytes:
+    """The lines of `data` in which it is found."""
+    numbers = matching_lines(data, wanted)
+    lines = data.split(b"\n") if numbers else []
+    return b"\n".join([lines[number] for number in numbers])
+
+
+def _needed(expression: str) -> list[str]:
+    """Texts of which at least one is in everything that the expression matches, where that is easily seen; else none."""
+    words = re.fullmatch(r"\\b(?:\\w\*)?\(([\w |]+)\)\\b", expression)
+    if words:
+        every = words[1].split("|")
+        if "" in every:
+            return []
+        return [word for word in every if not any(other in word and other != word for other in every)]
+    if re.search(r"[|()\[\]{}\\]", expression):
+        return []
+    longest = max(re.split(r".[*?]|[.^$+?]", expression), key=len)
+    return [longest] if longest else []
+
+
+def _lines_with(data: bytes, text: bytes, *, has_nul: bool) -> list[int]:
+    """The numbers of the lines that hold a text."""
+    offsets = _by_find(data, text) if has_nul or b"\0" in text else _by_strstr(data, text)
+    if offsets is None:
+        return [number for number, line in enumerate(data.split(b"\n")) if text in line]
+    return newlines.lines_of(data, offsets)
+
+
+def _by_find(data: bytes, text: bytes) -> list[int] | None:
+    """Where a text is in `data`, ascending; None where that is too often to be counted one by one."""
+    found: list[int] = []
+    at = 0
+    while (at := data.find(text, at)) >= 0:
+        found.append(at)
+        if _dense(found):
+            return None
+        at += len(text)
+    return found
+
+
+def _by_strstr(data: bytes, text: bytes) -> list[int] | None:
+    """The same, where there is no NUL."""
+    found: list[int] = []
+    at = start = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
+    while True:
+        for _ in repeat(None, DENSE_HITS):
+            hit: int | None = _strstr(at, text)
+            if hit is None:
+                return found
+            found.append(hit - start)
+            at = hit + len(text)
+        if _dense(found):
+            return None
+
+
+def _dense(found: list[int]) -> bool:
+    return len(found) >= DENSE_HITS and found[-1] - found[-DENSE_HITS] < DENSE_HITS * DENSE_BYTES

@@ -1,0 +1,136 @@
+"""A log of any size, readable from any offset: nothing is indexed, so that 10 GB are open at their end at once and cost no memory.
+
+A line belongs to the bytes in which it ends. Whoever cuts a file into ranges, wherever, finds each of its lines in exactly one of them.
+The file may grow, be truncated, be replaced or not exist yet.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+from pathlib import Path
+from typing import ClassVar
+
+from dstui.logs.decode import LONGEST, decode
+from dstui.regular import open_regular
+
+PIECE = 64 * 1024
+ASIDE = 64
+"""Descriptors, of half of what the process may have, that are not for logs."""
+FARTHEST = 16 << 20
+"""Bytes before a range in which the beginning of its first line is looked for."""
+
+
+class LogFile:
+    """One log. `size` is its size at the last look; `ended` how many of its bytes are lines, the rest being one that is not finished."""
+
+    _held: ClassVar[int] = 0
+    """Files that are held open."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = str(path)
+        self.size = self.ended = 0
+        self.modified = 0.0
+        """When it was last written, seconds since the epoch."""
+        self._fd = -1
+        self._inode = -1
+
+    def poll(self) -> bool:
+        """Look again. False where it is not the file that it was: replaced, or cut short."""
+        try:
+            found = os.stat(self.path)  # noqa: PTH116 - a thousand logs are looked at twelve times a second, and Path.stat costs twice as much
+        except OSError:
+            return True  # not there yet, or gone: what was read stays readable
+        if (found.st_size == self.size and found.st_ino == self._inode) or not stat.S_ISREG(found.st_mode):
+            return True
+        if self._inode < 0:
+            self._inode = found.st_ino
+        elif found.st_ino != self._inode or found.st_size < self.size:
+            return False
+        before, self.size, self.modified = self.size, found.st_size, found.st_mtime
+        newline = self._newline_before(self.size, before)
+        self.ended = newline + 1 if newline >= 0 else self.ended
+        return True
+
+    def text(self, start: int, end: int) -> bytes:
+        """The lines that end in these bytes, each with its newline. What follows the last newline of the file is a line too where `end` is
+        beyond its end."""
+        before = self.pread(start - 1, start) if start else b"\n"
+        stop = end if end > self.size else self._newline_before(end, start) + 1
+        if not before or not stop:
+            return b""
+        # What is read is what is returned: copying a piece would take four times as long as reading it.
+        data = self.pread(start if before == b"\n" else self._beginning(start), stop)
+        return data if data[-1:] in (b"", b"\n") else data + b"\n"
+
+    def read(self, start: int, end: int) -> list[bytes]:
+        """The same as a list, without newlines."""
+        return self.text(start, end).split(b"\n")[:-1]
+
+    def pread(self, start: int, end: int) -> bytes:
+        """The bytes themselves; fewer where there are no more."""
+        if self._inode < 0:
+            return b""
+        try:
+            fd = self._fd if self._fd >= 0 else self._open()
+        except OSError:
+            return b""
+        try:
+            return os.pread(fd, end - start, start)
+        except OSError:
+            return b""
+        finally:
+            if fd != self._fd:
+                os.close(fd)
+
+    def _open(self) -> int:
+        """The file; it stays open where there are enough descriptors for that. OSError where it cannot be read."""
+        fd = open_regular(self.path)
+        if LogFile._held < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - ASIDE:
+            self._fd = fd
+            LogFile._held += 1
+        return fd
+
+    def unfinished(self) -> str:
+        """The line that is being written: a progress bar, a prompt; "" where there is none."""
+        return (
+            decode(self.pread(self.ended, self.size))
+            if self.size - self.ended < LONGEST
+            else decode(self.pread(self.size - LONGEST, self.size))
+        )
+
+    def tail(self, count: int) -> list[str]:
+        """The last `count` lines (looking at 1 MiB at most)."""
+        self.poll()
+        start, data = self.size, b""
+        while start > 0 and data.count(b"\n") <= count and len(data) < 16 * PIECE:
+            step = min(PIECE, start)
+            start -= step
+            data = self.pread(start, start + step) + data
+        lines = data.removesuffix(b"\n").split(b"\n") if data else []
+        return [decode(line) for line in lines[max(len(lines) - count, 0) :]]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+            LogFile._held -= 1
+
+    def _beginning(self, offset: int) -> int:
+        """Where the line that goes over `offset` begins; of a line without end its last FARTHEST bytes."""
+        least = max(offset - FARTHEST, 0)
+        newline = self._newline_before(offset, least)
+        return newline + 1 if newline >= 0 else least
+
+    def _newline_before(self, offset: int, least: int) -> int:
+        """The offset of the last newline before `offset`, not before `least`; -1 where there is none."""
+        step = 4096
+        while offset > least:
+            start = max(offset - step, least)
+            newline = self.pread(start, offset).rfind(b"\n")
+            if newline >= 0:
+                return start + newline
+            offset, step = start, PIECE
+        return -1

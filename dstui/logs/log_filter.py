@@ -1,0 +1,41 @@
+"""Which lines of a job's logs are shown: of which rank or host, how bad at least, and whether the same lines are one row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dstui.logs.levels import ALL, ERROR, WARNING
+from dstui.logs.log_folder import LogFolder
+from dstui.logs.log_rows import Merged
+from dstui.logs.timeline import Timeline
+
+LEVELS = {ALL: "", WARNING: "warnings and errors", ERROR: "errors"}
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A choice of lines. A rank is on one host, so that only one of both is chosen."""
+
+    rank: int | None = None
+    host: str | None = None
+    least: int = ALL
+    fold: bool = True
+
+    def open(self, folder: LogFolder, hosts: Mapping[int, str]) -> Merged:
+        """The log, as it is now; `hosts`: where each rank is."""
+        ranks = None if self.host is None else [rank for rank, host in hosts.items() if host == self.host]
+        ranks = ranks if self.rank is None else [self.rank]
+        return Merged(Timeline(folder, ranks), fold=self.fold and self.rank is None, least=self.least)
+
+    @property
+    def next_level(self) -> int:
+        """The next level in the round."""
+        return (self.least + 1) % len(LEVELS)
+
+    @property
+    def title(self) -> str:
+        """What is shown, in words."""
+        whose = f"rank {self.rank}" if self.rank is not None else self.host or "all ranks"
+        folded = "folded" if self.fold and self.rank is None else ""
+        return f"Log: {', '.join(filter(None, (whose, LEVELS[self.least], folded)))}"

@@ -1,0 +1,371 @@
+"""The log as numbered rows, for a screen or a test: the lines of all ranks or some in the order of their arrival, folded and filtered.
+
+Nothing that a log says is held in memory. A block knows which bytes of which logs it is made of and how many rows they come to; its rows
+are read, folded and filtered again whenever somebody looks at them, and a few blocks are kept. Rows are numbered from where the view was
+opened: those that came before have negative numbers, and are counted in slices, from the end, as far back as somebody looks.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from math import isfinite, nan
+from time import monotonic, time
+from typing import NamedTuple
+
+from dstui.logs import newlines
+from dstui.logs.decode import LONGEST, decode
+from dstui.logs.dedup import Rows, Said
+from dstui.logs.levels import ALL, Levels
+from dstui.logs.log_file import LogFile
+from dstui.logs.timeline import Part, Slice, Timeline
+
+BLOCK = 256 * 1024
+"""Bytes of logs in a block."""
+KEPT = 8
+"""Blocks whose rows are kept."""
+MEMORY = 64 << 20
+"""Bytes that blocks may take in all: a gigabyte of logs where 64 ranks write a line each second, tens where they write much."""
+BEHIND = 2 << 20
+"""Bytes that may wait to be folded; a flood that is faster is shown as it comes, line by line."""
+EAGER = 16
+"""Blocks that are looked at before anybody asks for them."""
+
+
+class LogLine(NamedTuple):
+    """A row: the line, the rank that wrote it (None where no rank did), when it was seen, and how many logs said the same."""
+
+    rank: int | None
+    text: str
+    notice: bool = False
+    time: float = nan
+    said: int = 1
+
+
+class Nothing:
+    """The log of no job."""
+
+    first = end = lines = 0
+    complete = True
+    left_out = False
+    since = nan
+    wanted = 0
+
+    def line(self, number: int) -> LogLine:
+        """There is none."""
+        raise IndexError(number)
+
+
+class Block:
+    """A stretch of the log: which bytes of which logs, in what order, and how many rows that makes."""
+
+    def __init__(self, *, fold: bool) -> None:
+        self.fold = fold
+        self.first = self.rows = self.lines = self.bytes = 0
+        self._times = array("d")
+        self._counts = array("I")
+        self._logs = array("H")
+        self._starts = array("Q")
+        self._sizes = array("I")
+
+    def add(self, piece: Slice) -> None:
+        """What came next."""
+        self._times.append(piece.time if piece.known else nan)
+        self._counts.append(len(piece.parts))
+        for log, start, end in piece.parts:
+            self._logs.append(log)
+            self._starts.append(start)
+            self._sizes.append(end - start)
+            self.bytes += end - start
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it takes."""
+        return 300 + 12 * len(self._times) + 14 * len(self._logs)
+
+    @property
+    def since(self) -> float:
+        """The time of its first line that has one; NaN where none has."""
+        return next((t for t in self._times if isfinite(t)), nan)
+
+    def pieces(self) -> Iterator[tuple[float, list[Part]]]:
+        """Times and parts, as they were added."""
+        at = 0
+        for moment, count in zip(self._times, self._counts, strict=True):
+            yield moment, [Part(self._logs[n], self._starts[n], self._starts[n] + self._sizes[n]) for n in range(at, at + count)]
+            at += count
+
+
+class Shown:
+    """The rows of a block, and which of them pass the filter."""
+
+    def __init__(self, *, fold: bool, least: int) -> None:
+        self.rows = Rows(fold=fold)
+        self.picked: list[int] = []
+        self._levels = Levels(least)
+        self._seen = 0
+
+    def add(self, moment: float, said: list[Said]) -> None:
+        """What came next."""
+        self.rows.add(moment, said)
+        keep, rows = self._levels.keep, self.rows
+        new = range(self._seen, len(rows))
+        self.picked += new if self._levels.least == ALL else [n for n in new if keep(rows.log[n], rows.raw[n])]
+        self._seen = len(rows)
+
+
+class Merged:
+    """Rows by number: from `first` to before `end`. `least`: the level that a line must have."""
+
+    def __init__(self, timeline: Timeline, *, fold: bool = True, least: int = ALL) -> None:
+        self.timeline, self.fold, self.least = timeline, fold, least
+        self.left_out = False
+        """Lines at the beginning have no place in memory."""
+        self.wanted = EAGER
+        """How many further blocks of what was there are to be looked at."""
+        self.lines = 0
+        """How many lines the rows come from, shown or not."""
+        self._back: Iterator[Slice] | None = timeline.back()
+        self._blocks: deque[Block] = deque()
+        self._oldest = 0  # the number of the first block
+        self._memory = 0
+        self._growing = False  # the last block is one that new lines go to
+        self._open: Shown | None = None  # its rows, where they are not just its lines
+        self._coming: deque[Slice] = deque()
+        self._kept: OrderedDict[int, Shown] = OrderedDict()
+        self._live = ""
+        self._last: tuple[Block, bytes] | None = None
+
+    @property
+    def first(self) -> int:
+        """The lowest number that is known."""
+        return self._blocks[0].first if self._blocks else 0
+
+    @property
+    def end(self) -> int:
+        """One more than the highest number."""
+        return self._settled + bool(self._live)
+
+    @property
+    def _settled(self) -> int:
+        return self._blocks[-1].first + self._blocks[-1].rows if self._blocks else 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that was written so far has its number."""
+        return self._back is None and not self._coming
+
+    @property
+    def blocks(self) -> range:
+        """The numbers of the blocks."""
+        return range(self._oldest, self._oldest + len(self._blocks))
+
+    # Growing
+
+    def poll(self, seconds: float = 0.015, *, ended: bool = False) -> bool:
+        """Take over what came, and look further back where that is wanted, for about so long. True where anything changed."""
+        before = self.first, self.end, self.lines, self._live
+        self._coming += self.timeline.poll(time())
+        if ended:
+            self._coming += self.timeline.finish(time())
+        waiting, deadline = sum(piece.size for piece in self._coming), monotonic() + seconds
+        while self._coming:
+            piece = self._coming.popleft()
+            self._append(piece, fold=self.fold and waiting <= BEHIND)
+            waiting -= piece.size
+            if waiting <= BEHIND and monotonic() >= deadline:
+                break
+        while self.wanted > 0 and (monotonic() < deadline or not self._blocks) and self.reach():
+            self.wanted -= 1
+        self._live = self._unfinished()
+        return before != (self.first, self.end, self.lines, self._live)
+
+    def _append(self, piece: Slice, *, fold: bool) -> None:
+        block = self._blocks[-1] if self._growing else None
+        if block is None or block.bytes >= BLOCK or block.fold != fold:
+            block = Block(fold=fold)
+            block.first = self._settled
+            self._blocks.append(block)
+            self._growing = True
+            self._open = None if self._plain(block) else Shown(fold=fold, least=self.least)
+            self._shrink()
+        self._memory -= block.memory
+        block.add(piece)
+        self._memory += block.memory
+        lines = block.lines
+        if self._open is None:
+            block.lines += newlines.count(self.timeline.text(piece.parts))
+            block.rows = block.lines
+            self._kept.pop(self.blocks[-1], None)  # it has grown
+        else:
+            self._open.add(piece.time if piece.known else nan, self._said(piece.parts))
+            block.rows, block.lines = len(self._open.picked), self._open.rows.lines
+        self.lines += block.lines - lines
+
+    def _shrink(self) -> None:
+        """The oldest blocks go where memory is short; a rank's own log takes far less."""
+        while self._memory > MEMORY and len(self._blocks) > 1:
+            gone = self._blocks.popleft()
+            self._memory -= gone.memory
+            self.lines -= gone.lines
+            self._oldest += 1
+            self._back, self.left_out = None, True
+
+    def reach(self) -> bool:
+        """Count the block before the first. False where there is none."""
+        if self._back is None:
+            return False
+        block, pieces, size = Block(fold=self.fold), [], 0
+        for piece in self._back or ():
+            pieces.append(piece)
+            size += piece.size
+            if size >= BLOCK:
+                break
+        else:
+            self._back = None
+        for piece in reversed(pieces):
+            block.add(piece)
+        self._count(block)
+        block.first = self.first - block.rows
+        self._blocks.appendleft(block)
+        self._oldest -= 1
+        self._memory += block.memory
+        self.lines += block.lines
+        if self._memory > MEMORY and self._back is not None:
+            self._back, self.left_out = None, True
+        return True
+
+    def _count(self, block: Block) -> None:
+        """How many lines a block has, and how many rows: at the speed of memory where each line is a row."""
+        if self._plain(block):
+            block.rows = block.lines = newlines.count(self._text(block))
+        else:
+            shown = self._show(block)
+            block.rows, block.lines = len(shown.picked), shown.rows.lines
+            self._keep(self._oldest - 1, shown)
+
+    def _plain(self, block: Block) -> bool:
+        """Whether each line is a row."""
+        return not block.fold and self.least == ALL
+
+    def _text(self, block: Block) -> bytes:
+        """What a block holds. The last one is kept: a search looks at what has just been counted."""
+        if self._last is None or self._last[0] is not block or block is self._blocks[-1]:
+            self._last = block, self.timeline.text(part for _, parts in block.pieces() for part in parts)
+        return self._last[1]
+
+    def _unfinished(self) -> str:
+        """What a single rank is in the middle of: its progress bar."""
+        file = self.timeline.sources[-1].file
+        alone = len(self.timeline.ranks or ()) == 1 and self.least == ALL and not self._coming
+        return file.unfinished() if alone and isinstance(file, LogFile) and self.timeline.taken[-1] < file.size else ""
+
+    # Looking
+
+    def line(self, number: int) -> LogLine:
+        """The row with this number."""
+        if number == self._settled and self._live:
+            return LogLine(self._source_rank(len(self.timeline.sources) - 1), self._live)
+        try:
+            shown, at = self._find(number)
+        except IndexError:
+            return LogLine(None, "")  # its log was cut short just now
+        rows = shown.rows
+        log = rows.log[at]
+        return LogLine(self._source_rank(log), decode(rows.raw[at]), log == 0, rows.time[at], rows.said[at].bit_count())
+
+    def who(self, number: int) -> list[int]:
+        """The ranks that said the line of a row."""
+        if number >= self._settled:
+            return []
+        try:
+            shown, at = self._find(number)
+        except IndexError:
+            return []
+        ranks = (self._source_rank(log) for log in _bits(shown.rows.said[at]))
+        return sorted(rank for rank in ranks if rank is not None)
+
+    def raw(self, block: int) -> bytes:
+        """The rows of a block as they were written, one a line, for a search."""
+        made = self._blocks[block - self._oldest]
+        if self._plain(made):
+            return self._text(made)
+        shown = self._shown(block)
+        return b"\n".join([shown.rows.raw[n] for n in shown.picked])
+
+    def start(self, block: int) -> int:
+        """The number of the first row of a block."""
+        return self._blocks[block - self._oldest].first
+
+    def rows_of(self, block: int) -> int:
+        """How many rows a block has."""
+        return self._blocks[block - self._oldest].rows
+
+    def at(self, moment: float) -> int | None:
+        """The first row that was seen at a time or later; None where none was."""
+        for block in self.blocks[::-1]:
+            if self._blocks[block - self._oldest].since <= moment or block == self._oldest:
+                for later in range(block, self.blocks.stop):
+                    shown = self._shown(later)
+                    for n, at in enumerate(shown.picked):
+                        if shown.rows.time[at] >= moment:
+                            return self.start(later) + n
+                return None
+        return None
+
+    @property
+    def since(self) -> float:
+        """The earliest time that is known; NaN where none is."""
+        return next((block.since for block in self._blocks if isfinite(block.since)), nan)
+
+    def _find(self, number: int) -> tuple[Shown, int]:
+        index = bisect_right(self._blocks, number, key=lambda block: block.first) - 1
+        shown = self._shown(self._oldest + index)
+        return shown, shown.picked[number - self._blocks[index].first]
+
+    def _source_rank(self, log: int) -> int | None:
+        return self.timeline.sources[log].rank
+
+    def _shown(self, number: int) -> Shown:
+        """The rows of a block."""
+        block = self._blocks[number - self._oldest]
+        if self._open is not None and block is self._blocks[-1]:
+            return self._open
+        shown = self._kept.get(number)
+        if shown is None:
+            shown = self._show(block)
+            self._keep(number, shown)
+        else:
+            self._kept.move_to_end(number)
+        return shown
+
+    def _keep(self, number: int, shown: Shown) -> None:
+        self._kept[number] = shown
+        if len(self._kept) > KEPT:
+            self._kept.popitem(last=False)
+
+    def _show(self, block: Block) -> Shown:
+        shown = Shown(fold=block.fold, least=self.least)
+        for moment, parts in block.pieces():
+            shown.add(moment, self._said(parts))
+        return shown
+
+    def _said(self, parts: list[Part]) -> list[Said]:
+        return [Said(log, rank, _short(lines)) for log, rank, lines in self.timeline.read(parts)]
+
+
+def _short(lines: list[bytes]) -> list[bytes]:
+    """Lines that can be kept: of a megabyte only what is shown of it."""
+    if max(map(len, lines), default=0) <= LONGEST:
+        return lines
+    return [line if len(line) <= LONGEST else decode(line).encode() for line in lines]
+
+
+def _bits(number: int) -> Iterator[int]:
+    """Which bits are set, from the highest."""
+    while number:
+        highest = number.bit_length() - 1
+        yield highest
+        number ^= 1 << highest

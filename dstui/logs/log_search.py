@@ -1,0 +1,112 @@
+"""The search in a log: in slices, from the newest line back, so that the screen stays alive in a log of gigabytes."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left, bisect_right
+from time import monotonic
+
+from dstui.logs.decode import decode_lines, has_long_line, is_plain, is_unadorned
+from dstui.logs.grep import finder, matching_lines
+from dstui.logs.log_rows import Merged
+
+PROBLEM = (
+    r"\b\w*(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan)\b"
+)
+"""What a line says that speaks of an error. Alternatives that are plain words are looked for ten times as fast."""
+
+
+class Search:
+    """The numbers of the rows that match, of all ranks that are shown."""
+
+    def __init__(self, pattern: str, lines: Merged, *, regex: bool = False, name: str = "") -> None:
+        """`pattern` is plain text unless `regex`; case does not matter unless it has a capital letter. `name`: what a person calls it."""
+        flags = 0 if not regex and pattern != pattern.lower() else re.IGNORECASE
+        self.pattern, self.regex, self.name = pattern, regex, name or f"/{pattern}"
+        self.expression = re.compile(pattern if regex else re.escape(pattern), flags)
+        self.lines = lines
+        self._wanted = finder(pattern, regex=regex, ignore_case=bool(flags))
+        self._by_block: dict[int, array[int]] = {}
+        self._low = self._high = lines.blocks.stop  # the blocks that were looked at
+        self._rows = 0  # rows of the newest block when it was looked at
+        self._found: array[int] | None = None  # all of them, as soon as somebody asks
+        self.count = 0
+        """How many there are so far."""
+
+    @property
+    def found(self) -> array[int]:
+        """The numbers, in order."""
+        if self._found is None:
+            self._found = array("q")
+            for block in sorted(self._by_block):
+                self._found += self._by_block[block]
+        return self._found
+
+    @property
+    def complete(self) -> bool:
+        """Whether every line so far was looked at."""
+        return self.lines.complete and not self._waiting()
+
+    def _waiting(self) -> int:
+        """How many blocks are there that were not looked at, or not whole."""
+        blocks = self.lines.blocks
+        return max(self._low - blocks.start, 0) + blocks.stop - self._high + self._grown
+
+    @property
+    def _grown(self) -> bool:
+        """Whether the newest block has more rows than when it was looked at."""
+        blocks = self.lines.blocks
+        return self._low < self._high == blocks.stop and self.lines.rows_of(blocks[-1]) != self._rows
+
+    def advance(self, seconds: float = 0.02) -> bool:
+        """Look at further lines for about so long. True where anything was found, or went."""
+        before, deadline = self.count, monotonic() + seconds
+        blocks = self.lines.blocks
+        for gone in [block for block in self._by_block if block < blocks.start]:
+            self._keep(gone, array("q"))
+        self._high -= self._grown
+        for block in range(max(self._high, blocks.start), blocks.stop):
+            self._look(block)
+            self._high = block + 1
+        while monotonic() < deadline and (self._low > self.lines.blocks.start or self.lines.reach()):
+            self._low -= 1
+            self._look(self._low)
+        return self.count != before
+
+    def _look(self, block: int) -> None:
+        start = self.lines.start(block)
+        self._rows = self.lines.rows_of(block) if block + 1 == self.lines.blocks.stop else self._rows
+        raw = self.lines.raw(block)
+        numbers = matching_lines(raw, self._wanted) if self._wanted else list(range(self.lines.rows_of(block)))
+        self._keep(block, array("q", [start + n for n in self._seen(raw, numbers)]))
+
+    def _keep(self, block: int, found: array[int]) -> None:
+        """What a block has now."""
+        before = self._by_block.pop(block, None)
+        if found or before:
+            self.count += len(found) - len(before or ())
+            self._found = None
+        if found:
+            self._by_block[block] = found
+
+    def _seen(self, raw: bytes, numbers: list[int]) -> list[int]:
+        """The lines in which it is found as they are shown."""
+        if not numbers or (self._wanted and is_unadorned(raw) and not has_long_line(raw)):
+            return numbers
+        lines = raw.split(b"\n")
+        matching = b"\n".join([lines[n] for n in numbers])
+        if self._wanted and is_plain(matching):
+            return numbers
+        return [n for n, text in zip(numbers, decode_lines(matching), strict=True) if self.expression.search(text)]
+
+    def neighbour(self, number: int, by: int) -> int | None:
+        """The next match after a row (or before it), going round at the ends; None where nothing matches."""
+        if not self.count:
+            return None
+        at = bisect_right(self.found, number) if by > 0 else bisect_left(self.found, number) - 1
+        return self.found[at % len(self.found)]
+
+    def place(self, number: int) -> int:
+        """Which match a row is, counted from 1."""
+        return bisect_right(self.found, number)

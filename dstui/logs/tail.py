@@ -1,0 +1,128 @@
+"""Following one growing file line by line, with bounded memory: for events and metrics. (To show a log, `LogFile` reads any part of it.)"""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from stat import S_ISREG
+
+from dstui.logs.decode import LONGEST, decode, decode_lines, overdrawn
+from dstui.logs.grep import Wanted, only
+from dstui.regular import open_regular
+
+
+def allow_files(count: int) -> None:
+    """Let this process have so many files open, as far as the system permits: the usual 1,024 are few for a job of a thousand ranks."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class Tail:
+    """Complete lines of a file as they come; the file may not exist yet, be truncated or be replaced."""
+
+    def __init__(self, path: Path, backlog: int | None = None, *, every_state: bool = False) -> None:
+        """`backlog`: bytes before the end at which a first look begins; None is the file's beginning.
+
+        `every_state`: each state of a progress bar is a line of its own.
+        """
+        self.path = path
+        self.modified: float | None = None
+        """When the file was last written, seconds since the epoch."""
+        self.taken = 0
+        """How many bytes the last read took."""
+        self.bars: dict[int, str] = {}
+        """The progress bars that lines of the last read were written over, by the line's place in it."""
+        self._backlog, self._every_state = backlog, every_state
+        self._fd = -1
+        self._inode = -1
+        self._at = 0
+        self._pending = b""
+        self._dropped = 0
+
+    @property
+    def live(self) -> str:
+        """The unfinished line: a progress bar, a prompt."""
+        return decode(self._pending)
+
+    @property
+    def is_bar(self) -> bool:
+        """Whether the unfinished line is one that is drawn over and over."""
+        return b"\r" in self._pending
+
+    def read(self, budget: int, wanted: Wanted | None = None) -> list[str]:
+        """At most `budget` further bytes as sanitised lines; empty where nothing is new. `wanted`: what a line must have to be told."""
+        self.taken, self.bars = 0, {}
+        if not self._open():
+            return []
+        data = os.pread(self._fd, budget, self._at)
+        self.taken = len(data)
+        self._at += self.taken
+        if self._every_state:
+            data = data.replace(b"\r", b"\n")
+        whole, newline, rest = data.rpartition(b"\n")
+        if not newline:
+            self._keep(self._pending + rest)
+            return []
+        whole, dropped = self._pending + whole, self._dropped
+        self._pending, self._dropped = b"", 0
+        self._keep(rest)
+        if wanted is not None:
+            whole = only(whole, wanted)
+            if not whole:
+                return []
+        shown = decode_lines(whole)
+        if dropped and wanted is None:
+            shown[0] = decode(first := whole.partition(b"\n")[0], len(first) + dropped)
+        if b"\r" in whole:
+            self.bars = {place: bar for place, raw in enumerate(whole.split(b"\n")) if b"\r" in raw and (bar := overdrawn(raw))}
+        return shown
+
+    def skip(self, count: int) -> None:
+        """Leave out about so many bytes, up to the beginning of a line."""
+        self._at, self._pending, self._dropped = self._line_start(self._at + count), b"", 0
+
+    def flush(self) -> list[str]:
+        """The unfinished line, where one is left at the end."""
+        text, self._pending = self.live, b""
+        return [text] if text else []
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> bool:
+        """Whether there are unread bytes; follows the name to a new file."""
+        try:
+            found = self.path.stat()
+            if not S_ISREG(found.st_mode):
+                return False
+            if found.st_ino != self._inode:
+                self.close()
+                self._fd = open_regular(self.path)
+                self._inode = found.st_ino
+                self._at, self._pending = 0, b""
+                if self._backlog is not None and found.st_size > self._backlog:
+                    self._at = self._line_start(found.st_size - self._backlog)
+        except OSError:
+            return False
+        self.modified = found.st_mtime
+        if found.st_size < self._at:  # truncated under us
+            self._at, self._pending = 0, b""
+        return found.st_size > self._at
+
+    def _line_start(self, offset: int) -> int:
+        newline = os.pread(self._fd, LONGEST, offset).find(b"\n")
+        return offset + newline + 1 if newline >= 0 else offset
+
+    def _keep(self, rest: bytes) -> None:
+        """Hold an unfinished line: of a progress bar only its latest states, of anything else the beginning."""
+        last = rest.rfind(b"\r")
+        if last > 0:
+            rest = rest[max(rest.rfind(b"\r", 0, last), 0) :]
+        self._dropped += max(len(rest) - LONGEST, 0)
+        self._pending = rest[:LONGEST]

@@ -1,0 +1,45 @@
+"""Moments as people type them, and as they read them: the time of day, or how long ago."""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import suppress
+from datetime import datetime, timezone
+from math import isfinite
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+DAY = 86400
+
+
+def moment(text: str, latest: float) -> float | None:
+    """14:02, 14:02:11 (the last such time up to `latest`, seconds since the epoch), 10m or -10m (before it); None where it is neither."""
+    ago = re.fullmatch(r"-?(\d+(?:\.\d+)?)([smhd])", text.strip())
+    if ago:
+        return latest - float(ago[1]) * UNITS[ago[2]]
+    clock = re.fullmatch(r"(\d{1,2}):(\d\d)(?::(\d\d))?", text.strip())
+    if not clock or int(clock[1]) > 23 or int(clock[2]) > 59 or int(clock[3] or 0) > 59:
+        return None
+    day = time.localtime(latest)
+    found = time.mktime((*day[:3], int(clock[1]), int(clock[2]), int(clock[3] or 0), 0, 0, -1))
+    return found if found <= latest else found - DAY
+
+
+def clock(time_seen: float) -> str:
+    """HH:MM:SS of this machine's zone; "" where it is not known, or makes no sense."""
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(time_seen)) if isfinite(time_seen) else ""
+    except (OverflowError, OSError, ValueError):
+        return ""
+
+
+def iso(time: float) -> str:
+    """A moment as status.json writes it, in UTC."""
+    return datetime.fromtimestamp(time, timezone.utc).isoformat(timespec="milliseconds")
+
+
+def from_iso(text: str | None) -> float | None:
+    """The time that an ISO text tells, in seconds since the epoch; None where it tells none."""
+    with suppress(TypeError, ValueError, OverflowError):
+        return datetime.fromisoformat(text or "").timestamp()
+    return None

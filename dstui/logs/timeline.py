@@ -1,0 +1,314 @@
+"""All logs of a job in the order in which their lines came: from either end of what is there, and then as it grows.
+
+The order is that of the arrivals index. Logs that it does not know are cut into equal shares and told side by side, at times that are not
+known. Nothing is read here but the index: a slice names ranges of bytes, so that a job of any size is open at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from heapq import merge
+from itertools import groupby
+from math import ceil
+from typing import NamedTuple
+
+from dstui.logs.arrival_index import ATTEMPT, LAUNCHER, Arrivals, Record
+from dstui.logs.decode import is_unadorned
+from dstui.logs.grep import Wanted, only
+from dstui.logs.log_file import LogFile
+from dstui.logs.log_folder import FINAL, LogFolder
+from dstui.logs.tail import allow_files
+from dstui.logs.time_parsing import from_iso
+from dstui.text import sanitise
+
+SHARE = 16 * 1024
+"""Bytes of the longest of several logs without times that are told before it is the next one's turn."""
+LARGEST = 256 * 1024
+"""Bytes in one slice."""
+SPOKEN = -1
+"""The number of what dstui itself has to say of a job."""
+ASIDE = 256
+
+
+class Part(NamedTuple):
+    """The lines that end in these bytes of a log; `log` counts the sources of the timeline."""
+
+    log: int
+    start: int
+    end: int
+
+
+class Slice(NamedTuple):
+    """What was seen at one look. `known`: this is the time, and not only a place in the order."""
+
+    time: float
+    known: bool
+    parts: list[Part]
+
+    @property
+    def size(self) -> int:
+        """How many bytes it names."""
+        return sum(part.end - part.start for part in self.parts)
+
+
+class Spoken:
+    """What dstui has to say of a job, as lines with their times: from events.jsonl, and what is told to `add`. Read like a log."""
+
+    def __init__(self, folder: LogFolder | None) -> None:
+        self._folder = folder
+        self._at = 0
+        self._lines: list[bytes] = []
+        self.times: list[float] = []
+        self.size = self.ended = 0
+        self.modified = 0.0
+
+    def add(self, time: float, text: str) -> None:
+        """One more line."""
+        self._lines.append(text.encode())
+        self.times.append(time)
+        self.size = self.ended = len(self._lines)
+
+    def poll(self) -> bool:
+        """Take over the events that were written since."""
+        for size, event in self._folder.read_events(self._at) if self._folder is not None else ():
+            self._at += size
+            text = _sentence(event)
+            if text and event.get("t") is not None:
+                self.add(event["t"], sanitise(text))
+        return True
+
+    def text(self, start: int, end: int) -> bytes:
+        """The lines from one number to before another, each with a newline."""
+        return b"".join(line + b"\n" for line in self._lines[start:end])
+
+    def read(self, start: int, end: int) -> list[bytes]:
+        """The same as a list, without newlines."""
+        return self._lines[start:end]
+
+
+def _sentence(event: dict[str, object]) -> str:
+    code = f", exit status {event['exit_code']}" if event.get("exit_code") is not None else ""
+    sentences = {
+        "notice": f"{event.get('text')}",
+        "rank": f"rank {event.get('rank')} on {event.get('host')}: {event.get('state')}{code}",
+        "exit": f"the job has {event.get('state')}{code}",
+    }
+    return sentences.get(str(event.get("event")), "")
+
+
+class Source(NamedTuple):
+    """One log. `rank` is None for the launcher's, and for what dstui says."""
+
+    number: int
+    rank: int | None
+    file: LogFile | Spoken
+
+
+class Timeline:
+    """The logs of a job, or of some ranks or one attempt of it."""
+
+    def __init__(self, folder: LogFolder, ranks: Collection[int] | None = None, attempt: int | None = None) -> None:
+        self.folder, self.attempt = folder, attempt
+        self.ranks = None if ranks is None else frozenset(ranks)
+        self.status = folder.read_status()
+        self.sources: list[Source] = []
+        self.replaced = False
+        """A log is not the file that it was: whoever shows this timeline makes a new one."""
+        self._index: dict[int, int] = {}
+        self._arrivals = Arrivals(folder.arrivals_file)
+        self.spoken = Spoken(folder if ranks is None else None)
+        self._add(SPOKEN, None, self.spoken)
+        if ranks is None:
+            self._add(LAUNCHER, None, LogFile(folder.launcher_log))
+        self.find()
+        self._poll()
+        self._final = self.status.get("state") in FINAL
+        self.taken = [self._end(source) for source in self.sources]
+        """How much of each source has been told, or is told by `back` and `forth`."""
+        self._there = tuple(self.taken)
+
+    # What there is
+
+    def find(self) -> None:
+        """The logs that have come since the last look."""
+        attempts = [1]
+        with suppress(OSError):
+            attempts += sorted(int(name) for name in os.listdir(self.folder.attempt(2).parent) if name.isdecimal())  # noqa: PTH208 - names only
+        for attempt in attempts if self.attempt is None else [self.attempt]:
+            logs = self.folder.log(0, attempt).parent
+            with suppress(OSError):
+                names = (name[5:-4] for name in os.listdir(logs) if name.startswith("rank_") and name.endswith(".log"))  # noqa: PTH208
+                for rank in sorted(int(name) for name in names if name.isdecimal()):
+                    if rank < ATTEMPT and (self.ranks is None or rank in self.ranks):
+                        self._add(ATTEMPT * attempt + rank, rank, LogFile(self.folder.log(rank, attempt)))
+        allow_files(ASIDE + 2 * len(self.sources))
+
+    def _add(self, number: int, rank: int | None, file: LogFile | Spoken) -> None:
+        if number not in self._index:
+            self._index[number] = len(self.sources)
+            self.sources.append(Source(number, rank, file))
+
+    def _poll(self) -> None:
+        for source in self.sources:
+            self.replaced |= not source.file.poll()
+
+    def _end(self, source: Source) -> int:
+        """How far a source can be told: of a job that has ended also the line that was never finished."""
+        file = source.file
+        return file.size + 1 if self._final and file.size > file.ended else file.ended
+
+    # What is there already
+
+    def back(self) -> Iterator[Slice]:
+        """What was there at the beginning, from its end."""
+        return merge(self._told_back(), self._seen_back(), key=lambda piece: -piece.time)
+
+    def forth(self) -> Iterator[Slice]:
+        """The same from its beginning."""
+        return merge(reversed(list(self._told_back())), self._seen_forth(), key=lambda piece: piece.time)
+
+    def _told_back(self) -> Iterator[Slice]:
+        times = self.spoken.times
+        return (Slice(times[n], True, [Part(0, n, n + 1)]) for n in reversed(range(self._there[0])))
+
+    def _seen_back(self) -> Iterator[Slice]:
+        left = list(self._there)
+        left[0] = 0
+        met: set[int] = set()
+        for time, records in groupby(self._arrivals.back(), key=lambda record: record.time):
+            late, parts = [], []
+            for record in records:
+                log = self._index.get(record.log)
+                if log is None:
+                    continue
+                end = min(record.size, left[log])
+                if end < left[log] and log not in met:
+                    late.append(Part(log, end, left[log]))
+                    left[log] = end
+                met.add(log)
+                start = max(min(record.size - record.grown, end), 0)
+                if start < left[log]:
+                    parts.append(Part(log, start, left[log]))
+                    left[log] = start
+            for piece in reversed(self._late(late)):
+                yield from _cut(piece, back=True)
+            yield from _cut(Slice(time, True, parts[::-1]), back=True)
+        yield from reversed_shares(left, *self._span())
+
+    def _seen_forth(self) -> Iterator[Slice]:
+        taken = [0] * len(self._there)
+        noted = {self._index.get(record.log) for record in self._arrivals.forth()}
+        unknown = [0 if log in noted or not log else end for log, end in enumerate(self._there)]
+        yield from shares(unknown, *self._span())
+        for time, records in groupby(self._arrivals.forth(), key=lambda record: record.time):
+            parts = [part for record in records if (part := self._next(record, taken))]
+            yield from _cut(Slice(time, True, parts))
+        late = [Part(log, taken[log], end) for log, end in enumerate(self._there) if log in noted and log and taken[log] < end]
+        for piece in self._late(late):
+            yield from _cut(piece)
+
+    def _next(self, record: Record, taken: list[int]) -> Part | None:
+        log = self._index.get(record.log)
+        if log is None or min(record.size, self._there[log]) <= taken[log]:
+            return None
+        start, taken[log] = taken[log], min(record.size, self._there[log])
+        return Part(log, start, taken[log])
+
+    def _late(self, parts: list[Part]) -> list[Slice]:
+        """What came after the last note of its log: it was there when the file was last written, which is known to the second here."""
+        last = {part: self.sources[part.log].file.modified for part in parts}
+        seconds = groupby(sorted(parts, key=lambda part: (int(last[part]), part.log)), key=lambda part: int(last[part]))
+        return [Slice(max(last[part] for part in same), True, same) for same in (list(group) for _, group in seconds)]
+
+    def _span(self) -> tuple[float, float]:
+        """When the job began and its logs were last written: where lines without a time may lie."""
+        latest = max((source.file.modified for source in self.sources), default=0.0)
+        return min(from_iso(self.status.get("started")) or 0.0, latest), latest
+
+    # What comes
+
+    def poll(self, now: float) -> Iterator[Slice]:
+        """What has come since the last look."""
+        self._poll()
+        parts = []
+        self.taken += [0] * (len(self.sources) - len(self.taken))
+        for log, source in enumerate(self.sources):
+            end = source.file.ended
+            if end > self.taken[log]:
+                parts.append(Part(log, self.taken[log], end))
+                self.taken[log] = end
+        parts.sort(key=lambda part: part.log == 0)  # that a rank has ended comes after its last lines
+        return _cut(Slice(now, True, parts))
+
+    def finish(self, now: float) -> Iterator[Slice]:
+        """The job has ended: lines that were never finished are lines too."""
+        self._final = True
+        parts = [Part(log, self.taken[log], self._end(source)) for log, source in enumerate(self.sources)]
+        self.taken = [part.end for part in parts]
+        return _cut(Slice(now, True, [part for part in parts if part.start < part.end]))
+
+    @property
+    def ended(self) -> float:
+        """When the job ended; of one that nobody saw end, when its logs were last written."""
+        return from_iso(self.status.get("ended")) or max(source.file.modified for source in self.sources)
+
+    def read(self, parts: Iterable[Part], wanted: Wanted | None = None) -> Iterator[tuple[int, int | None, list[bytes]]]:
+        """The lines of some parts: the source's number here, its rank, and the lines; only what is `wanted`, where that is sure."""
+        for log, start, end in parts:
+            _, rank, file = self.sources[log]
+            if wanted is None:
+                yield log, rank, file.read(start, end)
+                continue
+            data = file.text(start, end)
+            data = only(data, wanted) if is_unadorned(data) else data.removesuffix(b"\n")
+            if data:
+                yield log, rank, data.split(b"\n")
+
+    def text(self, parts: Iterable[Part]) -> bytes:
+        """The lines of some parts, one after another, each with its newline."""
+        return b"".join([self.sources[log].file.text(start, end) for log, start, end in parts])
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for source in self.sources:
+            if isinstance(source.file, LogFile):
+                source.file.close()
+
+
+def shares(ends: list[int], began: float, ended: float) -> Iterator[Slice]:
+    """Logs of which nobody knows when their lines came, side by side."""
+    return _shares(ends, began, ended, range(_count(ends)))
+
+
+def reversed_shares(ends: list[int], began: float, ended: float) -> Iterator[Slice]:
+    """The same from the end."""
+    return _shares(ends, began, ended, range(_count(ends))[::-1])
+
+
+def _count(ends: list[int]) -> int:
+    alone = sum(map(bool, ends)) == 1
+    return ceil(max(ends, default=0) / (LARGEST if alone else SHARE))
+
+
+def _shares(ends: list[int], began: float, ended: float, numbers: range) -> Iterator[Slice]:
+    count = len(numbers)
+    for n in numbers:
+        parts = [Part(log, end * n // count, end * (n + 1) // count) for log, end in enumerate(ends)]
+        yield Slice(began + (ended - began) * (n + 1) / count, False, [part for part in parts if part.start < part.end])
+
+
+def _cut(piece: Slice, *, back: bool = False) -> Iterator[Slice]:
+    """A slice in pieces of which none takes long to look at."""
+    count = ceil(piece.size / LARGEST)
+    if count <= 1:
+        return iter([piece] if piece.parts else [])
+    order = range(count)[::-1] if back else range(count)
+    return (piece._replace(parts=[p for part in piece.parts if (p := _share(part, n, count))]) for n in order)
+
+
+def _share(part: Part, n: int, count: int) -> Part | None:
+    size = part.end - part.start
+    found = Part(part.log, part.start + size * n // count, part.start + size * (n + 1) // count)
+    return found if found.start < found.end else None

@@ -1,0 +1,41 @@
+"""The verdict: causes told from consequences. Pure.
+
+Every hit has a role, and roles decide before time does: what another rank's death brings about is never the cause, what says of itself
+that it waits is the cause only where nothing better is known, and of real causes the first wins, the others being named beside it. What
+came after somebody stopped the run is the fallout of the stop; a stop that came after a failure is the fallout of the failure. Nothing
+is guessed: where the text does not tell, there is no cause, and no rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dstui.run.diagnosis.failure_context import Case
+from dstui.run.diagnosis.findings import Findings
+from dstui.run.diagnosis.rules.causes import cause
+from dstui.run.diagnosis.rules.stops import asked, ended_by_signal, stopped
+from dstui.run.diagnosis.rules.successes import nothing_failed, quiet, well
+from dstui.run.diagnosis.rules.waits import hint, left_early, symptom, timed_out
+from dstui.run.diagnosis.verdict import Verdict
+
+RULES: tuple[Callable[[Case], Verdict | None], ...] = (
+    asked,
+    well,
+    timed_out,
+    cause,
+    stopped,
+    symptom,
+    ended_by_signal,
+    left_early,
+    hint,
+    quiet,
+    nothing_failed,
+)
+"""In this order: what a rule finds, no later one is asked for."""
+
+
+def judge(found: Findings) -> tuple[Verdict, Case]:
+    """The cause of what the logs say."""
+    case = Case(found)
+    verdicts = (rule(case) for rule in RULES)
+    return next((verdict for verdict in verdicts if verdict is not None), Verdict(None)), case

@@ -1,0 +1,214 @@
+"""A job folder's diagnosis: what the ranks' own records and the Plan add to the logs.
+
+The records know what no log tells for certain: how each rank ended, when, and whether somebody had asked for it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from signal import Signals
+from typing import TYPE_CHECKING
+
+from dstui.files import FileProblem, read_text
+from dstui.logs.log_folder import FINAL
+from dstui.plan.finding import Fix
+from dstui.regular import lies_in
+from dstui.run.diagnosis.confirm import add_facts, events_of, size
+from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence
+from dstui.run.diagnosis.engine import conclude
+from dstui.run.diagnosis.exits import Exit, translated
+from dstui.run.diagnosis.findings import FACTS, Ended, Findings, Hit, Stop
+from dstui.run.diagnosis.kernel import KMSG, killed_for_memory
+from dstui.run.diagnosis.log_reader import read_logs
+from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.ranks import KILLED, Ranks, read_record
+from dstui.run.jobs.status import Status, asked_for, ranks_of
+
+if TYPE_CHECKING:
+    from dstui.plan.plan import Plan
+
+HANDS_OVER = ("PL001", "PL023")
+"""The checks that find that nobody hands the configuration to the script."""
+IGNORED_KEY = "DS011"
+"""The check that finds a key which DeepSpeed ignores without a word."""
+
+
+def diagnose_job(folder: JobFolder) -> Diagnosis:
+    """Why a job of dstui ended, from its folder alone. Raises FileProblem where its logs cannot be read."""
+    status = folder.read_status()
+    ranks = ranks_of(folder, status)
+    found = read_logs(_logs(folder, ranks), {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks})
+    _add_records(found, folder, ranks, status)
+    _add_limits(found, folder, ranks)
+    _add_kernels_word(found, ranks)
+    add_facts(found, folder, ranks)
+    for hit in found.hits:
+        if hit.rank in ranks.ranks:
+            hit.host = ranks.ranks[hit.rank].host
+    found.all_well = status.get("state") == "succeeded"
+    found.stop = _stop(folder, status)
+    plan = _plan(folder)
+    diagnosis = conclude(found, plan)
+    if status.get("state") not in (*FINAL, None) and diagnosis.kind in ("success", "benign"):
+        return replace(diagnosis, cause=None, kind="success", confidence="low", title="The job still runs, and nothing has failed so far")
+    if diagnosis.cause == "SUCCESS" and (unread := unread_configuration(folder)):
+        return unread
+    return _ignored_keys(diagnosis, plan) if diagnosis.cause == "SUCCESS" and plan else diagnosis
+
+
+def _logs(folder: JobFolder, ranks: Ranks) -> list[Path]:
+    paths = [folder.log(rank, ranks.attempt) for rank in sorted(ranks.ranks)]
+    return [path for path in (*paths, folder.launcher_log) if _is_log(path, folder)]
+
+
+def _is_log(path: Path, folder: JobFolder) -> bool:
+    """Whether a log of the job is there, and no link in its place."""
+    with suppress(OSError):
+        return lies_in(path, folder.path)
+    return False
+
+
+def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: Status) -> None:
+    """The ends of the ranks in the place of what the launcher says of them: from their records, else from the job's status."""
+    found.world = max(len(ranks.ranks), 1)
+    found.spoke |= {number for number in ranks.ranks if not folder.log(number, ranks.attempt).is_file()}  # who knows what it said
+    told = status.get("ranks", {})
+    seen = _lost(folder)
+    ends: list[Ended] = []
+    for number, rank in ranks.ranks.items():
+        code = rank.exit_code if rank.over else told.get(str(number), {}).get("exit_code")
+        if not isinstance(code, int):
+            continue
+        found.ended[number] = seen.get(number, rank.seen) if rank.state == "lost" else rank.ended or rank.seen
+        if code == 0:
+            found.well.add(number)
+            continue
+        found.files.append(str(folder.record(number, ranks.attempt)))
+        place = (len(found.files) - 1, 1)
+        text = f"rank {number} on {rank.host} ended with {_in_words(code)}{_sender(folder, number, ranks.attempt)}"
+        ends.append(Ended(Exit(translated(code), number), place, place, text, "record:record", number, rank.host))
+    if found.ended:
+        found.ends = ends
+
+
+def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
+    """Of ranks that were refused memory: which limit of the process did it, as far as their shims have seen one."""
+    for number in sorted({hit.rank for hit in found.hits if hit.signature.id == "ALLOC-REFUSED" and hit.rank in ranks.ranks}):
+        path = folder.record(number, ranks.attempt)
+        told = [f"{size(most)} ({name})" for name, most in (read_record(path).get("limits") or {}).items()]
+        if told:
+            found.files.append(str(path))
+            text = f"each process of rank {number} may have {' and '.join(told)} of memory, whatever the host has"
+            found.hits.append(Hit(BY_ID["MEMORY-LIMIT"], (len(found.files) - 1, 1), text, FACTS, number))
+
+
+def _add_kernels_word(found: Findings, ranks: Ranks) -> None:
+    """Of ranks that were killed on this host: whether the kernel did it."""
+    for number, rank in ranks.ranks.items():
+        if rank.exit_code == KILLED and rank.pid and rank.host == os.uname().nodename:
+            line = killed_for_memory(rank.pid, found.ended[number])
+            if line is not None:
+                found.files.append(KMSG)
+                found.hits.append(Hit(BY_ID["OOM-HOST"], (len(found.files) - 1, 1), line, "kernel", number, rank.host))
+
+
+def _lost(folder: JobFolder) -> dict[int, float]:
+    """When the supervisor found ranks gone that could not write their own end."""
+    found: dict[int, float] = {}
+    for _, event in events_of(folder):
+        with suppress(KeyError, ValueError, TypeError):
+            if event["state"] == "lost":
+                found[int(event["rank"])] = float(event["t"])
+    return found
+
+
+def _in_words(code: int) -> str:
+    """`137 (SIGKILL)`."""
+    number = translated(code)
+    with suppress(ValueError):
+        return f"{code} ({Signals(-number).name})" if number < 0 else str(code)
+    return str(code)
+
+
+def _sender(folder: JobFolder, number: int, attempt: int) -> str:
+    """Who had sent a signal to the rank's shim, as far as the shim could see."""
+    heard = read_record(folder.record(number, attempt)).get("signal")
+    return f"; its shim got {heard}" if isinstance(heard, str) else ""
+
+
+def _stop(folder: JobFolder, status: Status) -> Stop | None:
+    """The request that ended the job, if one did: a file, or what the supervisor has noted."""
+    if status.get("state") in ("succeeded", "failed", "lost"):
+        return None  # whoever asked came too late
+    asked = asked_for(folder)
+    code = translated(asked if asked is not None else status.get("exit_code") or 0)
+    cause = "SIGHUP" if code == -1 else "CTRL-C"
+    noted = [(line, event) for line, event in events_of(folder) if event.get("stops")]
+    if noted and asked is None:
+        line, event = noted[-1]
+        return Stop(cause, float(event.get("t", 0.0)), str(folder.events_file), str(event.get("text")), line)
+    if asked is None and status.get("state") != "stopped":
+        return None
+    at = None
+    with suppress(OSError):
+        at = folder.stop_file.stat().st_mtime
+    request = folder.read_stop()
+    who = ", ".join(str(request[name]) for name in ("by", "command") if request.get(name))
+    return Stop(cause, at, str(folder.stop_file), f"somebody asked for the end of the job{f': process {who}' if who else ''}")
+
+
+def _plan(folder: JobFolder) -> Plan | None:
+    from dstui.plan import PlanError, load
+
+    with suppress(FileProblem, PlanError):
+        return load(read_text(folder.path / "plan.yaml"), "plan.yaml", str(folder.path))
+    return None
+
+
+def _ignored_keys(diagnosis: Diagnosis, plan: Plan) -> Diagnosis:
+    """A run that ended well although DeepSpeed had passed over a key of its configuration."""
+    from dstui.check import check
+
+    typos = [finding for finding in check(plan) if finding.code == IGNORED_KEY and finding.severity == "warning"]
+    if not typos:
+        return diagnosis
+    signature = BY_ID["SILENT-TYPO"]
+    return replace(
+        diagnosis,
+        cause=signature.id,
+        kind="failure",
+        confidence="high",
+        title=f"{signature.title}: {', '.join(finding.path for finding in typos)}",
+        why=signature.cause,
+        confirm=signature.confirm,
+        evidence=tuple(Evidence(plan.source, finding.line or 1, finding.message) for finding in typos),
+        fixes=tuple(finding.fix for finding in typos if finding.fix),
+    )
+
+
+def unread_configuration(folder: JobFolder) -> Diagnosis | None:
+    """What is to be said of a job that ended well, and in which no rank has read its DeepSpeed configuration; None of any other."""
+    ends = [(line, event) for line, event in events_of(folder) if event.get("event") == "exit"]
+    if not ends or ends[-1][1].get("state") != "succeeded" or ends[-1][1].get("config_read") is not False:
+        return None
+    from dstui.check import check
+    from dstui.documents import look_into_script
+    from dstui.plan import PlanError
+    from dstui.run.jobs.plan_diff import plan_of
+
+    signature = BY_ID["CONFIG-UNREAD"]
+    fixes: list[Fix] = []
+    with suppress(FileProblem, PlanError):
+        plan = plan_of(folder)
+        if not plan.deepspeed:
+            return None
+        fixes = [f.fix for f in check(plan, script=look_into_script(plan)) if f.code in HANDS_OVER and f.fix]
+    shown = Evidence(str(folder.events_file), ends[-1][0], f"{folder.ds_config.name} was never opened while the job ran")
+    fixes += [Fix(way.text) for way in signature.all_ways()]
+    return Diagnosis(
+        signature.id, "failure", "high", signature.title, signature.cause, (shown,), confirm=signature.confirm, fixes=tuple(fixes)
+    )

@@ -1,0 +1,57 @@
+"""Runs that ended well, whatever they printed, and those that were not the run that was meant."""
+
+from __future__ import annotations
+
+from dstui.run.diagnosis.failure_context import Case
+from dstui.run.diagnosis.findings import Hit
+from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.diagnosis.verdict import Verdict
+
+NAN_REPORTS = 3
+
+
+def well(case: Case) -> Verdict | None:
+    """The run ended with 0, whatever it printed; but it may not have been the run that was meant."""
+    if not case.ended_well:
+        return None
+    if verdict := quiet(case):
+        return verdict
+    noise = [hit for hit in case.found.hits if _is_noise(hit)]
+    # Text alone cannot show whether the configuration was what its author meant; a job folder holds it.
+    return Verdict(BY_ID["BENIGN-NOISE" if noise else "SUCCESS"], "high" if case.found.ended else "medium", noise)
+
+
+def quiet(case: Case) -> Verdict | None:
+    """The run went on, but not as it was meant."""
+    if case.failed and not case.ended_well:
+        return None
+    found = case.found
+    if found.orphaned is not None:
+        hit = Hit(
+            BY_ID["ZOMBIE"], found.orphaned, "the launcher of the node has lost its parent: deepspeed.launcher.launch with PPID 1", ""
+        )
+        return Verdict(BY_ID["ZOMBIE"], "medium", [hit])
+    notes = [hit for hit in found.hits if hit.signature.id == "NOHOSTFILE-NOTE"]
+    if notes and found.several_nodes:
+        return Verdict(BY_ID["HOSTFILE-IGNORED"], "medium", notes)
+    for hit in found.hits:
+        if hit.signature.role == "quiet":
+            same = [other for other in found.hits if other.signature is hit.signature]
+            if hit.signature.id != "NAN" or len(same) >= NAN_REPORTS:
+                return Verdict(hit.signature, "high" if hit.signature.sure else "medium", same)
+    return None
+
+
+def nothing_failed(case: Case) -> Verdict | None:
+    """Nothing failed as far as the text goes."""
+    if case.failed or not case.found.lines or any(hit.signature.role == "cascade" and not _is_noise(hit) for hit in case.found.hits):
+        return None
+    if not any(line.strip() for lines in case.found.tails.values() for line in lines):
+        return None
+    noise = [hit for hit in case.found.hits if _is_noise(hit)]
+    return Verdict(BY_ID["BENIGN-NOISE" if noise else "SUCCESS"], "medium" if noise else "low", noise)
+
+
+def _is_noise(hit: Hit) -> bool:
+    """Something that looks like an error and came at the exit of a process."""
+    return hit.raised is not None and hit.raised.ignored

@@ -1,0 +1,73 @@
+"""A diagnosis in words, for a terminal: what happened, where first, the lines that show it, how sure, what to do."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence
+from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.jobs.ranks import ranks_in_words
+
+SURE = {"high": "sure", "medium": "likely", "low": "a guess"}
+GLYPHS = {"failure": "✖", "stop": "■", "benign": "✔", "success": "✔"}
+WIDTH = 100
+LONGEST = 220
+"""Characters of a line of evidence that are shown."""
+
+
+def in_words(diagnosis: Diagnosis) -> str:
+    """The whole diagnosis as lines, without a newline at the end."""
+    parts = [_headline(diagnosis)]
+    if diagnosis.why:
+        parts.append(_wrapped(diagnosis.why))
+    if diagnosis.evidence:
+        parts.append("\n".join(("  what shows it:", *map(_line, diagnosis.evidence))))
+    if diagnosis.others:
+        parts.append("\n".join(("  besides, and independently of it:", *(f"    {named(one)}" for one in diagnosis.others))))
+    parts += map(_wrapped, diagnosis.notes)
+    if diagnosis.fixes:
+        parts.append(
+            "\n".join(("  what to do:", *(_wrapped(f"{fix.text}{_edit(fix.patch)}", "    - ", "      ") for fix in diagnosis.fixes)))
+        )
+    if diagnosis.confirm and diagnosis.confidence != "high":
+        parts.append(_wrapped(f"what would confirm it: {diagnosis.confirm}"))
+    return "\n".join(parts)
+
+
+def _headline(diagnosis: Diagnosis) -> str:
+    where = f" [rank {diagnosis.first_failing_rank}{f' on {diagnosis.host}' if diagnosis.host else ''}]" if _has_rank(diagnosis) else ""
+    if diagnosis.cause is None:
+        return f"? {diagnosis.title}.{where}"
+    more = f", all of {ranks_in_words(diagnosis.ranks)}" if len(diagnosis.ranks) > 1 else ""
+    return f"{GLYPHS[diagnosis.kind]} {diagnosis.title}.{where}\n  {diagnosis.cause} ({SURE[diagnosis.confidence]}{more})"
+
+
+def _has_rank(diagnosis: Diagnosis) -> bool:
+    return diagnosis.first_failing_rank is not None
+
+
+def _line(line: Evidence) -> str:
+    rank = "" if line.rank is None else f"[{line.rank}] "
+    text = line.text if len(line.text) <= LONGEST else line.text[:LONGEST] + " …"
+    return f"    {_short(line.file)}:{line.line}: {rank}{text}"
+
+
+def _short(file: str) -> str:
+    """The file, relative where it is below the current folder."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else file
+
+
+def named(one: str) -> str:
+    """A cause by its id and in words."""
+    """A cause by its id and in words."""
+    return f"{one}: {BY_ID[one].title}" if one in BY_ID else one
+
+
+def _edit(patch: object) -> str:
+    return " (an edit of the Plan)" if patch else ""
+
+
+def _wrapped(text: str, first: str = "  ", rest: str = "  ") -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)

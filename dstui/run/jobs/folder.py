@@ -1,0 +1,158 @@
+"""The job folder: where everything about one run lies, and who may write it.
+
+    plan.yaml and the rendered files     as launched
+    machine.json                         the machine as it was then
+    launch.json                          what the supervisor starts
+    status.json                          the truth about the job; written by whoever holds supervisor.lock
+    events.jsonl                         what happened when
+    arrivals.index                       when which log had how many bytes (dstui/logs/arrival_index.py)
+    logs/rank_N.log  ranks/rank_N.json   by the shim of each rank; from the second attempt on under attempts/N/
+    launcher.log  supervisor.log         their output
+    stop.json                            somebody asks for the end of the job
+
+Whoever reads must expect each of them to be missing or half-written.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dstui.logs.log_folder import FINAL
+from dstui.logs.time_parsing import from_iso, iso
+from dstui.regular import append_regular, json_object, open_regular, read_json, read_regular, replace_regular
+from dstui.run.jobs.record_forms import EVENT, LAUNCH, STATUS, STOP, sound
+
+__all__ = ["FINAL", "RUNS_FOLDER", "JobFolder", "from_iso", "iso", "read_json"]
+
+RUNS_FOLDER = "dstui_runs"
+"""Where job folders go, in the current folder."""
+MOST_EVENTS = 16 << 20
+"""Bytes of events.jsonl that are read at once."""
+OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class JobFolder:
+    """The folder of one job: its paths, and the small files in it."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path).absolute()
+        self.status_file = self.path / "status.json"
+        self.launch_file = self.path / "launch.json"
+        self.events_file = self.path / "events.jsonl"
+        self.arrivals_file = self.path / "arrivals.index"
+        self.stop_file = self.path / "stop.json"
+        self.lock_file = self.path / "supervisor.lock"
+        self.launcher_log = self.path / "launcher.log"
+        self.supervisor_log = self.path / "supervisor.log"
+        self.ds_config = self.path / "ds_config.json"
+
+    def __repr__(self) -> str:
+        return f"JobFolder({str(self.path)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JobFolder) and other.path == self.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    @property
+    def name(self) -> str:
+        """The run's name: that of its folder."""
+        return self.path.name
+
+    def attempt(self, number: int) -> Path:
+        """Where the logs and records of one attempt lie."""
+        return self.path if number == 1 else self.path / "attempts" / str(number)
+
+    def prepare(self, attempt: int) -> None:
+        """Make the folders that the shims of an attempt write to. OSError where the job folder is somebody else's."""
+        self.path.mkdir(0o700, parents=True, exist_ok=True)
+        self._guard()
+        for part in ("logs", "ranks"):
+            (self.attempt(attempt) / part).mkdir(0o700, parents=True, exist_ok=True)
+
+    def _guard(self) -> None:
+        """Before anything is written: OSError where others may write the folder, as where another one lies in its place."""
+        found = self.path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OF_OTHERS:
+            raise OSError(errno.EPERM, "not a folder of this user's alone", str(self.path))
+
+    def log(self, rank: int, attempt: int = 1) -> Path:
+        """The output of one rank."""
+        return self.attempt(attempt) / "logs" / f"rank_{rank}.log"
+
+    def record(self, rank: int, attempt: int = 1) -> Path:
+        """What the shim of one rank says about it."""
+        return self.attempt(attempt) / "ranks" / f"rank_{rank}.json"
+
+    def read_status(self) -> dict[str, Any]:
+        """status.json as it is; empty where there is none, or none that makes sense."""
+        status = read_json(self.status_file)
+        return status if sound(status, STATUS) else {}
+
+    def read_launch(self) -> dict[str, Any]:
+        """launch.json likewise."""
+        launch = read_json(self.launch_file)
+        return launch if sound(launch, LAUNCH) else {}
+
+    def read_stop(self) -> dict[str, Any]:
+        """stop.json likewise."""
+        asked = read_json(self.stop_file)
+        return asked if sound(asked, STOP) else {}
+
+    def read_events(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+        """What events.jsonl says from a byte on: the bytes of each line, and its event, empty where it makes no sense."""
+        data = b""
+        with suppress(OSError):
+            data = read_regular(self.events_file, start, MOST_EVENTS)
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            event = json_object(line)
+            yield len(line) + 1, event if sound(event, EVENT) else {}
+        if len(rest) == MOST_EVENTS:
+            yield len(rest), {}
+
+    def write_status(self, status: dict[str, Any]) -> None:
+        """Replace status.json in one step. OSError where it cannot be written."""
+        self.write_json(self.status_file, status)
+
+    def write_json(self, path: Path, found: dict[str, Any]) -> None:
+        """Replace a record in one step. OSError where it cannot be written."""
+        self._guard()
+        replace_regular(path, json.dumps(found, indent=1).encode() + b"\n")
+
+    def append_event(self, time: float, event: str, **facts: Any) -> None:
+        """One line of events.jsonl. OSError where it cannot be written."""
+        self._guard()
+        append_regular(self.events_file, json.dumps({"t": round(time, 3), "event": event, **facts}).encode() + b"\n")
+
+    def lock(self) -> int | None:
+        """Become the one who looks after this job: a descriptor that holds the lock, None where somebody else does.
+
+        Also None where the lock cannot be had at all (the folder is gone, or belongs to somebody else).
+        """
+        fd = self._opened_lock()
+        if fd is None:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return fd
+
+    def _opened_lock(self) -> int | None:
+        """The file of the lock, made where it is missing; on a read-only disk as it is."""
+        for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
+            with suppress(OSError):
+                self._guard()
+                return open_regular(self.lock_file, flags)
+        return None

@@ -1,0 +1,1 @@
+"""Numbers out of log lines, and how they go over the steps."""

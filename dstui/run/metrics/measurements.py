@@ -1,0 +1,104 @@
+"""A rank's lines, one after another, as measurements: each number with its name and the step that it belongs to.
+
+What one line says is `metrics`' to know; here is what has to be remembered from line to line: where the training stands, how many
+values of a name came, and which of the Plan's own patterns are too slow to be looked for any longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dstui.logs.grep import Wanted
+from dstui.run.jobs.events import Metric
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.metrics.line_patterns import HINTS, Bar, Own, bar_of, scan
+from dstui.run.metrics.progress import drawn, said, told_over
+
+
+@dataclass(slots=True)
+class RankView:
+    """What is known of one rank. `state`: waiting, started, ended or lost."""
+
+    host: str
+    state: str = "waiting"
+    exit_code: int | None = None
+    last_line_at: float | None = None
+    """When its log was last written, seconds since the epoch; None where it has written nothing."""
+    step: int | None = None
+    steps: int | None = None
+    """How many steps there will be, where its lines say so."""
+    loss: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The latest value of each metric."""
+    live: str = ""
+    """Its unfinished line: a progress bar."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """How many values of each metric came: their step, where lines name none."""
+    told: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Step and value of each metric as it was last told, where every state of a progress bar is read."""
+    bar_told: float = 0.0
+    bar_seen: float = 0.0
+    # Whose bars and words are the training's: see progress.py
+    worded: bool = False
+    counted: bool = False
+    proven: bool = False
+    clock: float = 0.0
+    bar: Bar | None = None
+
+
+class Measure:
+    """Takes the measurements of one job's lines; the Plan's own patterns (`run.metrics`) among them."""
+
+    def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
+        """`patterns`: name -> regular expression with one group, which are the number."""
+        self._own = Own(patterns or {})
+
+    @classmethod
+    def of(cls, folder: JobFolder) -> Measure:
+        """What the Plan of this job wants to have measured; a folder that is older or broken has no wishes."""
+        return cls(folder.read_launch().get("metrics") or {})
+
+    @property
+    def wanted(self) -> Wanted | None:
+        """What a line must hold to say anything; None where the Plan's own patterns leave that open."""
+        return None if self._own else Wanted(tuple(hint.encode() for hint in HINTS), ignore_case=True)
+
+    def notices(self) -> list[str]:
+        """What there is to say since the last call: patterns that are not looked for any more."""
+        said, self._own.said = self._own.said, []
+        return said
+
+    def glance(self, view: RankView, bar: str) -> None:
+        """Note the step that an unfinished progress bar tells."""
+        if (state := bar_of(bar)) is not None:
+            drawn(view, state)
+
+    def __call__(self, view: RankView, rank: int, line: str, bar: str = "") -> list[Metric]:
+        """The measurements of a rank's next line, noted in its view. `bar`: the progress bar that the line was written over."""
+        if bar:
+            self.glance(view, bar)
+        found = {**scan(line), **self._own.scan(line)}
+        if not found:
+            return []
+        self._place(view, found, bar_of(line), bar_of(bar))
+        if "overflows" in found:
+            found["overflows"] += view.metrics.get("overflows", 0)
+        view.loss = found.get("loss", view.loss)
+        view.metrics.update(found)
+        metrics = []
+        for name, value in found.items():
+            view.counts[name] = view.counts.get(name, 0) + 1
+            metrics.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
+        return metrics
+
+    @staticmethod
+    def _place(view: RankView, found: dict[str, float], own: Bar | None, over: Bar | None) -> None:
+        """Note the step that a line tells: by a bar that it is, or in words; and over which bar a loss was told."""
+        step, steps = found.pop("step", None), found.pop("steps", None)
+        if own is not None:
+            drawn(view, own)
+        elif step is not None:
+            said(view, int(step), int(steps) if steps is not None else None)
+        if "loss" in found and (bar := own or over) is not None:
+            told_over(view, bar)

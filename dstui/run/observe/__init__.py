@@ -1,0 +1,1 @@
+"""What is to be seen of a job from outside: events, usage, stragglers, hangs, stacks."""

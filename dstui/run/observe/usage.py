@@ -1,0 +1,187 @@
+"""What each rank of a job uses now: its GPU's load, memory and power from NVML; of a rank on the CPU its processor time and memory.
+
+Sampled in a thread, every few seconds, for the ranks of this host: whoever draws reads `latest`, which is replaced as a whole. Which GPU
+is a rank's follows from its record: the place of its local rank in the CUDA_VISIBLE_DEVICES that it was started with.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from dstui.logs.log_folder import FINAL
+from dstui.run.jobs.folder import JobFolder, read_json
+from dstui.run.jobs.ranks import read_record
+
+if TYPE_CHECKING:
+    import psutil
+
+    from dstui.machine.live import GpuState, Live
+    from dstui.machine.snapshot import Gpu
+
+EVERY = 2.0
+"""Seconds between two samples."""
+MIB, GIB = 1 << 20, 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one rank uses. What is None is not known; `why` says it where nothing is."""
+
+    kind: Literal["GPU", "CPU"]
+    load: float | None = None
+    """Percent: of the GPU's time, or of one core's (two busy cores are 200)."""
+    memory: int | None = None
+    """Bytes: of the GPU by whomever, or of the rank's process."""
+    power: float | None = None
+    """Watts."""
+    device: int | None = None
+    """The GPU, as nvidia-smi counts them."""
+    why: str = ""
+
+    def __str__(self) -> str:
+        return usage_text(self.kind, self.load, self.memory, self.power) if not self.why else f"{self.kind} unknown"
+
+
+def usage_text(kind: str, load: float | None, memory: float | None, power: float | None) -> str:
+    """`GPU 97 %  71.2 GB  612 W`; what is not known is left out."""
+    facts = [f"{kind} {load:.0f} %" if load is not None else kind]
+    facts += [f"{memory / GIB:.1f} GB" if memory >= GIB / 10 else f"{memory / MIB:.0f} MB"] if memory is not None else []
+    facts += [f"{power:.0f} W" if power < 10_000 else f"{power / 1000:.1f} kW"] if power is not None else []
+    return "  ".join(facts)
+
+
+def together(usages: Iterable[Usage]) -> str:
+    """All ranks in a few words: of GPUs the mean load, the most memory and the power of all; of CPUs the sums. "" where none is known."""
+    known = [usage for usage in usages if not usage.why]
+    if not known:
+        return ""
+    kind = known[0].kind
+    devices = list({usage.device: usage for usage in known}.values()) if kind == "GPU" else known
+    loads = [usage.load for usage in devices if usage.load is not None]
+    sizes = [usage.memory for usage in devices if usage.memory is not None]
+    powers = [usage.power for usage in devices if usage.power is not None]
+    load = (sum(loads) / len(loads) if kind == "GPU" else sum(loads)) if loads else None
+    memory = (max(sizes) if kind == "GPU" else sum(sizes)) if sizes else None
+    name = f"{len(devices)} GPUs" if kind == "GPU" and len(devices) > 1 else kind
+    return usage_text(name, load, memory, sum(powers) if powers else None)
+
+
+class Sampler:
+    """Samples a job until it is closed, or the job has ended."""
+
+    def __init__(self, folder: JobFolder, every: float = EVERY) -> None:
+        self.latest: Mapping[int, Usage] = {}
+        """By rank; of ranks that do not run here there is nothing."""
+        self.note = ""
+        """What is not sampled, and why, in a few words."""
+        self._folder, self._every = folder, every
+        self._launch = folder.read_launch()
+        self._gpus: Sequence[Gpu] | None = None
+        self._live: Live | None = None
+        self._states: dict[int, GpuState] = {}
+        self._processes: dict[int, psutil.Process] = {}
+        self._records: dict[tuple[int, int], dict[str, Any]] = {}
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Sample no more; does not wait for a driver that hangs."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.is_set():
+                status = self._folder.read_status()
+                self.latest = self._sample(status)
+                if status.get("state") in FINAL:
+                    break
+                self._closed.wait(self._every)
+        finally:
+            if self._live is not None:
+                self._live.close()
+
+    def _sample(self, status: Mapping[str, Any]) -> dict[int, Usage]:
+        attempt, here = int(status.get("attempt") or 1), os.uname().nodename
+        running = sorted(int(rank) for rank, facts in status.get("ranks", {}).items() if facts.get("state") == "started")
+        records = {rank: self._record(rank, attempt) for rank in running}
+        near = {rank: record for rank, record in records.items() if record.get("host") == here}
+        far = {str(record["host"]) for record in records.values() if record.get("host") not in (here, None)}
+        usages = {rank: self._of_cpu(record) if self._on_cpu else self._of_gpu(record) for rank, record in near.items()}
+        why = next((f"{usage.kind} unknown: {usage.why}" for usage in usages.values() if usage.why), "")
+        self.note = "; ".join(filter(None, [why, f"not sampled: {', '.join(sorted(far)[:3])}" if far else ""]))
+        return usages
+
+    def _record(self, rank: int, attempt: int) -> dict[str, Any]:
+        """What the rank's shim says about it; the same until its end."""
+        if not self._records.get((attempt, rank)):
+            self._records[attempt, rank] = read_record(self._folder.record(rank, attempt))
+        return self._records[attempt, rank]
+
+    @property
+    def _on_cpu(self) -> bool:
+        env = self._launch.get("env")
+        return isinstance(env, dict) and env.get("DS_ACCELERATOR") == "cpu"
+
+    def _of_cpu(self, record: Mapping[str, Any]) -> Usage:
+        """The rank's process. Its load is that since the last sample: of the first there is none."""
+        import psutil
+
+        pid = record.get("pid")
+        if not isinstance(pid, int):
+            return Usage("CPU", why="the rank's record is not complete")
+        try:
+            new = pid not in self._processes
+            process = self._processes.setdefault(pid, psutil.Process(pid))
+            load = process.cpu_percent(None)
+            return Usage("CPU", None if new else load, process.memory_info().rss)
+        except psutil.Error:
+            return Usage("CPU", why=f"process {pid} cannot be looked at")
+
+    def _of_gpu(self, record: Mapping[str, Any]) -> Usage:
+        from dstui.machine.codec import Unknown, known
+        from dstui.machine.live import Live
+        from dstui.machine.snapshot import Gpu
+
+        if self._live is None:
+            self._live = Live(self._every)
+        self._states = self._live.poll() or self._states
+        problem = self._live.problem
+        if problem is not None or not self._states:
+            return Usage("GPU", why=problem.reason if problem is not None else "NVML has not answered yet")
+        if self._gpus is None:
+            self._gpus = self._recorded_gpus() or [Gpu(index=index) for index in sorted(self._states)]
+        device = self._device(record, self._gpus)
+        if isinstance(device, str):
+            return Usage("GPU", why=device)
+        state = self._states.get(device)
+        if state is None or all(isinstance(fact, Unknown) for fact in (state.utilization, state.memory_used, state.power)):
+            return Usage("GPU", device=device, why=f"NVML tells nothing of GPU {device}")
+        return Usage("GPU", known(state.utilization, None), known(state.memory_used, None), known(state.power, None), device)
+
+    def _recorded_gpus(self) -> Sequence[Gpu]:
+        """The GPUs as they were at the launch: their UUIDs and bus ids are what CUDA_VISIBLE_DEVICES may speak of."""
+        from dstui.machine.snapshot import Machine
+
+        with suppress(ValueError, TypeError, KeyError, AttributeError):
+            return Machine.from_json(read_json(self._folder.path / "machine.json")).gpus
+        return ()
+
+    def _device(self, record: Mapping[str, Any], gpus: Sequence[Gpu]) -> int | str:
+        """The rank's GPU by NVML's index, or why nobody can tell."""
+        from dstui.machine.visible import visible
+
+        local, value = record.get("local_rank"), record.get("gpus")
+        if not isinstance(local, int):
+            return "the rank's record does not say which GPU it has"
+        env = self._launch.get("env")
+        order = env.get("CUDA_DEVICE_ORDER") if isinstance(env, dict) else None
+        seen = visible(value if isinstance(value, str) else None, gpus, order).gpus
+        if len(seen) == 1:
+            return seen[0]
+        return seen[local] if local < len(seen) else f"CUDA_VISIBLE_DEVICES={value} names no GPU for local rank {local}"

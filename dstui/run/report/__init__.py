@@ -1,0 +1,1 @@
+"""What leaves the machine about a job: a zip without secrets."""

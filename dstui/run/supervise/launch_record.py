@@ -1,0 +1,73 @@
+"""What a launch adds to the plain command: a free port, the job folder, the tag, the shim; and launch.json, which keeps the rest."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.processes import SUPERVISES, TAG
+
+if TYPE_CHECKING:  # the supervisor has no use for the rendering
+    from dstui.plan.model import Run
+    from dstui.render.launch import LaunchSpec
+
+SHIM = Path(__file__).with_name("shim.py")
+PORT_OPTION = "--master_port"
+PORTS = range(20000, 32768)
+"""Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
+
+
+def launch_plan(spec: LaunchSpec, run: Run, folder: JobFolder) -> dict[str, Any]:
+    """launch.json: what the supervisor starts, at every attempt, and how the run is watched."""
+    from dstui.render.launch import BIND
+
+    config = str(folder.ds_config)
+    argv = spec.argv(config)
+    return {
+        "python": spec.python,
+        "options": list(spec.launcher_options),
+        "script": list(spec.script),
+        "args": argv[len(argv) - len(spec.script_args) :],
+        "env": spec.environment(config),
+        "workdir": spec.workdir,
+        "bind": str(folder.ds_config.with_name(BIND)) if spec.bindings else None,
+        "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
+        "silence": run.silence,
+        "metrics": dict(run.metrics),
+        "on_end": run.on_end,
+    }
+
+
+def command(plan: Mapping[str, Any], folder: JobFolder, tag: str, attempt: int = 1, more: Sequence[str] = ()) -> list[str]:
+    """The launcher with the shim as its script; `more`: what a further attempt appends to the script's arguments."""
+    options = list(plan["options"])
+    if not any(option.split("=")[0] == PORT_OPTION for option in options):
+        options += [PORT_OPTION, str(free_port())]
+    bind = [f"bind:{plan['bind']}"] if plan.get("bind") else []
+    shim = [str(SHIM), str(folder.attempt(attempt)), tag, *bind]
+    return [plan["python"], "-m", "deepspeed.launcher.runner", *options, *shim, *plan["script"], *plan["args"], *more]
+
+
+def environment(plan: Mapping[str, Any], tag: str) -> dict[str, str]:
+    """The launcher's environment: ours, the Plan's, the job's tag, and first on the PATH what stands beside the interpreter."""
+    env = {**os.environ, "PYTHONUNBUFFERED": "1", **plan["env"], TAG: tag}
+    env.pop(SUPERVISES, None)
+    beside = os.path.dirname(plan["python"])  # noqa: PTH120 - "" where only a name is given
+    if beside:
+        env["PATH"] = os.pathsep.join(filter(None, [beside, env.get("PATH")]))
+    return env
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    for _ in range(100):
+        port = PORTS[int.from_bytes(os.urandom(4), "big") % len(PORTS)]
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port
+    raise OSError(f"no free port between {PORTS.start} and {PORTS.stop}")

@@ -1,0 +1,159 @@
+"""Starting a job: look whether it can start at all, write its folder, hand it to a supervisor."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from dstui.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.render.artifacts import artifacts
+from dstui.render.launch import LaunchSpec, RenderError, launch_spec
+from dstui.run.jobs.access_time import watch
+from dstui.run.jobs.create import create
+from dstui.run.jobs.folder import RUNS_FOLDER, JobFolder
+from dstui.run.jobs.ownership import NotOwn, own_tag, remember
+from dstui.run.jobs.processes import find
+from dstui.run.jobs.spawn import spawn_supervisor
+from dstui.run.jobs.status import initial
+from dstui.run.supervise.launch_record import launch_plan
+
+ASK_FOR_DEEPSPEED = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('deepspeed') is None))"
+"""Looks for deepspeed without importing it, which would take seconds."""
+INSTALL = "install it there (python -m pip install deepspeed), or name another interpreter"
+UP = 20.0
+"""Seconds for a supervisor to report; it takes a twentieth of one."""
+
+
+class LaunchError(Exception):
+    """The job cannot be started: a sentence that says why and what to do. Nothing was started, nothing half-written is left."""
+
+
+def start(
+    plan: Plan, machine: Machine, *, pool: Mapping[str, int] | None = None, run_dir: Path | None = None, front_pid: int | None = None
+) -> JobFolder:
+    """Start a job and return at once: it lives in its folder, by its supervisor. Raises LaunchError.
+
+    `pool` is what the Plan's hostfile holds, where it names one.
+    `run_dir` is the job folder itself (it must be empty or not be there). With `front_pid` the job lives and dies with that process.
+    """
+    if machine.recorded:
+        raise LaunchError(f"A job runs on the machine that is here, and this one is recorded ({machine.source}): leave --machine out")
+    try:
+        spec = launch_spec(plan, machine, pool)
+    except RenderError as error:
+        raise LaunchError(str(error)) from None
+    check(spec)
+    name = plan.name or Path(spec.script[-1]).stem
+    runs = Path.cwd() / RUNS_FOLDER
+    had_runs, had_folder = is_there(runs), run_dir is not None and is_there(run_dir)
+    try:
+        folder = create(name, datetime.now(), run_dir)
+    except FileProblem as error:
+        raise LaunchError(str(error)) from None
+    try:
+        files = {artifact.name: artifact.text for artifact in artifacts(plan, machine, pool, str(folder.ds_config))}
+        files |= {"plan.yaml": plan.text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
+        _fill(folder, {**launch_plan(spec, plan.run, folder), "base": plan.base}, files)
+        _hand_over(folder, spec, name, front_pid)
+    except BaseException as error:
+        _undo(folder, keep=had_folder)
+        if run_dir is None and not had_runs:
+            with suppress(OSError):
+                runs.rmdir()
+        if isinstance(error, OSError):
+            raise LaunchError(f"Cannot write the job folder {folder.path}: {reason(error)} (--run-dir names another place)") from None
+        if isinstance(error, FileProblem):
+            raise LaunchError(f"Cannot write the job folder: {error} (--run-dir names another place)") from None
+        raise
+    return folder
+
+
+def check(spec: LaunchSpec) -> None:
+    """What would make every launch fail, found before anything is written. Raises LaunchError."""
+    if not spec.local:
+        raise LaunchError(f"cluster: {', '.join(spec.hosts)} ({spec.launcher}): this version starts jobs on this machine only")
+    workdir = Path(spec.workdir)
+    if not is_folder(workdir):
+        raise LaunchError(f"job.workdir: there is no folder {workdir}")
+    if spec.script[0] != "-m" and not is_file(workdir / spec.script[0]):
+        raise LaunchError(f"job.script: there is no file {workdir / spec.script[0]} (a script is relative to job.workdir)")
+    _check_interpreter(spec.python, spec.env, workdir)
+
+
+def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> None:
+    if python == sys.executable and "PYTHONPATH" not in env:
+        if importlib.util.find_spec("deepspeed") is None:
+            raise LaunchError(f"job.python: {python}, dstui's own interpreter, has no deepspeed: {INSTALL}")
+        return
+    found = shutil.which(python)
+    if found is None:
+        raise LaunchError(f"job.python: there is no interpreter {python}")
+    try:
+        answer = subprocess.run(
+            [found, "-c", ASK_FOR_DEEPSPEED], env={**os.environ, **env}, cwd=workdir, capture_output=True, timeout=60, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise LaunchError(f"job.python: {python} does not run: {error}") from None
+    if answer.returncode == 3:
+        raise LaunchError(f"job.python: {python} has no deepspeed: {INSTALL}")
+    if answer.returncode:
+        said = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise LaunchError(f"job.python: {python} does not run as a Python (exit status {answer.returncode}): {said}")
+
+
+def _fill(folder: JobFolder, launch: Mapping[str, Any], files: Mapping[str, str]) -> None:
+    for name, text in files.items():
+        write_atomic(folder.path / name, text)
+    folder.write_json(folder.launch_file, dict(launch))
+    watch(folder.ds_config)
+    folder.prepare(1)
+
+
+def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, front_pid: int | None) -> None:
+    """Write the first status and start the supervisor, which confirms by putting itself into it."""
+    front = find(front_pid) if front_pid is not None else None
+    tag = uuid.uuid4().hex
+    status = initial(tag, spec.ranks, front)
+    lock = folder.lock()
+    if lock is None:
+        raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system know locks? (--run-dir names another place)")
+    try:
+        folder.write_status(status)
+        folder.append_event(time.time(), "start", folder=str(folder.path))
+        if problem := remember(folder, name, status["started"], tag):
+            text = f"the index of runs cannot be written ({problem}): other dstui commands can only look at this job. A SIGTERM to its "
+            folder.append_event(time.time(), "notice", text=f"{text}supervisor stops it. XDG_STATE_HOME names another place for the index")
+        own_tag(folder, status)
+        supervisor = spawn_supervisor(folder, lock, tag)
+    except NotOwn as why:
+        raise LaunchError(f"The job folder {folder.path} {why}: --run-dir names another place, on a disk that keeps permissions") from None
+    finally:
+        os.close(lock)
+    deadline = time.monotonic() + UP
+    while not folder.read_status().get("supervisor"):
+        if supervisor.poll() is not None or time.monotonic() > deadline:
+            supervisor.kill()
+            said = folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise LaunchError(f"The supervisor of the job did not start: {said or 'it said nothing'}")
+        time.sleep(0.005)
+
+
+def _undo(folder: JobFolder, keep: bool) -> None:
+    """Take away what this launch has written; a folder that was there before stays, empty."""
+    shutil.rmtree(folder.path, ignore_errors=True)
+    if keep:
+        with suppress(OSError):
+            folder.path.mkdir()

@@ -1,0 +1,158 @@
+"""The end of a job: from asking to SIGKILL over everything that carries the job's tag, and proof that nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from dstui.logs.log_folder import FINAL
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.ownership import NotOwn, own_tag
+from dstui.run.jobs.processes import Process, find, tagged
+from dstui.run.jobs.ranks import Ranks
+from dstui.run.jobs.spawn import spawn_notification
+from dstui.run.jobs.status import Status, finish, here, ranks_of, rebuilt, refresh, supervisor_of
+
+STEP = 5.0
+"""Seconds on each rung of the ladder before the next."""
+PATIENCE = 3 * STEP + 5.0
+"""Seconds after which a supervisor that was asked to stop has to be through; then we do it ourselves."""
+GRACE = 0.5
+"""Seconds for launchers and helpers once the ranks that were asked are gone; a launcher takes three to go by itself."""
+LAUNCHER = "deepspeed.launcher."
+LOOK = 0.1
+
+Members = Callable[[], set[Process]]
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    """How a stop ended: the job's state and exit status, and what could not be ended, each with pid and command line."""
+
+    state: str
+    exit_code: int | None
+    left: list[str] = field(default_factory=list)
+    refused: str = ""
+    """Why nothing was done, as the end of a sentence: the job is not this user's own."""
+
+
+def nothing() -> None:
+    """Between two looks there is nothing else to do."""
+
+
+def climb(members: Members, ask: Iterable[Process] = (), tick: Callable[[], object] = nothing) -> set[Process]:
+    """End all members: those in `ask` get a SIGTERM and time, then everyone gets it, then SIGKILL. Returns who is left.
+
+    Asking goes to all ranks at once and to nobody else: a script that saves a checkpoint on SIGTERM needs its peers for it. DeepSpeed's
+    launcher gets no SIGTERM, but its end: it has nothing to save, and would only leave a traceback of its own.
+    """
+    asked = set(ask)
+    for process in asked:
+        process.send(signal.SIGTERM)
+    until_gone(lambda: {process for process in asked if process.alive}, STEP, tick)
+    left = until_gone(members, GRACE if asked else 0.0, tick)
+    if left:
+        for process in left:
+            process.send(signal.SIGKILL if LAUNCHER in process.command() else signal.SIGTERM)
+        left = until_gone(members, STEP, tick)
+    return until_gone(members, STEP, tick, signal.SIGKILL) if left else left
+
+
+def until_gone(members: Members, seconds: float, tick: Callable[[], object] = nothing, number: int = 0) -> set[Process]:
+    """Wait until nobody is left, at most so long, signalling whom each look finds; who is left at the end.
+
+    Two empty looks count: one may fall between a fork and what the child becomes.
+    """
+    deadline = time.monotonic() + seconds
+    empty = 0
+    while True:
+        tick()
+        left = members()
+        empty = 0 if left else empty + 1
+        if empty == 2 or (left and time.monotonic() >= deadline):
+            return left
+        if number:
+            for process in left:
+                process.send(number)
+        time.sleep(LOOK)
+
+
+def rank_processes(ranks: Ranks, members: set[Process]) -> list[Process]:
+    """The living ranks themselves (not their shims): whom to ask first. Only `members` of the job, whomever their records name."""
+    living = (ranks.ranks[number].pid for number in ranks.living)
+    return [process for pid in living if pid and (process := find(pid)) in members and process]
+
+
+def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM) -> StopReport:
+    """Stop a job of one's own and wait until nothing of it is left. `exit_code` becomes the job's, where it had not ended before.
+
+    The supervisor does it; where it is dead or stuck, we do.
+    """
+    status = folder.read_status() or refresh(folder)
+    try:
+        tag = own_tag(folder, status)
+    except NotOwn as why:
+        return StopReport(str(status.get("state", "lost")), None, refused=str(why))
+    if not status:
+        unknown = f"{folder.status_file} is gone, half-written or of another version, and no rank has left a record of its processes"
+        return StopReport("lost", None, [unknown])
+    if not here(status) and status.get("state") not in FINAL:
+        host = status["supervisor"]["host"]
+        return StopReport(status["state"], None, [f"the job runs on {host}: stop it there (dstui stop {folder.path})"])
+    if status.get("state") not in FINAL:
+        _ask(folder, exit_code, supervisor_of(status, tag))
+        status = _await_end(folder, exit_code, tag)
+    left = climb(lambda: tagged(tag))
+    return StopReport(str(status.get("state", "lost")), status.get("exit_code"), sorted(process.describe() for process in left))
+
+
+def _ask(folder: JobFolder, exit_code: int, supervisor: Process | None) -> None:
+    """Leave the request where the supervisor sees it, and wake it up; on a full disk its SIGTERM has to do."""
+    number = signal.SIGUSR1
+    try:
+        by = {"by": os.getpid(), "command": Process(os.getpid(), 0).command()[:200]}
+        folder.write_json(folder.stop_file, {"exit_code": exit_code, **by})
+    except OSError:
+        number = signal.SIGTERM
+    if supervisor:
+        supervisor.send(number)
+
+
+def _await_end(folder: JobFolder, exit_code: int, tag: str) -> Status:
+    """Wait for the supervisor to be through; take its place where it is dead, and where it is stuck."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        status = folder.read_status()
+        if status.get("state") in FINAL:
+            return status
+        lock = folder.lock()
+        late = time.monotonic() - deadline
+        if lock is not None or late > STEP:
+            break
+        if late > 0 and (supervisor := supervisor_of(status, tag)):
+            supervisor.send(signal.SIGKILL)
+        time.sleep(LOOK)
+    try:
+        return _end(folder, exit_code, tag)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _end(folder: JobFolder, exit_code: int, tag: str) -> Status:
+    """End a job that nobody looks after."""
+    status = folder.read_status() or rebuilt(folder)
+    if status.get("state") in FINAL:
+        return status
+    ranks = ranks_of(folder, status)
+    if ranks.over and not tagged(tag):
+        status = finish(folder, status, ranks, None, watched=False)  # it had ended, but nobody could write it
+    else:
+        climb(lambda: tagged(tag), rank_processes(ranks, tagged(tag)), lambda: ranks.update(time.time()))
+        ranks.update(time.time())
+        status = finish(folder, status, ranks, exit_code)
+    spawn_notification(folder)
+    return status

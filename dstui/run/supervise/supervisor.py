@@ -1,0 +1,335 @@
+"""The supervisor of one job: a small process of its own that starts the launcher, watches the ranks and tells the truth about them.
+
+    python -m dstui.run.supervise.supervisor FOLDER [LOCK_FD]
+
+It goes on when the terminal is gone, and the job goes on without it: whoever looks next starts another one, which takes over where this
+one was. It sleeps in sigtimedwait, looks a few times a second, and costs under 0.1 % of a core.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from dstui.logs.arrival_index import Notes
+from dstui.logs.time_parsing import from_iso, iso
+from dstui.regular import open_regular
+from dstui.run.jobs.cleanup import OpBuilds, build_root
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.ownership import NotOwn, own_tag
+from dstui.run.jobs.processes import SUPERVISES, Process, descendants, find, reap, tagged
+from dstui.run.jobs.ranks import Rank, Ranks
+from dstui.run.jobs.status import asked_for, finish, process_json, process_of, ranks_of
+from dstui.run.supervise.launch_record import command, environment
+from dstui.run.supervise.resource_facts import Facts
+from dstui.run.supervise.restart import restart_arguments
+from dstui.run.supervise.shim import prctl
+from dstui.run.supervise.stop import climb, rank_processes, until_gone
+
+PR_SET_CHILD_SUBREAPER = 36
+POLL, LONGEST_POLL, FEW = 0.2, 1.0, 100
+"""Seconds between two looks; the death of the launcher and a request to stop wake it at once. Looking at a rank takes 20 µs: for more than
+a few the pause grows with their number, so that 100 and 500 ranks cost 1 % of a core alike."""
+LINGER, LINGER_FAILED = 3.0, 1.0
+"""Seconds that the launcher and helpers of the ranks get to end by themselves after the last rank; after a failure somebody waits."""
+STUCK = 30.0
+"""Seconds after a failure, or after the death of the launcher, in which the rest must have ended or started."""
+LATE = 60.0
+"""Seconds after which ranks that have not started are named."""
+STOPPED_BY = {signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGINT: 128 + signal.SIGINT}
+FRONT_GONE = 128 + signal.SIGTERM
+NEEDED = ("python", "options", "script", "args", "env", "workdir", "restarts")
+"""What launch.json must say, or nothing more is started by it."""
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+
+
+class Supervisor:
+    """Looks after the job in one folder, from whatever point it is at to its end."""
+
+    def __init__(self, folder: JobFolder, tag: str) -> None:
+        """`tag`: of the job, by the user's own index."""
+        self.folder, self.tag = folder, tag
+        self.status = {"state": "running", "ranks": {}, **folder.read_status(), "tag": tag}
+        launch = folder.read_launch()
+        self.plan = launch if all(launch.get(need) is not None for need in NEEDED) else {}
+        self.front = process_of(self.status.get("front"))
+        self.launcher = process_of(self.status.get("launcher"))
+        self.builds = OpBuilds(build_root({**os.environ, **self.plan.get("env", {})}))
+        self.ranks = ranks_of(folder, self.status)
+        self.arrivals = Notes(folder)
+        self.facts = Facts((folder.path, Path(self.plan.get("workdir", folder.path))))
+        self.locks: list[int | None] = []
+        """Held until the end, beside the one that we were born with: of folders that were deleted."""
+        self.asked: int | None = None
+        self._unwritten = self._named_late = False
+        self._since: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Until the job has ended and nothing of it is left."""
+        prctl(PR_SET_CHILD_SUBREAPER, 1)  # what the launcher orphans becomes our child: it is seen, and reaped
+        me = find(os.getpid())
+        self.status["supervisor"] = process_json(me) if me else None
+        if self.status["state"] == "starting" and not self.launcher and not tagged(self.tag):
+            self.launch()
+        for number, rank in self.ranks.ranks.items():  # what happened while nobody looked
+            if rank.state != self.status["ranks"].get(str(number), {}).get("state", "waiting"):
+                self.rank_event(number, rank)
+        self.write()
+        while True:
+            while not self.through():
+                self.sleep()
+                self.look()
+            self.clear()
+            if not self.again():
+                break
+        self.end()
+
+    def launch(self, more: Sequence[str] = ()) -> None:
+        """Start the launcher; an interpreter that cannot be started is a job without ranks."""
+        self.launcher = self.status["launcher"] = None
+        self.event("facts", attempt=self.ranks.attempt, **self.facts.now())
+        with os.fdopen(open_regular(self.folder.launcher_log, APPEND), "ab") as log:
+            if child := self._launched(more, log):
+                child.returncode = 0  # reap() collects it, and what becomes of it is the ranks' to tell
+                self.launcher = find(child.pid)
+                self.status["launcher"] = process_json(self.launcher) if self.launcher else None
+
+    def _launched(self, more: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes] | None:
+        """The launcher; None where it cannot be started, which its log says."""
+        try:
+            argv = self.status["command"] = command(self.plan, self.folder, self.tag, self.ranks.attempt, more)
+            return subprocess.Popen(
+                argv,
+                cwd=self.plan["workdir"],
+                env=environment(self.plan, self.tag),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=default_signals,  # noqa: PLW1509 - there are no threads here
+            )
+        except KeyError as missing:
+            log.write(f"dstui: cannot start the job: {self.folder.launch_file} does not say its {missing}\n".encode())
+        except OSError as error:
+            log.write(f"dstui: cannot start {argv[0]} in {self.plan['workdir']}: {error.strerror}\n".encode())
+        return None
+
+    def sleep(self) -> None:
+        """Until the next look, a dead child or a signal."""
+        pause = min(POLL * max(len(self.ranks.ranks) / FEW, 1.0), LONGEST_POLL)
+        news = signal.sigtimedwait((signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY), pause)
+        if news and news.si_signo in STOPPED_BY and self.asked is None:
+            self.asked = STOPPED_BY[signal.Signals(news.si_signo)]
+            sender = Process(news.si_pid, 0).describe()
+            self.note(f"{signal.Signals(news.si_signo).name} from process {sender}: the job is stopped", stops=True)
+
+    def look(self) -> None:
+        """Bring everything up to date."""
+        reap()
+        if self.asked is None:
+            self.asked = asked_for(self.folder)
+        if self.asked is None and self.front and not self.front.alive:
+            self.note("the terminal or command that this job belongs to is gone: the job is stopped", stops=True)
+            self.asked = FRONT_GONE
+        changed = self.ranks.update(time.time())
+        if changed or self.every("arrivals", 1.0):
+            self.arrivals.look(time.time(), self.ranks.attempt)  # first, so that a rank's last lines come before its end
+        for number in changed:
+            self.rank_event(number, self.ranks.ranks[number])
+        self.note_facts(changed)
+        if self.status["state"] == "starting" and len(self.ranks.waiting) < len(self.ranks.ranks):
+            self.status["state"] = "running"
+        if self.every("folder", 1.0):
+            self.keep_folder()
+        if self.every("builds", 1.0):
+            for sentence in self.builds.look({n: self.ranks.ranks[n].pid or 0 for n in self.ranks.living}):
+                self.note(sentence)
+        self.name_the_late()
+        if changed or self._unwritten:
+            self.write()
+
+    def keep_folder(self) -> None:
+        """Bring back a folder that was deleted under the job: without it nobody could find the job, or stop it."""
+        folder = self.folder
+        if folder.lock_file.exists():
+            return
+        with suppress(OSError):
+            folder.prepare(self.ranks.attempt)
+            folder.write_json(folder.launch_file, self.plan)
+            for number, rank in self.ranks.ranks.items():
+                if rank.pid is not None:
+                    folder.write_json(folder.record(number, self.ranks.attempt), rank.as_record(number, self.tag))
+            self.locks.append(folder.lock())
+            self.write()
+            self.note("the job folder was deleted while the job runs: what the ranks have written, and will write, is lost")
+
+    def note_facts(self, changed: Sequence[int]) -> None:
+        """What may explain an end: written down when a rank has ended, its least looked for all the time."""
+        ranks = self.ranks.ranks
+        for number in changed:
+            if ranks[number].state == "started" and ranks[number].pid and ranks[number].host == os.uname().nodename:
+                self.facts.began(number, ranks[number].pid or 0)
+        if ended := [number for number in changed if ranks[number].over]:
+            self.event("facts", attempt=self.ranks.attempt, **self.facts.ended(ended))
+        elif self.every("facts", 1.0):
+            self.facts.now()
+
+    def through(self) -> bool:
+        """Whether the job is over: asked to stop, all ranks ended, none can start any more, or it is stuck after a failure."""
+        if self.asked is not None or self.ranks.over:
+            return True
+        bereft = self.launcher is None or not self.launcher.alive
+        if bereft and self.every("members", 1.0) and not self.members():
+            return True
+        failed = self.ranks.first_failure is not None
+        return self.lasting("stuck", failed or (bereft and bool(self.ranks.waiting))) > STUCK
+
+    def clear(self) -> None:
+        """Leave nothing of this attempt behind."""
+        by_itself = self.ranks.over and self.asked is None
+        linger = LINGER_FAILED if self.ranks.exit_code() else LINGER
+        left = until_gone(self.members, linger, self.look) if by_itself else self.members()
+        if left:
+            left = climb(self.members, [] if by_itself else rank_processes(self.ranks, left), self.look)
+        self.look()
+        for process in left:
+            self.note(f"process {process.describe()} could not be ended")
+        self.builds.remove_locks()
+        if by_itself:
+            self.asked = None  # who asks while the last processes end comes too late
+
+    def again(self) -> bool:
+        """Start a further attempt after a failure, where the Plan wants that; False where the job is over.
+
+        A job of which no rank ever started would fail in the same way again.
+        """
+        allowed, attempt = self.plan.get("restarts", {}), self.ranks.attempt
+        code = self.ranks.exit_code()
+        if self.asked is not None or code == 0 or attempt > allowed.get("max", 0) or self.ranks.first_failure is None:
+            return False
+        self.note(f"attempt {attempt} ended with exit status {code} (rank {self.ranks.first_failure} first)")
+        pause = time.monotonic() + allowed["backoff"]
+        self.status["next_attempt"] = iso(time.time() + allowed["backoff"])
+        self.write()
+        while time.monotonic() < pause and self.asked is None:
+            self.sleep()
+            self.look()
+        self.status["next_attempt"] = None
+        if self.asked is not None:
+            return False
+        more, how = restart_arguments(self.plan, from_iso(self.status.get("started")) or 0.0)
+        self.note(f"attempt {attempt + 1} of {allowed['max'] + 1} starts {how}")
+        try:
+            self.begin(attempt + 1, more)
+        except OSError as error:
+            self.note(f"attempt {attempt + 1} could not start: {error}")
+            return False
+        return True
+
+    def begin(self, attempt: int, more: Sequence[str]) -> None:
+        """The ranks anew, in a folder of their own."""
+        self.folder.prepare(attempt)
+        self.ranks = Ranks.expected(self.folder, {number: rank.host for number, rank in self.ranks.ranks.items()}, attempt, self.tag)
+        self.status |= {"attempt": attempt, "state": "starting"}
+        self._since.clear()
+        self._named_late = False
+        self.launch(more)
+        self.write()
+
+    def end(self) -> None:
+        """The last word."""
+        self.arrivals.look(time.time(), self.ranks.attempt)
+        self.status = finish(self.folder, self.status, self.ranks, self.asked)
+        if self.plan.get("on_end"):
+            from dstui.run.supervise.notify import announce  # urllib would cost every job 20 ms
+
+            if problem := announce(self.plan, self.folder, self.status, self.ranks):
+                self.note(problem)
+
+    def members(self) -> set[Process]:
+        """Every process of the job: by its tag, and by descent where one has thrown its environment away."""
+        return tagged(self.tag) | descendants(os.getpid())
+
+    def name_the_late(self) -> None:
+        """Say once which ranks have not started."""
+        waiting = self.ranks.waiting
+        if self.lasting("late", bool(waiting)) > LATE and not self._named_late:
+            self._named_late = True
+            named = ", ".join(f"rank {number} on {self.ranks.ranks[number].host}" for number in waiting)
+            self.note(f"after {LATE:.0f} s not yet started: {named}")
+
+    def every(self, what: str, seconds: float) -> bool:
+        """True at most once in so many seconds."""
+        now = time.monotonic()
+        if now - self._since.get(what, 0.0) < seconds:
+            return False
+        self._since[what] = now
+        return True
+
+    def lasting(self, what: str, holds: bool) -> float:
+        """For how many seconds something has held without a break."""
+        if not holds:
+            self._since.pop(what, None)
+            return 0.0
+        return time.monotonic() - self._since.setdefault(what, time.monotonic())
+
+    def rank_event(self, number: int, rank: Rank) -> None:
+        """One line for a rank that has started, ended or got lost."""
+        self.event("rank", rank=number, host=rank.host, state=rank.state, exit_code=rank.exit_code)
+
+    def note(self, text: str, *, stops: bool = False) -> None:
+        """One line for a person; `stops`: it says why the job is stopped."""
+        self.event("notice", text=text, **({"stops": True} if stops else {}))
+
+    def event(self, event: str, **facts: Any) -> None:
+        """A line of events.jsonl; a full disk must not end the supervision."""
+        with suppress(OSError):
+            self.folder.append_event(time.time(), event, **facts)
+
+    def write(self) -> None:
+        """status.json; where that fails now, at the next look."""
+        self.status["ranks"] = {str(number): rank.as_json() for number, rank in sorted(self.ranks.ranks.items())}
+        try:
+            self.folder.write_status(self.status)
+            self._unwritten = False
+        except OSError:
+            self._unwritten = True
+
+
+def default_signals() -> None:
+    """In the launcher: nothing blocked, nothing ignored, whatever the shell that dstui came from had set (nohup, `&`)."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def main(argv: list[str]) -> int:
+    """Become the supervisor of a job folder, unless it has one."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY))
+    folder = JobFolder(argv[0])
+    try:
+        # Who starts us with the lock in our hands has looked whose job it is.
+        tag = os.environ[SUPERVISES] if len(argv) > 1 else own_tag(folder, folder.read_status())
+    except NotOwn as why:
+        print(f"{folder.path} {why}", file=sys.stderr)
+        return 1
+    lock = int(argv[1]) if len(argv) > 1 else folder.lock()
+    if lock is None:
+        print(f"{folder.path} has a supervisor already", file=sys.stderr)
+        return 1
+    os.set_inheritable(lock, False)
+    Supervisor(folder, tag).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

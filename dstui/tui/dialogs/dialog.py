@@ -1,0 +1,173 @@
+"""What asks something over the app: a question with a few answers, or a line to type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from dstui.tui.dialogs.over import Over
+from dstui.tui.kit.keys import CHOOSING, LINE, READING
+from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.text_row import BLANK, Row, paragraph, row
+
+WIDTH = 62
+"""Cells for text, beside the frame, the padding and a scroll bar."""
+
+
+class Answer(NamedTuple):
+    """One answer: the key that gives it, what it says, and what it means to the asker."""
+
+    key: str
+    label: str
+    value: Any
+
+
+class Dialog(ModalScreen[Any], Over[Any]):
+    """Rows in a box in the middle of the screen; escape closes it with None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "close", show=False)]
+    DEFAULT_CSS = """
+    Dialog { align: center middle; background: $background 60%; }
+    Dialog > Vertical {
+        width: 68; max-width: 96%; height: auto; max-height: 90%;
+        border: round $primary; background: $background; padding: 0 1;
+    }
+    Dialog Rows { height: auto; }
+    Dialog Input { border: none; height: 1; background: $panel; padding: 0 1; margin: 1 0; }
+    Dialog Footer { dock: bottom; height: 1; }
+    """
+    PANE = CHOOSING
+    ROWS: ClassVar[str] = ""
+    """The id of its rows."""
+
+    def __init__(self, heading: str) -> None:
+        super().__init__()
+        self.heading, self.rows = heading, self.made_rows()
+
+    def made_rows(self) -> Rows:
+        """Its rows, not drawn yet."""
+        return Rows(id=self.ROWS)
+
+    def compose(self) -> ComposeResult:
+        """The box and, at the bottom of the screen, the keys."""
+        with Vertical() as box:
+            box.border_title = Content(self.heading)
+            yield from self.inside()
+        yield self.footer
+
+    def inside(self) -> ComposeResult:
+        """What is in the box."""
+        yield self.rows
+
+
+class Lines(Dialog):
+    """A dialog whose text is drawn for the size of the screen, and scrolls where it has more lines."""
+
+    BESIDE: ClassVar[int] = 0
+    """Lines in the box that are not its rows."""
+
+    @property
+    def room(self) -> int:
+        """Cells for text."""
+        return min(WIDTH, self.app.size.width * 96 // 100 - 6) - 2
+
+    def lines(self) -> Sequence[Row]:
+        """What it says."""
+        raise NotImplementedError
+
+    def redraw(self) -> None:
+        """Draw it; the cursor stays where it is."""
+        lines = self.lines()
+        self.rows.show_rows(lines)
+        most = (self.app.size.height - 1) * 9 // 10 - 2 - self.BESIDE  # the last line is the footer
+        self.rows.styles.height = max(min(len(lines), most), 1)
+
+    def on_mount(self) -> None:
+        """Draw it, and read or answer with the keys."""
+        self.redraw()
+        next(w for w in (*self.query(Input), *self.query(Rows)) if w.can_focus).focus()
+
+    def on_resize(self) -> None:
+        """Another size of the screen."""
+        self.redraw()
+
+
+class ToRead(Dialog):
+    """A text; read with the arrows, closed by any other key with None."""
+
+    PANE = READING
+    SCROLLING: ClassVar[tuple[str, ...]] = ("up", "down", "pageup", "pagedown", "home", "end", "j", "k")
+
+    def on_key(self, event: events.Key) -> None:
+        """Close with whatever does not scroll."""
+        if event.key not in self.SCROLLING:
+            event.stop()
+            self.dismiss(None)
+
+
+class Ask(Lines):
+    """A question; each answer has its letter. `details` are rows between the question and the answers."""
+
+    ROWS = "answers"
+
+    def __init__(self, title: str, text: str, answers: Sequence[Answer], details: Sequence[Row] = ()) -> None:
+        super().__init__(title)
+        self.text, self.answers, self.details = text, tuple(answers), tuple(details)
+
+    def lines(self) -> Sequence[Row]:
+        """The question and the answers; the label of an answer is the key of its row."""
+        rows = [*paragraph(self.text, self.room), BLANK, *self.details]
+        return [*rows, *(row((a.key, "accent"), f"  {a.label}", key=a.label) for a in self.answers)]
+
+    def on_key(self, event: events.Key) -> None:
+        """A letter answers."""
+        self._give(event, lambda answer: answer.key == event.key)
+
+    @on(Rows.Chosen)
+    def _chosen(self, event: Rows.Chosen) -> None:
+        self._give(event, lambda answer: answer.label == event.key)
+
+    def _give(self, event: events.Key | Rows.Chosen, meant: Callable[[Answer], bool]) -> None:
+        """The answer that is meant, if there is one: what can be answered may be other things since the key was pressed."""
+        for answer in filter(meant, self.answers):
+            event.stop()
+            self.dismiss(answer.value)
+
+
+class Prompt(Lines):
+    """One line to type. `wrong` says in a sentence why a text is no answer, "" where it is one."""
+
+    PANE, ROWS, BESIDE = LINE, "question", 3
+
+    def __init__(self, title: str, text: str, value: str = "", wrong: Callable[[str], str] = lambda _text: "") -> None:
+        super().__init__(title)
+        self.text, self.wrong = text, wrong
+        self.line = Input(value, compact=True)
+        self._wrong_now = ""
+
+    def inside(self) -> ComposeResult:
+        """What is asked, the line, and what is wrong with it."""
+        self.rows.can_focus = self.line.cursor_blink = False
+        yield self.rows
+        yield self.line
+
+    def lines(self) -> Sequence[Row]:
+        """What is asked, and what is wrong with the answer."""
+        return [*paragraph(self.text, self.room), *(paragraph(self._wrong_now, self.room, "error") if self._wrong_now else [])]
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._wrong_now = self.wrong(event.value)
+        if self._wrong_now:
+            self.redraw()
+        else:
+            self.dismiss(event.value)

@@ -1,0 +1,99 @@
+"""Find a setting: every field of the forms and every key that DeepSpeed knows, by any part of its name or help."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from dstui.tui.dialogs.dialog import Lines
+from dstui.tui.forms.fields import help_for
+from dstui.tui.forms.steps import STEPS
+from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.text_row import BLANK, Row, fit, row
+from dstui.tui.session.state import State
+
+SHOWN = 14
+"""Lines of the list at least."""
+
+
+class Found(Rows):
+    """What matches; the line that Enter takes is pointed at, while the focus is where the typing is."""
+
+    KEEPS_POINTER = True
+
+
+class Find(Lines):
+    """Type a part of a name; Enter goes there. The result is a dotted path of the Plan."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down", "move(1)", "down", show=False, priority=True),
+        Binding("up", "move(-1)", "up", show=False, priority=True),
+    ]
+
+    ROWS, BESIDE = "found", 3
+
+    def __init__(self, state: State) -> None:
+        super().__init__("Find a setting")
+        self.entries, self.text = _entries(state), ""
+
+    def made_rows(self) -> Rows:
+        """What matches."""
+        return Found(id=self.ROWS)
+
+    def inside(self) -> ComposeResult:
+        """The line to type, and what matches."""
+        line = Input(placeholder="a part of its name: bucket, warmup, nvme…", compact=True)
+        line.cursor_blink = False
+        yield line
+        yield self.rows
+
+    def lines(self) -> list[Row]:
+        """What matches: everything, until something is typed. As high as a screenful, so that the box keeps its size."""
+        found = matching(self.entries, self.text)
+        return [*found, *[BLANK] * (SHOWN - len(found))]
+
+    @on(Input.Changed)
+    def _typed(self, event: Input.Changed) -> None:
+        event.stop()
+        self.text = event.value
+        self.redraw()
+
+    def action_move(self, by: int) -> None:
+        """Move in what was found, while typing goes on."""
+        self.rows.action_move(by)
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.dismiss(self.rows.cursor)
+
+    @on(Rows.Chosen)
+    def _chosen(self, event: Rows.Chosen) -> None:
+        event.stop()
+        self.dismiss(event.key)
+
+
+def _entries(state: State) -> list[tuple[str, str]]:
+    """(path, label) of every setting: those with a form first."""
+    from dstui.plan.catalogue import KEYS
+
+    forms = [(f.path, f"{step.title}: {f.label}") for step in STEPS for f in step.fields(state) if f.help is None and "." in f.path]
+    known = {path for path, _ in forms}
+    return forms + [(f"deepspeed.{p}", "") for p in KEYS if f"deepspeed.{p}" not in known]
+
+
+def matching(entries: list[tuple[str, str]], text: str, limit: int = 200) -> list[Row]:
+    """The entries in which every word of `text` occurs."""
+    words = text.lower().split()
+    rows: list[Row] = []
+    for path, label in entries:
+        name = path.removeprefix("deepspeed.")
+        if all(w in f"{name} {label}".lower() for w in words) or (len(words) == 1 and len(text) > 3 and words[0] in help_for(path).lower()):
+            rows.append(row((fit(name, 36), "name"), (f"  {fit(label, 22)}", "dim"), key=path))
+            if len(rows) == limit:
+                break
+    return rows

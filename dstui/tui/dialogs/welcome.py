@@ -1,0 +1,72 @@
+"""The first minute without a file: what was found here, and three ways on: a recipe for this machine, what is there already, blank."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from dstui.adopt.recipes import Recipe, recipes
+from dstui.machine.words import summary
+from dstui.tui.dialogs.dialog import Answer, Ask
+from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
+from dstui.tui.session.folder_scan import Found
+
+if TYPE_CHECKING:
+    from dstui.machine.snapshot import Machine
+
+QUICKSTART, BLANK_PLAN = "quickstart", ""
+"""Beside a Recipe, a Draft or the name of a file: what an answer may be."""
+LABEL = 25
+
+
+class Start(Ask):
+    """What to start from. The recipes are there as soon as the machine was looked at."""
+
+    def __init__(self, found: Found, machine: Machine | None) -> None:
+        super().__init__("Start from what?", "", ())
+        self.found, self.machine = found, machine
+
+    def show(self, machine: Machine | None) -> None:
+        """Now this is known of the machine."""
+        self.machine = machine
+        self.redraw()
+
+    def lines(self) -> list[Row]:
+        """What was found, and the answers under their titles."""
+        sections = start_sections(self.found, self.machine)
+        self.answers = tuple(answer for _, answers in sections for answer in answers)
+        rows = found_rows(self.found, self.machine, self.room)
+        for title, answers in sections:
+            rows += [BLANK, row((title, "accent")), *(row((fit(a.key, 2), "accent"), a.label, key=a.label) for a in answers)]
+        return rows
+
+
+def found_rows(found: Found, machine: Machine | None, width: int) -> list[Row]:
+    """The machine in one line, and what is in the folder, `width` cells wide."""
+    scripts = ", ".join(f"{s.name} ({s.facts.integration})" if s.facts.integration else s.name for s in found.scripts)
+    here = " and ".join(filter(None, (scripts, ", ".join(found.documents)))) or "no training script, no Plan, no ds_config.json"
+    rows = [row((summary(machine), "set")) if machine else row(("This machine is being looked at…", "dim"))]
+    return [*rows, *paragraph(f"In this folder: {here}", width, "dim")]
+
+
+def start_sections(found: Found, machine: Machine | None) -> list[tuple[str, list[Answer]]]:
+    """The ways on, each under its title; the value is what to open."""
+    unsaved = [Answer("u", f"of {time.strftime('%Y-%m-%d %H:%M', time.localtime(draft.at))}", draft) for draft in found.drafts]
+    script = next(iter(found.scripts), None)
+    made = [_labelled(recipe, number) for number, recipe in enumerate(recipes(script, machine) if script and machine else [])]
+    there = [Answer(str(number), name, name) for number, name in enumerate(found.documents, 1)]
+    anyway = [
+        Answer("q", fit("quickstart", LABEL) + "a tiny GPT, half a minute", QUICKSTART),
+        Answer("b", fit("blank", LABEL) + "nothing but a script", BLANK_PLAN),
+    ]
+    sections = [
+        ("Unsaved edits that a session left behind", unsaved),
+        (f"A Plan for {script.name if script else ''} on this machine (sizes are rough)", made),
+        ("Open what is here", there),
+        ("Or begin with", anyway),
+    ]
+    return [(title, answers) for title, answers in sections if answers]
+
+
+def _labelled(recipe: Recipe, number: int) -> Answer:
+    return Answer("r" if number == 0 else "", fit(recipe.name, LABEL) + recipe.says, recipe)

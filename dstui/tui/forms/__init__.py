@@ -1,0 +1,1 @@
+"""Editing a Plan: steps, forms, preview, checks, review."""

@@ -1,0 +1,208 @@
+"""What a form asks, as data: a field is a lens on a dotted path of the Plan, and an answer is a few edits.
+
+Nothing here knows the screen. Help texts and defaults are not written here either: they are the Plan's own
+(`dstui.plan.model.help_of`) and DeepSpeed's (`dstui.plan.catalogue`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass
+from dataclasses import fields as dataclass_fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from dstui.limits import LimitError
+from dstui.tui.session.edits import UNSET, Edit
+
+if TYPE_CHECKING:
+    from dstui.tui.session.state import State
+
+Kind = Literal["choice", "toggle", "number", "numbers", "text", "words", "pairs", "patterns"]
+
+
+Barred = Callable[["State"], str]
+"""Why something is not possible now; "" where it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One answer of a choice: what it says in one line, and what it writes."""
+
+    value: Any
+    label: str
+    says: str = ""
+    edits: tuple[Edit, ...] | None = None
+    """None: the field's path gets `value`."""
+    barred: Barred | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One question. `path` is dotted from the Plan's root and is also the field's identity."""
+
+    path: str
+    label: str
+    kind: Kind = "text"
+    options: tuple[Option, ...] = ()
+    spread: bool = False
+    """A choice that shows all its options at once: the main question of a step."""
+    title: str = ""
+    """A heading over this field."""
+    unit: str = ""
+    default: Any = UNSET
+    """What happens where nothing is written; UNSET: look in the model and the catalogue."""
+    barred: Barred | None = None
+    read: Callable[[State], Any] | None = None
+    """The answer that is given now, where it is not simply the value at `path`."""
+    write: Callable[[State, Any], tuple[Edit, ...]] | None = None
+    """The edits of an answer, where they depend on more than the answer."""
+    owns: tuple[str, ...] = ()
+    """Further paths that this field stands for, for jumping to it."""
+    says: Callable[[State], str] | None = None
+    """A remark behind the value, which follows from the state."""
+    help: Callable[[State], str] | None = None
+    """Instead of the help text of the path, for what is no key of the Plan."""
+
+    def value(self, state: State) -> Any:
+        """What the Plan says; UNSET where it says nothing."""
+        return self.read(state) if self.read else state.plan.get(self.path, UNSET)
+
+    def edits(self, state: State, value: Any) -> tuple[Edit, ...]:
+        """What to write for an answer."""
+        if self.write:
+            return self.write(state, value)
+        chosen = next((o for o in self.options if o.value == value), None)
+        return chosen.edits if chosen and chosen.edits is not None else ((self.path, value),)
+
+
+def default_of(field: Field) -> Any:
+    """What holds where the Plan says nothing: the field's own word, the model's, or the catalogue's; UNSET where nobody knows."""
+    if field.default is not UNSET:
+        return field.default
+    if any(option.value is UNSET for option in field.options):
+        return UNSET
+    if field.path.startswith("deepspeed."):
+        from dstui.plan.catalogue import lookup
+
+        key = lookup(field.path.removeprefix("deepspeed."))
+        return UNSET if key is None else key.default
+    return _model_default(field.path)
+
+
+def _model_default(path: str) -> Any:
+    from dstui.plan.model import SECTIONS
+
+    section, _, name = path.partition(".")
+    found = next((f for f in dataclass_fields(SECTIONS[section]) if f.name == name), None) if section in SECTIONS else None
+    return UNSET if found is None or found.default is MISSING else found.default
+
+
+def help_for(path: str) -> str:
+    """One or two sentences on any path of the Plan."""
+    if path.startswith("deepspeed."):
+        from dstui.plan.catalogue import lookup
+
+        key = lookup(path.removeprefix("deepspeed."))
+        return key.help if key else "DeepSpeed's catalogue here has no such key; it is kept as it is."
+    from dstui.plan.model import help_of
+
+    return help_of(path)
+
+
+# Values as the text that is shown and typed
+
+
+def shown(value: Any) -> str:
+    """A value as it stands in a form: numbers as they were spelled, lists separated by spaces."""
+    if value is None or value is UNSET or value in ((), [], {}):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return typed(value)
+
+
+def typed(value: Any) -> str:
+    """A value as the text with which typing starts."""
+    if value is None or value is UNSET:
+        return ""
+    if isinstance(value, (list, tuple)):
+        import shlex
+
+        return shlex.join(str(v) for v in value) if all(isinstance(v, (str, int, float)) for v in value) else _flow(value)
+    if hasattr(value, "items"):
+        plain = all(isinstance(v, (str, int, float, bool)) for v in value.values())
+        return ", ".join(f"{k}: {v}" for k, v in value.items()) if plain else _flow(value)
+    return str(getattr(value, "spelling", value))
+
+
+def _flow(value: Any) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False)
+
+
+class NotThat(ValueError):
+    """What was typed is no value for this field: a sentence."""
+
+
+def parsed(field: Field, text: str) -> Any:
+    """What was typed as a value; nothing typed means: not written. NotThat says in a sentence what is wrong."""
+    text = text.strip()
+    if not text:
+        return UNSET
+    try:
+        return _READERS[field.kind](text)
+    except LimitError as error:
+        raise NotThat(f"{error.message}.") from None
+
+
+def _number(text: str) -> Any:
+    from dstui.plan.scalars import resolve
+
+    value = resolve(text.replace("_", "").replace(" ", ""))
+    if value == "auto":
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise NotThat(f"{text!r} is no number; 4, 5e8 and 1e-4 are.")
+    return value
+
+
+def _words(text: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise NotThat(f"{str(error).rstrip('.')}: quotes come in pairs, as in a shell.") from None
+
+
+def _numbers(text: str) -> list[Any]:
+    return [_number(part) for part in text.strip("[]").replace(",", " ").split()]
+
+
+def _pairs(text: str) -> dict[str, Any]:
+    from dstui.plan.scalars import resolve
+
+    result: dict[str, Any] = {}
+    for part in filter(None, (p.strip() for p in text.strip("{}").split(","))):
+        name, colon, value = part.partition(":" if ":" in part else "=")
+        if not colon or not name.strip():
+            raise NotThat(f"{part!r} is no pair; write name: value, separated by commas.")
+        result[name.strip()] = resolve(value.strip())
+    return result
+
+
+def _patterns(text: str) -> dict[str, str]:
+    """`reward: reward=([0-9.]+), kl: kl (.+)`: the expressions may hold colons and commas themselves."""
+    names = list(re.finditer(r"(?:^|,\s+)([A-Za-z_][\w./-]*):\s+", text))
+    if not names or names[0].start():
+        raise NotThat("write name: pattern, separated by commas; as in reward: reward=([-+0-9.e]+)")
+    ends = [*(name.start() for name in names[1:]), len(text)]
+    return {name[1]: text[name.end() : end].strip() for name, end in zip(names, ends, strict=True)}
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    **{"number": _number, "numbers": _numbers, "text": str},
+    **{"words": _words, "pairs": _pairs, "patterns": _patterns},
+}

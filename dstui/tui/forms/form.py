@@ -1,0 +1,330 @@
+"""The form of a step: rows to move over, and one Input that lies over the row being typed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.geometry import Region
+from textual.message import Message
+from textual.widgets import Input
+
+from dstui.tui.forms.fields import Field, NotThat, Option, default_of, parsed, shown, typed
+from dstui.tui.forms.form_rows import FieldKey, OptionKey, chosen_option, form_rows, typing_place
+from dstui.tui.forms.steps import STEPS, Step
+from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.text_row import Row
+from dstui.tui.session.edits import UNSET
+from dstui.tui.session.session import Store
+from dstui.tui.session.state import State
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class FormRows(Rows):
+    """The rows of the form, with the keys that act on one of them."""
+
+    KEEPS_POINTER = True
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space,right", "turn(1)", "next value", show=False),
+        Binding("left", "turn(-1)", "value before", show=False),
+        Binding("delete,backspace,d", "clear", "default", show=False),
+    ]
+
+    class Turn(Message):
+        """Take the next or previous answer of the field of this row. By the time that somebody does, the cursor may be elsewhere."""
+
+        def __init__(self, key: Hashable, by: int) -> None:
+            super().__init__()
+            self.key, self.by = key, by
+
+    class Clear(Message):
+        """Take the field of this row out of the Plan: its default holds."""
+
+        def __init__(self, key: Hashable) -> None:
+            super().__init__()
+            self.key = key
+
+    def action_turn(self, by: int) -> None:
+        """Ask for the next answer."""
+        self.post_message(self.Turn(self.cursor, by))
+
+    def action_clear(self) -> None:
+        """Ask for the default."""
+        self.post_message(self.Clear(self.cursor))
+
+
+class Editor(Input):
+    """The one Input of the form."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,down", "close", "close", show=False),
+        Binding("up", "close", "close", show=False),
+    ]
+
+    class Closed(Message):
+        """Typing is over; what was typed stays."""
+
+    def __init__(self, typed: Callable[[Editor, str], None]) -> None:
+        self._typed = typed  # before the value, which is watched
+        super().__init__(compact=True, select_on_focus=False, id="editor")
+        self.cursor_blink = False
+
+    def open(self, value: str, placeholder: str) -> None:
+        """Begin with this value, at its end."""
+        self.value, self.placeholder = value, placeholder
+        self.cursor_position = len(value)
+        self.remove_class("-wrong")
+        self.display = True
+        self.focus()
+
+    def watch_value(self, value: str) -> None:
+        """Tell the form at once: Input's own message arrives after the frame in which the key is echoed."""
+        self._typed(self, value)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:  # noqa: ARG002
+        """Never lay the screen out anew, as Input does at every key (10 ms here): the size does not depend on the value."""
+        return super().refresh(*regions, repaint=repaint, recompose=recompose)
+
+    def lie(self, left: int, top: int, width: int) -> None:
+        """Over these cells of the form."""
+        self.styles.offset, self.styles.width = (left, top), width
+        super().refresh(layout=True)
+
+    def hide(self) -> None:
+        """Until the next field is opened."""
+        self.display = False
+        super().refresh(layout=True)
+
+    def action_close(self) -> None:
+        """Close without losing what was typed."""
+        self.post_message(self.Closed())
+
+
+class Form(Container):
+    """One step's form. It edits the Plan through the store alone and draws itself from the state."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(id="form")
+        self.store = store
+        self.step: Step = STEPS[0]
+        self.opened = ""
+        """The path of the choice that is spread out, or of the field being typed in."""
+        self._placed = (0, 0, 0)
+        self.rows = FormRows(id="form-rows")
+        self._editor = Editor(self._typed)
+        """Mounted when the first row is opened, and hidden in between: one that is removed may still be there when the next one comes."""
+
+    def compose(self) -> ComposeResult:
+        """The rows."""
+        yield self.rows
+
+    @property
+    def editor(self) -> Editor | None:
+        """The Input while something is being typed."""
+        return self._editor if self._editor.display and self._editor.is_attached else None
+
+    # Showing
+
+    def show(self, state: State) -> None:
+        """Draw the form of the current step."""
+        self.rows.show_rows(self._rows(state))
+        if self.editor is not None:
+            self._place(self.editor)
+
+    def _rows(self, state: State) -> list[Row]:
+        return form_rows(self.step, state, (self.rows.size.width or 48) - self.rows.MARGIN, self.opened)
+
+    def show_step(self, step: Step, state: State, path: str = "") -> None:
+        """Another step, with the cursor on `path` where it is given."""
+        self.close()
+        self.step = step
+        self.rows.scroll_to(y=0, animate=False)
+        self.rows.cursor = None
+        self.show(state)
+        self.rows.cursor = self._key_for(path, state) if path else self._first_key(state)
+        if self.rows.cursor and not path:
+            self.rows.scroll_to(y=0, animate=False)
+
+    def _first_key(self, state: State) -> Any:
+        first = next(iter(self.step.fields(state)), None)
+        return self._key_for(first.path, state) if first else None
+
+    def _key_for(self, path: str, state: State) -> Any:
+        field = self.field_at(path)
+        if field is not None and field.spread:
+            chosen = chosen_option(field, state)
+            return OptionKey(path, field.options.index(chosen) if chosen else 0)
+        return FieldKey(path)
+
+    def field_at(self, path: str) -> Field | None:
+        """The field of this step with this path."""
+        return next((f for f in self.step.fields(self.store.state) if f.path == path), None)
+
+    def at(self, key: Hashable) -> tuple[Field | None, Option | None]:
+        """The field and the option that a row stands for, as far as they are still there: an edit may have changed what there is."""
+        field = self.field_at(key.path) if isinstance(key, (FieldKey, OptionKey)) else None
+        options = field.options if field is not None and isinstance(key, OptionKey) else ()
+        option = next((o for number, o in enumerate(options) if isinstance(key, OptionKey) and number == key.number), None)
+        return field, option
+
+    @property
+    def here(self) -> Field | None:
+        """The field under the cursor."""
+        return self.at(self.rows.cursor)[0]
+
+    # Acting on a row
+
+    @on(Rows.Chosen)
+    def _chosen(self, event: Rows.Chosen) -> None:
+        event.stop()
+        if self.editor is not None:  # a click elsewhere while typing
+            self.close()
+            self.rows.cursor = event.key
+        field, option = self.at(event.key)
+        if field is None or self._is_barred(field, option):
+            return
+        if isinstance(event.key, OptionKey):
+            self._take(field, option)
+        elif field.kind == "choice":
+            self._spread(field)
+        elif field.kind == "toggle":
+            self._turn(field, 1)
+        else:
+            self._type_into(field)
+
+    def _is_barred(self, field: Field, option: Option | None) -> bool:
+        state = self.store.state
+        why = field.barred(state) if field.barred else ""
+        why = why or (option.barred(state) if option and option.barred else "")
+        if why:
+            self.app.notify(f"{option.label if option else field.label}: {why}", severity="warning", markup=False)
+        return bool(why)
+
+    def _take(self, field: Field, option: Option | None) -> None:
+        if option is None:
+            return
+        self.opened = ""
+        self.store.edit(*field.edits(self.store.state, option.value))
+        self.show(self.store.state)
+        if not field.spread:
+            self.rows.cursor = FieldKey(field.path)
+
+    def _spread(self, field: Field) -> None:
+        self.opened = "" if self.opened == field.path else field.path
+        self.show(self.store.state)
+        if self.opened:
+            chosen = chosen_option(field, self.store.state)
+            self.rows.cursor = OptionKey(field.path, field.options.index(chosen) if chosen else 0)
+
+    @on(FormRows.Turn)
+    def _turned(self, event: FormRows.Turn) -> None:
+        field, option = self.at(event.key)
+        if field is None or self._is_barred(field, option):
+            return
+        if isinstance(event.key, OptionKey):
+            self._take(field, option)
+        else:
+            self._turn(field, event.by)
+
+    def _turn(self, field: Field, by: int) -> None:
+        state = self.store.state
+        if field.kind == "toggle":
+            value = field.value(state)
+            now = default_of(field) if value is UNSET else value
+            self.store.edit(*field.edits(state, now is not True))
+        elif field.kind == "choice":
+            possible = [o for o in field.options if not (o.barred and o.barred(state))]
+            chosen = chosen_option(field, state)
+            at = possible.index(chosen) if chosen in possible else -1
+            self.store.edit(*field.edits(state, possible[(at + by) % len(possible)].value))
+
+    @on(FormRows.Clear)
+    def _cleared(self, event: FormRows.Clear) -> None:
+        field, option = self.at(event.key)
+        if field is not None and not self._is_barred(field, option):
+            self.store.edit((field.path, UNSET))
+
+    # Typing
+
+    def _type_into(self, field: Field) -> None:
+        self.opened = field.path
+        self.show(self.store.state)
+        if not self._editor.is_attached:
+            self.mount(self._editor)
+        default = shown(default_of(field))
+        self._editor.open(typed(field.value(self.store.state)), f"{default} by default" if default != "–" else "")
+        self._placed = (0, 0, 0)
+        self._place(self._editor)
+
+    def _place(self, editor: Editor) -> None:
+        field, y = self.field_at(self.opened), self.rows.index_of(FieldKey(self.opened))
+        if field is not None and y is not None:
+            left, down, width = typing_place(field, self.rows.size.width - self.rows.MARGIN)
+            place = (left + self.rows.MARGIN, y + down - self.rows.scroll_offset.y, max(width, 8))
+            if place != self._placed:
+                self._placed = place
+                editor.lie(*place)
+
+    def _typed(self, editor: Editor, text: str) -> None:
+        field = self.field_at(self.opened)
+        if field is None or text == typed(field.value(self.store.state)):
+            return
+        try:
+            value = parsed(field, text)
+        except NotThat:
+            editor.add_class("-wrong")
+            return
+        taken = self.store.edit(*field.edits(self.store.state, value), live=True)
+        editor.set_class(not taken, "-wrong")
+        if not taken:
+            self.call_after_refresh(self._reveal_why, editor)
+
+    def _reveal_why(self, editor: Editor) -> None:
+        """Scroll to what stands below a refused value, and take the line that is typed into along."""
+        self.rows.reveal(FieldKey(self.opened), 2)
+        self.call_after_refresh(self._place, editor)
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        event.stop()
+        field = self.field_at(self.opened)
+        if field is not None and (why := self._wrong(field, event.value)):
+            self.app.notify(why, severity="error", markup=False)
+            return
+        self.close()
+
+    def _wrong(self, field: Field, text: str) -> str:
+        try:
+            parsed(field, text)
+        except NotThat as error:
+            return str(error)
+        path, sentence = self.store.state.refusal
+        return sentence if path == field.path else ""
+
+    @on(Editor.Closed)
+    def _left(self, event: Editor.Closed) -> None:
+        event.stop()
+        field, editor = self.field_at(self.opened), self.editor
+        if field is not None and editor is not None and self._wrong(field, editor.value):
+            self.app.notify(f"{field.label} stays {shown(field.value(self.store.state))}: {self._wrong(field, editor.value)}", markup=False)
+        self.close()
+
+    def close(self) -> bool:
+        """Close what is open, typing or a choice; what was typed is one step of undo. False where nothing was."""
+        was, self.opened = self.opened, ""
+        editor = self.editor
+        if editor is not None:
+            self.store.settle()
+            self.rows.focus()
+            editor.hide()
+        if was:
+            self.show(self.store.state)
+            self.rows.cursor = FieldKey(was)
+        return bool(was)

@@ -1,0 +1,140 @@
+"""A step's form as rows: pure, so that what it says can be read and tested without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+from dstui.tui.forms.fields import Field, Option, default_of, shown
+from dstui.tui.forms.steps import Step, step_of
+from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
+from dstui.tui.session.edits import UNSET
+from dstui.tui.session.state import State
+
+LABEL = 25
+"""Cells for the label of a field."""
+LONG_KINDS = ("text", "words", "pairs", "patterns")
+"""What may be longer than the place behind its label."""
+
+
+class FieldKey(NamedTuple):
+    """The row of a field."""
+
+    path: str
+
+
+class OptionKey(NamedTuple):
+    """The row of one option of a field."""
+
+    path: str
+    number: int
+
+
+def form_rows(step: Step, state: State, width: int, opened: str = "") -> list[Row]:
+    """The form of a step, `width` cells wide; `opened` is the path of the choice whose options are shown."""
+    rows = [*paragraph(step.question, width - 1, "title"), BLANK]
+    for number, field in enumerate(step.fields(state)):
+        if field.title:
+            rows += [*([BLANK] if number and rows[-1] is not BLANK else []), row((field.title, "accent"))]
+        rows += _field_rows(field, state, width, opened)
+        rows += _remarks(field, state, width)
+    return rows + (step.below(state, [f for f in state.findings if step_of(f.path) is step], width) if step.below else [])
+
+
+def _field_rows(field: Field, state: State, width: int, opened: str) -> Iterable[Row]:
+    barred = field.barred(state) if field.barred else ""
+    if field.kind == "choice" and (field.spread or field.path == opened):
+        if not field.spread:
+            yield from _line(field, state, width, barred, opened=True)
+        for number in range(len(field.options)):
+            yield _option_row(field, number, state, width, barred)
+        if field.spread:
+            yield BLANK
+    else:
+        yield from _line(field, state, width, barred, field.path == opened)
+
+
+def _option_row(field: Field, number: int, state: State, width: int, field_barred: str) -> Row:
+    option = field.options[number]
+    barred = field_barred or (option.barred(state) if option.barred else "")
+    chosen = chosen_option(field, state) is option
+    says = barred or option.says
+    room = width - 4 - cell_len(option.label)
+    label = Span(f"{'●' if chosen else '○'} {option.label}", "dim" if barred else "set" if chosen else "")
+    indent = "" if field.spread else "  "
+    end = (fit(says, min(cell_len(says), room - len(indent))), "faint" if barred else "dim")
+    return row(indent, label, right=[end], key=OptionKey(field.path, number))
+
+
+def chosen_option(field: Field, state: State) -> Option | None:
+    """The option that holds now, by the Plan or by default; None for a value that is none of them."""
+    value = field.value(state)
+    value = default_of(field) if value is UNSET else value
+    return next((o for o in field.options if o.value == value and (o.value is UNSET) == (value is UNSET)), None)
+
+
+def _line(field: Field, state: State, width: int, barred: str, opened: bool) -> Iterable[Row]:
+    """The row of a field; a text too long for it stands on lines of its own below, and so does what is being typed."""
+    key, remark = FieldKey(field.path), field.says(state) if field.says else ""
+    room = width - LABEL - 1
+    if barred:
+        yield row((fit(field.label, LABEL), "faint"), (fit(barred, min(cell_len(barred), room)), "faint"), key=key)
+        return
+    value = field.value(state)
+    written = value is not UNSET and value is not None
+    if field.kind == "toggle":
+        yield _toggle(field, value, written, fit(remark, min(cell_len(remark), width - LABEL)), key)
+        return
+    text, style = (shown(value), "set") if written else (_unwritten(field), "dim")
+    below = field.kind in LONG_KINDS and (opened or cell_len(text) > room)
+    if below:
+        yield row(field.label, key=key)
+        yield from [BLANK] if opened else paragraph(text, width - 1, style, indent="  ")[:3]
+        return
+    arrow = (" ▾", "dim") if field.kind == "choice" else ("", "")
+    unit = f" {field.unit}" if field.unit and written else ""
+    tail = remark or ("default" if not written and text != "–" else "")
+    fits = cell_len(text) + len(unit) + len(arrow[0]) + cell_len(tail) + 1 <= room
+    here = (fit(text, min(cell_len(text), room)), style)
+    yield row(fit(field.label, LABEL), here, arrow, (unit, "dim"), right=[(tail if fits else "", "faint")], key=key)
+    if remark and not fits:
+        yield row((f"  {remark}", "dim"))
+
+
+def typing_place(field: Field, width: int) -> tuple[int, int, int]:
+    """Where the Input lies: cells from the left, rows below the field's own, and its width."""
+    return (2, 1, width - 3) if field.kind in LONG_KINDS else (LABEL, 0, width - LABEL - 1)
+
+
+def _unwritten(field: Field) -> str:
+    default = default_of(field)
+    for option in field.options:
+        if option.value == default:
+            return option.label
+    if isinstance(default, int) and default >= 10**6 and default % 10**6 == 0:
+        digits = str(default).rstrip("0")
+        return f"{digits}e{len(str(default)) - len(digits)}"
+    return shown(default)
+
+
+def _toggle(field: Field, value: object, written: bool, remark: str, key: FieldKey) -> Row:
+    on = (value if written else default_of(field)) is True
+    unknown = not written and default_of(field) in (UNSET, None)
+    box = "–" if unknown else "[x] yes" if on else "[ ] no" if not isinstance(value, str) else shown(value)  # "auto"
+    if remark:
+        return row((f"{'[x]' if on else '[ ]'} ", "set" if on else "dim"), fit(field.label, LABEL - 4), (remark, "dim"), key=key)
+    tail = "" if written or unknown else "default"
+    return row(fit(field.label, LABEL), (box, "set" if written else "dim"), right=[(tail, "faint")], key=key)
+
+
+def _remarks(field: Field, state: State, width: int) -> list[Row]:
+    """Under a field: what the Plan refused, or what is wrong with it."""
+    if state.refusal[0] == field.path:
+        return paragraph(state.refusal[1], width - 1, "error", first=(Span(f"  {GLYPHS['error']} ", "error"),))
+    finding = state.finding_at(field.path)
+    if finding is None:
+        return []
+    style = STYLE_OF[finding.severity]
+    return paragraph(finding.message, width - 1, style, first=(Span(f"  {GLYPHS[finding.severity]} ", style),))

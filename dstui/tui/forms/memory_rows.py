@@ -1,0 +1,108 @@
+"""Under the form: what the Plan needs of GPU, RAM and NVMe against what is free there, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich.cells import cell_len
+
+from dstui.forecast.forecast import Forecast, Need, Verdict
+from dstui.machine.report import size
+from dstui.tui.kit.text_row import GLYPHS, STYLE_OF, Row, Span, fit, row
+from dstui.tui.session.state import State
+
+NAME = 4
+"""Cells for the name of a place."""
+SEVERITY: dict[Verdict, str] = {"fits": "ok", "tight": "warning", "too big": "error", "unknown": "unknown"}
+"""A verdict -> how grave it is, by which it has its glyph and its style."""
+LEAST_BAR, WIDEST_BAR = 12, 40
+NO_MODEL = ("Will it fit? Name the model: model.source or params, in step 2", "Will it fit? Name the model in step 2")
+NAMES = {"gpu": "GPU", "host": "RAM", "nvme": "NVMe"}
+
+
+def memory_rows(state: State, width: int, most: int) -> list[Row]:
+    """A line for each place that is needed, then one for the speed; where only one has room, the place that decides."""
+    if state.outlook is None:
+        named = state.plan.model is not None and state.plan.model.source
+        return [_dim("Will it fit? The model is being looked at…" if named else _longest(NO_MODEL, width), width)]
+    told = state.outlook.forecast
+    if told.problem:
+        return [_dim(f"No forecast: {told.problem}", width)]
+    places = needed(told)
+    if most < len(places):
+        decides = told.bound if told.bound in places else next(iter(places))
+        return place_rows({decides: places[decides]}, width)
+    return [*place_rows(places, width), *speed_rows(told, width)][:most]
+
+
+def needed(told: Forecast) -> dict[str, Need]:
+    """The places that are needed, by their names in a forecast."""
+    return {name: need for name, need in (("gpu", told.gpu), ("host", told.host), ("nvme", told.nvme)) if need.bytes}
+
+
+def place_rows(places: Mapping[str, Need], width: int) -> list[Row]:
+    """`GPU  ██████▒▒░░░░│ 41.2 GB of 79.6 GB ✔ fits`, a line for each place, their bars one below the other."""
+    words = {name: f" {GLYPHS[SEVERITY[n.verdict]]} {n.verdict}" if n.verdict != "unknown" else "" for name, n in places.items()}
+    for texts in ({name: _amounts(need)[long] for name, need in places.items()} for long in (1, 0)):
+        room = width - NAME - 3 - max((cell_len(texts[name] + words[name]) for name in places), default=0)
+        if room >= LEAST_BAR:
+            break
+    return [
+        row(
+            (fit(NAMES[name], NAME), "accent"),
+            " ",
+            *bar(need, min(room, WIDEST_BAR)),
+            f" {texts[name]}",
+            right=[(words[name], STYLE_OF[SEVERITY[need.verdict]])],
+        )
+        for name, need in places.items()
+    ]
+
+
+def _amounts(need: Need) -> tuple[str, str]:
+    """What is needed of what is free, without and with the range."""
+    assert need.bytes is not None
+    free = f" of {size(need.capacity)}" if need.capacity else ""
+    low, high = need.range
+    around = f" ({size(low)} to {size(high)})" if high > low else ""
+    return f"{size(need.bytes)}{free}", f"{size(need.bytes)}{around}{free} free" if free else f"{size(need.bytes)}{around}"
+
+
+def bar(need: Need, cells: int) -> tuple[Span, ...]:
+    """The need, ▒ as far as it may become more, and │ where what is free ends."""
+    if not need.capacity or need.bytes is None or cells < 5:
+        return ()
+    whole, high = max(need.capacity, need.range[1], need.bytes), max(need.range[1], need.bytes)
+    line = round(need.capacity / whole * (cells - 1))
+    full, reach = (min(round(amount / whole * (cells - 1)), cells - 1) for amount in (need.bytes, high))
+    if need.bytes > need.capacity:
+        full = max(full, line + 1)
+    drawn = "█" * full + "▒" * (reach - full)
+    drawn += "░" * (line - len(drawn))
+    style = STYLE_OF[SEVERITY[need.verdict]]
+    return Span(drawn[:line], style), Span("│", "title"), Span(drawn[line:], style), Span(" " * (cells - 1 - len(drawn)))
+
+
+def speed_rows(told: Forecast, width: int) -> list[Row]:
+    """How fast it would be, and what bounds it."""
+    if told.speed is None:
+        return []
+    return [row((fit(f"{'≈':<{NAME}} {tokens(told)} tokens/s, bound by {told.speed.bound_by}", width), "dim"))]
+
+
+def tokens(told: Forecast) -> str:
+    """Tokens of all ranks in a second."""
+    return short(told.speed.tokens if told.speed else 0.0)
+
+
+def short(number: float) -> str:
+    """A number in few cells: 950, 12.3k, 1.2M."""
+    return f"{number / 1e6:.3g}M" if number >= 999_500 else f"{number / 1e3:.3g}k" if number >= 1000 else f"{number:.3g}"
+
+
+def _longest(texts: tuple[str, ...], width: int) -> str:
+    return next((text for text in texts if cell_len(text) <= width), texts[-1])
+
+
+def _dim(text: str, width: int) -> Row:
+    return row((fit(text, min(cell_len(text), width)), "dim"))

@@ -1,0 +1,51 @@
+"""ds_config.json as it will be written, line for line, with a mark on the lines that the last edit changed."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.text_row import Row, Span
+from dstui.tui.session.state import State
+
+_TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)|("(?:[^"\\]|\\.)*")|(-?\d[\d.eE+-]*|true|false|null|-?Infinity|NaN)')
+
+
+class Preview(Rows):
+    """The preview; choosing a line goes to the field that writes it."""
+
+    MARGIN = 1
+
+    def __init__(self) -> None:
+        super().__init__(id="preview")
+
+    def show(self, state: State) -> None:
+        """Draw the lines, and bring a changed one into view."""
+        self.show_rows([_line(line.text, line.path, number, number in state.changed) for number, line in enumerate(state.lines)])
+        self.label("ds_config.json", f"{len(state.changed)} changed" if state.changed else "")
+        if state.changed and not self.has_focus:
+            self._reveal_changed(state)
+
+    def _reveal_changed(self, state: State) -> None:
+        top, bottom = min(state.changed), max(state.changed)
+        height, at = self.size.height, self.scroll_offset.y
+        if top < at or bottom >= at + height:
+            self.scroll_to(y=max(min(top - 1, bottom - height // 2), 0), animate=False)
+
+
+@lru_cache(maxsize=2048)
+def _line(text: str, path: str, number: int, changed: bool) -> Row:
+    return Row(tokens(text), key=(number, path), mark="▎" if changed else "")
+
+
+def tokens(text: str) -> tuple[Span, ...]:
+    """A line of JSON as coloured pieces."""
+    pieces: list[Span] = []
+    end = 0
+    for match in _TOKEN.finditer(text):
+        pieces.append(Span(text[end : match.start()], "dim"))
+        key, colon, string, number = match.groups()
+        pieces += [Span(key, "name"), Span(colon, "dim")] if key else [Span(string, "string")] if string else [Span(number, "number")]
+        end = match.end()
+    return tuple(p for p in (*pieces, Span(text[end:], "dim")) if p.text)

@@ -1,0 +1,148 @@
+"""Step 8: every file that will be written with its state on disk, the exact command, and the same thing without the screen."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+
+from dstui.tui.forms.preview import tokens
+from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
+from dstui.tui.session.file_lookups import WrittenIn
+from dstui.tui.session.state import State
+
+if TYPE_CHECKING:
+    from dstui.plan import Plan
+    from dstui.render.artifacts import Artifact
+
+PLAN, HEADLESS = "the Plan", "headless"
+MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": (".", "dim")}
+"""How a file compares with what is on disk; "" where that was not looked at yet."""
+
+
+class Review(Horizontal):
+    """Left what will be written and run, right the chosen one whole, under them what stands in the way."""
+
+    def __init__(self) -> None:
+        super().__init__(id="review")
+        self.texts: dict[str, str] = {}
+        """Name -> what `copy` copies and the right side shows."""
+        self.last: tuple[str, Plan] | None = None
+        """The last run of this name, and the Plan that it had."""
+        self.names, self.verdict = Rows(id="review-names", classes="pane"), Rows(id="review-verdict", classes="pane")
+        self.content = Rows(id="review-content", classes="pane")
+
+    def compose(self) -> ComposeResult:
+        """List and verdict, and the content."""
+        with Vertical(id="review-left"):
+            self.names.label("What will be written and run", "")
+            yield self.names
+            self.verdict.label("Before the launch", "")
+            yield self.verdict
+        yield self.content
+
+    def on_mount(self) -> None:
+        """It was opened to choose from its names."""
+        self.names.focus()
+
+    def show(self, state: State, path: Path | None) -> None:
+        """Render, compare with the disk, draw."""
+        from dstui.render.artifacts import artifacts
+        from dstui.render.launch import RenderError
+
+        try:
+            made, problem = artifacts(state.plan, state.known_machine, state.pool), ""
+        except RenderError as error:
+            made, problem = (), str(error)
+        self.texts = {a.name: a.text for a in made} | {PLAN: state.plan.text, HEADLESS: headless_line(path)}
+        self.names.show_rows(_name_rows(made, state, path))
+        width = (self.verdict.size.width or 40) - 2
+        self.verdict.show_rows([*_verdict_rows(state, problem, width), *_changed_rows(state.plan, self.last, width)])
+        self._show_content()
+
+    @property
+    def chosen(self) -> tuple[str, str]:
+        """Name and text of what the cursor is on."""
+        name = str(self.names.cursor)
+        return name, self.texts.get(name, "")
+
+    @on(Rows.Moved, "#review-names")
+    def _moved(self) -> None:
+        self._show_content()
+
+    @on(Rows.Chosen, "#review-names")
+    def _chosen(self) -> None:
+        self.content.focus()
+
+    def _show_content(self) -> None:
+        name, text = self.chosen
+        self.content.label(name, "")
+        lines = text.removesuffix("\n").split("\n")
+        self.content.show_rows([Row(tokens(line) if name.endswith(".json") else (Span(line),)) for line in lines])
+
+
+def headless_line(path: Path | None) -> str:
+    """The same run without the screen."""
+    return f"dstui --headless {shlex.quote(str(path)) if path else 'PLAN.yaml   # save the Plan first: F2'}"
+
+
+def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> list[Row]:
+    there = state.seen.get(WrittenIn.of(state.plan))
+    rows: list[Row] = [row(("Files", "accent"))]
+    rows += [_name_row(a.name, _on_disk(a, there), a.name) for a in made if a.name != "launch.sh"]
+    saved = "new" if path is None else "same" if state.saved else "changed"
+    rows.append(_name_row(path.name if path else "the Plan (not saved)", saved, PLAN))
+    rows += [BLANK, row(("Command", "accent"))]
+    if made:
+        rows.append(row("what starts the ranks", right=[(f"{state.ranks or '?'} ranks", "dim")], key="launch.sh"))
+    return [*rows, row("the same without this screen", key=HEADLESS)]
+
+
+def _on_disk(artifact: Artifact, there: Mapping[str, str] | None) -> str:
+    if there is None:
+        return ""
+    return "new" if artifact.name not in there else "same" if there[artifact.name] == artifact.text else "changed"
+
+
+def _name_row(name: str, on_disk: str, key: str) -> Row:
+    glyph, style = MARKS[on_disk]
+    return row((f"{glyph} ", style), name, right=[(on_disk, style)], key=key)
+
+
+def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
+    if problem:
+        return paragraph(problem, width, "error", first=(Span(f"{GLYPHS['error']} ", "error"),))
+    rows: list[Row] = []
+    grave = [f for f in state.findings if f.severity != "info"]
+    for finding in grave:
+        rows += paragraph(finding.message, width, first=(Span(f"{GLYPHS[finding.severity]} ", STYLE_OF[finding.severity]),))
+        if finding.fix:
+            rows += paragraph(finding.fix.text, width, "value", first=(Span("  x  " if finding.fix.patch else "  →  ", "accent"),))
+    errors = state.counted("error")
+    if state.known_machine.recorded:
+        last = paragraph("This machine is recorded (--machine): nothing is launched. w writes the files.", width, "warning")
+    elif errors:
+        fixable = any(f.fix is not None and f.fix.patch is not None for f in grave)
+        hint = " x applies the first fix." if fixable else ""
+        last = paragraph(f"Cannot be launched: {errors} error{'s' if errors > 1 else ''}.{hint}", width, "error")
+    else:
+        last = paragraph("launches it. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
+    return [*rows, *([BLANK] if rows else [row((GLYPHS["ok"], "ok"), " no errors, no warnings"), BLANK]), *last]
+
+
+def _changed_rows(plan: Plan, last: tuple[str, Plan] | None, width: int) -> list[Row]:
+    """What differs from the last run of this name."""
+    if last is None:
+        return []
+    from dstui.run.jobs.plan_diff import changes
+
+    name, before = last
+    found = changes(before, plan)
+    rows = [BLANK, row((f"Since {name}" if found else f"The same Plan as {name}", "title"))]
+    return rows + [line for change in found for line in paragraph(str(change).replace("deepspeed.", "", 1), width, indent="  ")]

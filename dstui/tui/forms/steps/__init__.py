@@ -1,0 +1,49 @@
+"""The steps of the checklist, in order, as data: what each asks, what it shows of itself, and which keys of the Plan are its own."""
+
+from __future__ import annotations
+
+from dstui.tui.forms.fields import Field
+from dstui.tui.forms.steps.batch import BATCH
+from dstui.tui.forms.steps.cluster import CLUSTER
+from dstui.tui.forms.steps.job import JOB
+from dstui.tui.forms.steps.machine import MACHINE
+from dstui.tui.forms.steps.offload import OFFLOAD
+from dstui.tui.forms.steps.precision import PRECISION
+from dstui.tui.forms.steps.review_run import REVIEW, RUN
+from dstui.tui.forms.steps.step import Step
+from dstui.tui.forms.steps.zero import ZERO
+from dstui.tui.session.state import State
+
+__all__ = ["MACHINE", "STEPS", "Field", "Step", "badge", "field_of", "step_of"]
+
+STEPS: tuple[Step, ...] = (MACHINE, JOB, ZERO, OFFLOAD, PRECISION, BATCH, CLUSTER, REVIEW, RUN)
+
+
+def step_of(path: str) -> Step:
+    """The step whose keys hold this path: the one that owns the longest beginning of it; Machine for no path, else Review."""
+    if not path:
+        return MACHINE
+    owners = [(len(own), step) for step in STEPS for own in step.owns if path == own or path.startswith(own + ".")]
+    return max(owners, key=lambda pair: pair[0])[1] if owners else REVIEW
+
+
+def field_of(path: str, state: State) -> tuple[Step, Field] | None:
+    """The form field that edits this path, or the nearest parent of it; None where no form has it."""
+    found = [
+        ((len(own), own == field.path), step, field)
+        for step in STEPS
+        for field in step.fields(state)
+        for own in (field.path, *field.owns)
+        if path == own or path.startswith(own + ".")
+    ]
+    return max(found, key=lambda each: each[0])[1:] if found else None
+
+
+def badge(step: Step, state: State) -> str:
+    """ok, warning, error, or unknown where nobody looked yet."""
+    if step.badge:
+        return step.badge(state)
+    if not state.checked:
+        return "unknown"
+    severities = {f.severity for f in state.findings if step_of(f.path) is step}
+    return "error" if "error" in severities else "warning" if "warning" in severities else "ok"

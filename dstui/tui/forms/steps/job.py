@@ -1,0 +1,61 @@
+"""Step 2: what is trained, and how the configuration reaches the script."""
+
+from __future__ import annotations
+
+from dstui.tui.forms.fields import Field, Option
+from dstui.tui.forms.steps.step import Step, always
+from dstui.tui.session.edits import UNSET
+from dstui.tui.session.state import State
+
+J, M, R = "job.", "model.", "run."
+
+INTEGRATIONS = (
+    Option(value="deepspeed", label="deepspeed", says="deepspeed.initialize"),
+    Option(value="trainer", label="trainer", says="transformers' Trainer"),
+    Option(value="accelerate", label="accelerate", says="Accelerator()"),
+)
+BUILDERS = (
+    Option(value="config", label="config", says="ds_config.json names it"),
+    Option(value="script", label="script", says="the script builds it"),
+)
+
+
+def _no_script(state: State) -> str:
+    return "module is given" if state.plan.job.module else ""
+
+
+def _no_module(state: State) -> str:
+    return "script is given" if state.plan.job.script else ""
+
+
+def _value(state: State) -> str:
+    job = state.plan.job
+    return job.script.rpartition("/")[2] if job.script else job.module.rpartition(".")[2] if job.module else "–"
+
+
+JOB = Step(
+    id="job",
+    title="Job",
+    question="Which script trains, and how does it get the configuration?",
+    owns=("job", "model", "models", "run", "name", "version", "accelerate"),
+    value=_value,
+    fields=always(
+        Field(path="name", label="Name", title="Job", help=lambda _state: "What the run is called; its job folder begins with it."),
+        Field(path=f"{J}script", label="Script", barred=_no_script),
+        Field(path=f"{J}module", label="Module", barred=_no_module),
+        Field(path=f"{J}args", label="Arguments", kind="words"),
+        Field(path=f"{J}workdir", label="Working folder"),
+        Field(path=f"{J}python", label="Interpreter"),
+        Field(path=f"{J}integration", label="Who reads the config", kind="choice", options=INTEGRATIONS, title="Integration"),
+        Field(path=f"{J}optimizer", label="Optimizer from", kind="choice", options=BUILDERS),
+        Field(path=f"{J}scheduler", label="Scheduler from", kind="choice", options=BUILDERS),
+        Field(path=f"{M}source", label="Model", title="Model"),
+        Field(path=f"{M}params", label="Parameters", kind="number"),
+        Field(path=f"{M}sequence_length", label="Sequence length", kind="number", unit="tokens"),
+        Field(path=f"{M}activation_checkpointing", label="Recompute activations", kind="toggle", default=UNSET),
+        Field(path=f"{R}restarts.max", label="Restart after failure", kind="number", unit="times", default=0, title="While it runs"),
+        Field(path=f"{R}silence", label="Silent after", kind="number", unit="seconds"),
+        Field(path=f"{R}metrics", label="Numbers of your own", kind="patterns"),
+        Field(path=f"{R}on_end", label="Notify at the end"),
+    ),
+)

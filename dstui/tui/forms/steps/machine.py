@@ -1,0 +1,113 @@
+"""Step 1: what is there, and which of it is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dstui.tui.forms.fields import Field
+from dstui.tui.forms.steps.step import Step
+from dstui.tui.kit.text_row import BLANK, Row, row
+from dstui.tui.session.edits import UNSET, Edit
+from dstui.tui.session.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dstui.machine.snapshot import Gpu
+    from dstui.plan.finding import Finding
+
+INCLUDE, CPU_RANKS = "cluster.include", "cluster.cpu_ranks"
+
+
+def picked(state: State) -> frozenset[int]:
+    """The GPUs of this machine that the Plan's include leaves in; all where it says nothing of this machine."""
+    everything = frozenset(g.index for g in state.gpus)
+    include = state.plan.get(INCLUDE, None)
+    if not isinstance(include, str):
+        return everything
+    host, _, slots = include.partition(":")
+    if host != "localhost" or "@" in include:
+        return everything
+    return frozenset(int(s) for s in slots.split(",") if s.isdecimal()) if slots else everything
+
+
+def _pick(gpu: int) -> Any:
+    def write(state: State, use: bool) -> tuple[Edit, ...]:
+        chosen = picked(state) | {gpu} if use else picked(state) - {gpu}
+        everything = {g.index for g in state.gpus}
+        return ((INCLUDE, UNSET if chosen >= everything or not chosen else f"localhost:{','.join(map(str, sorted(chosen)))}"),)
+
+    return write
+
+
+def _barred(gpu: Gpu) -> Any:
+    def barred(state: State) -> str:
+        if gpu.problem:
+            return gpu.problem
+        if state.plan.cluster.hosts or state.plan.cluster.hostfile:
+            return "other hosts are given: choose in step 7"
+        return "the last one: use at least one" if picked(state) == {gpu.index} else ""
+
+    return barred
+
+
+def _fact(name: str, gpu: Gpu) -> str:
+    from dstui.tui.forms.steps import machine_view
+
+    text: str = getattr(machine_view, name)(gpu)
+    return text
+
+
+def _gpu_field(gpu: Gpu) -> Field:
+    return Field(
+        path=f"gpu.{gpu.index}",
+        owns=(INCLUDE,) if gpu.index == 0 else (),
+        label=f"{gpu.index:<2} {gpu.short_name}",
+        kind="toggle",
+        title="GPUs to use" if gpu.index == 0 else "",
+        barred=_barred(gpu),
+        read=lambda state: gpu.index in picked(state),
+        write=_pick(gpu.index),
+        says=lambda _state: _fact("gpu_line", gpu),
+        help=lambda _state: _fact("gpu_help", gpu),
+    )
+
+
+def _no_gpu(state: State) -> str:
+    return "hosts are given: they count" if state.plan.cluster.hosts or state.plan.cluster.hostfile else ""
+
+
+def _cpu_field(state: State) -> Field:
+    title = "No GPU here" if state.machine is not None else "Without a GPU"
+    return Field(path=CPU_RANKS, label="Ranks on the CPU", kind="number", barred=_no_gpu, title=title)
+
+
+def _fields(state: State) -> tuple[Field, ...]:
+    return tuple(_gpu_field(g) for g in state.gpus) or (_cpu_field(state),)
+
+
+def _below(state: State, findings: Sequence[Finding], width: int) -> list[Row]:
+    if state.machine is None:
+        return [BLANK, row(("This machine is being looked at…", "dim"))]
+    from dstui.tui.forms.steps.machine_view import machine_rows
+
+    return machine_rows(state.machine, findings, width)
+
+
+def _value(state: State) -> str:
+    if state.machine is None:
+        return "looking…"
+    gpus = state.gpus
+    return f"{len(picked(state))} of {len(gpus)} GPUs" if gpus else f"CPU, {state.ranks or '?'} ranks"
+
+
+MACHINE = Step(
+    id="machine",
+    title="Machine",
+    question="What is there, and which of it is used?",
+    owns=(INCLUDE, CPU_RANKS, "cluster.exclude"),
+    fields=_fields,
+    value=_value,
+    below=_below,
+    wide=True,
+)

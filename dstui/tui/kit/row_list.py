@@ -1,0 +1,249 @@
+"""The one list widget: forms, steps, preview, checks and artifacts are all rows with a cursor.
+
+A line-API widget mounts in about a millisecond, where Select or RadioSet cost ten each and OptionList fifteen; and only
+the lines that differ from what is on the screen are painted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events, on
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.messages import Update
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.selection import Selection
+from textual.strip import Strip
+
+from dstui.tui.kit.styles import palette
+from dstui.tui.kit.text_row import Row
+
+
+class Rows(ScrollView, can_focus=True):
+    """Rows of text with a cursor over those that stand for something."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown", "page(1)", "page down", show=False),
+        Binding("home", "edge(-1)", "first", show=False),
+        Binding("end", "edge(1)", "last", show=False),
+        Binding("enter", "choose", "choose", show=False),
+    ]
+    MARGIN: ClassVar[int] = 2
+    """Cells at the left for the cursor's pointer or a row's mark."""
+
+    KEEPS_POINTER: ClassVar[bool] = False
+    """Whether the cursor's row is pointed at also while the focus is elsewhere."""
+
+    cursor: reactive[Hashable | None] = reactive(None, init=False)
+
+    class _AtRow(Message):
+        """Something concerns the row with this key."""
+
+        def __init__(self, rows: Rows, key: Hashable) -> None:
+            super().__init__()
+            self.rows, self.key = rows, key
+
+        @property
+        def control(self) -> Rows:
+            """The list whose row it is."""
+            return self.rows
+
+    class Chosen(_AtRow):
+        """Enter on a row, or a click on it."""
+
+    class Moved(_AtRow):
+        """The cursor stands on another row."""
+
+    class Resized(Message):
+        """The width is another one: what was wrapped has to be wrapped anew."""
+
+        def can_replace(self, message: Message) -> bool:
+            """One is enough, whoever was resized."""
+            return isinstance(message, Rows.Resized)
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.rows: tuple[Row, ...] = ()
+        self._styles_by_name: dict[str, Style] = {}
+        self._labels = ("", "")
+
+    # What is shown
+
+    def show_rows(self, rows: Sequence[Row]) -> None:
+        """Replace the rows; the cursor stays on its key, and only lines that differ are painted again."""
+        old, self.rows = self.rows, tuple(rows)
+        differ = [y for y in range(max(len(old), len(self.rows))) if old[y : y + 1] != self.rows[y : y + 1]]
+        for y in differ:
+            self.refresh_line(y)
+        if differ and self.is_attached:
+            self.screen.post_message(Update(self))  # into the frame that is due now: by itself it would come a frame or two later
+        width = max((self._width_of(r) for r in self.rows), default=0) if self.styles.overflow_x != "hidden" else self.size.width
+        size = Size(width, len(self.rows))
+        if size != self.virtual_size:
+            self.virtual_size = size
+        keys = self.keys
+        if self.cursor not in keys:
+            before = next((n for n, r in enumerate(old) if r.key == self.cursor and r.key is not None), 0)
+            near = [r.key for r in self.rows[: before + 1] if r.key is not None] or keys
+            self.cursor = near[-1] if near and self.cursor is not None else (keys[0] if keys else None)
+
+    def label(self, title: str, subtitle: str) -> None:
+        """What the frame says, at its top and bottom. Setting it paints the whole widget, so only what differs is set."""
+        if self._labels != (title, subtitle):
+            self._labels = title, subtitle
+            self.border_title, self.border_subtitle = Content(title), Content(subtitle)
+
+    @property
+    def keys(self) -> list[Hashable]:
+        """The keys of the rows that the cursor can stand on, in order."""
+        return [r.key for r in self.rows if r.key is not None]
+
+    def index_of(self, key: Hashable) -> int | None:
+        """The line of the row with this key."""
+        return next((n for n, r in enumerate(self.rows) if r.key == key), None) if key is not None else None
+
+    @staticmethod
+    def _width_of(shown: Row) -> int:
+        return Rows.MARGIN + sum(cell_len(s.text) for s in shown.left + shown.right) + (2 if shown.right else 0)
+
+    def on_resize(self, _event: events.Resize) -> None:
+        """Ask for rows that fit."""
+        self.post_message(self.Resized())
+
+    # Moving and choosing
+
+    def action_move(self, by: int) -> None:
+        """To the next or previous row with a key; where there are none, scroll."""
+        keys = self.keys
+        if not keys:
+            self.scroll_relative(y=by, animate=False)
+            return
+        at = keys.index(self.cursor) if self.cursor in keys else -1
+        to = min(max(at + by, 0), len(keys) - 1)
+        if to == at and by < 0:
+            self.scroll_to(y=0, animate=False)  # the title above the first row comes back into view
+        self.cursor = keys[to]
+
+    def action_page(self, by: int) -> None:
+        """As far as a page goes."""
+        at = self.index_of(self.cursor) or 0
+        goal = at + by * max(self.size.height - 2, 1)
+        ahead = [r.key for r in self.rows[min(at, max(goal, 0)) : max(at, goal) + 1] if r.key is not None]
+        if ahead:
+            self.cursor = ahead[-1 if by > 0 else 0]
+        else:
+            self.scroll_relative(y=by * self.size.height, animate=False)
+
+    def action_edge(self, to: int) -> None:
+        """To the first or the last row."""
+        if keys := self.keys:
+            self.cursor = keys[0 if to < 0 else -1]
+        self.scroll_to(y=0 if to < 0 else len(self.rows), animate=False)
+
+    def action_choose(self) -> None:
+        """Say that the row under the cursor was chosen."""
+        if self.cursor is not None:
+            self.post_message(self.Chosen(self, self.cursor))
+
+    def stands(self, key: Hashable) -> bool:
+        """Whether there still is a row with this key."""
+        return self.index_of(key) is not None
+
+    @on(Chosen)
+    @on(Moved)
+    def _only_what_is_there(self, event: _AtRow) -> None:
+        """What a message is about may have gone while it was on its way: then nobody else hears of it."""
+        if event.rows is self and not self.stands(event.key):
+            event.stop()
+
+    def on_click(self, event: events.Click) -> None:
+        """A click moves the cursor there and chooses."""
+        y = event.y - self.gutter.top + self.scroll_offset.y
+        if 0 <= y < len(self.rows) and (key := self.rows[y].key) is not None:
+            self.cursor = key
+            self.post_message(self.Chosen(self, key))
+
+    def watch_cursor(self, before: Hashable, now: Hashable) -> None:
+        """Paint both lines again, and bring the new one into view."""
+        for key in (before, now):
+            if (y := self.index_of(key)) is not None:
+                self.refresh_line(y)
+        if now is not None:
+            self.reveal(now)
+            self.post_message(self.Moved(self, now))
+
+    def reveal(self, key: Hashable, below: int = 0) -> None:
+        """Scroll as little as needed to see the row, and so many lines below it."""
+        y, height, top = self.index_of(key), self.size.height, self.scroll_offset.y
+        if y is None or height <= 0:
+            return
+        if y < top or y + below >= top + height:
+            self.scroll_to(y=y - 1 if y < top else y + below - height + 1, animate=False)
+
+    # Painting
+
+    def style_named(self, name: str) -> Style:
+        """The style of a name, on this widget's own background."""
+        if not self._styles_by_name:
+            base, app = self.rich_style, self.app
+            looks = palette(app.theme_variables, app.current_theme.ansi)
+            self._styles_by_name = {each: base + look for each, look in looks.items()}
+        return self._styles_by_name[name]
+
+    def notify_style_update(self) -> None:
+        """Another theme or focus: colours are looked up again."""
+        super().notify_style_update()
+        self._styles_by_name = {}
+
+    def render_line(self, y: int) -> Strip:
+        """One line of what is in view."""
+        scroll_x, scroll_y = self.scroll_offset
+        number, width = y + scroll_y, self.size.width
+        if number >= len(self.rows):
+            return Strip.blank(width, self.style_named(""))
+        shown = self.rows[number]
+        here = shown.key is not None and shown.key == self.cursor
+        back = Style(bgcolor=self.style_named("cursor").bgcolor) if here and self.has_focus else Style()
+        strip = Strip(self._segments(shown, here, back, max(width, self.virtual_size.width if scroll_x else width)))
+        strip = strip.crop_extend(scroll_x, scroll_x + width, self.style_named("") + back)
+        return self._selected(strip, number).apply_offsets(scroll_x, number)
+
+    def _segments(self, shown: Row, here: bool, back: Style, width: int) -> list[Segment]:
+        pointer = "▸" if here and self.has_focus else "›" if here and self.KEEPS_POINTER else ""
+        first = Segment((pointer or shown.mark).ljust(self.MARGIN), self.style_named("pointer" if pointer else "mark") + back)
+        left = [Segment(s.text, self.style_named(s.style) + back) for s in shown.left]
+        if shown.right:
+            right = [Segment(s.text, self.style_named(s.style) + back) for s in shown.right]
+            room = width - self.MARGIN - Segment.get_line_length(right) - 1
+            left = list(Strip(left).crop_extend(0, max(room, 0), self.style_named("") + back))
+            left += [*right, Segment(" ", self.style_named("") + back)]
+        return [first, *left] if self.MARGIN else left
+
+    def _selected(self, strip: Strip, y: int) -> Strip:
+        selection = self.text_selection
+        if selection is None or (part := selection.get_span(y)) is None:
+            return strip
+        start, end = part
+        end = strip.cell_length if end == -1 else end
+        chosen = strip.crop(start, end).apply_style(self.screen.get_component_rich_style("screen--selection"))
+        return Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        """The text that the mouse selected."""
+        lines = [" " * self.MARGIN + r.text for r in self.rows]
+        return selection.extract("\n".join(lines)), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:  # noqa: ARG002
+        """The selection grew or went."""
+        self.refresh()

@@ -1,0 +1,78 @@
+"""A line of the screen as data: pieces of text with the names of their styles, and what the line stands for.
+
+Pure: what a form, the preview or the checks show is built and tested as a list of rows, without a screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import NamedTuple, TypeAlias
+
+from rich.cells import cell_len, set_cell_size
+
+
+class Span(NamedTuple):
+    """Text in one style; the names are those of `Rows.STYLES`, "" is plain."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line: spans from the left, spans from the right edge, and the key of what it stands for."""
+
+    left: tuple[Span, ...] = ()
+    right: tuple[Span, ...] = ()
+    key: Hashable | None = None
+    """None: the cursor skips this row."""
+    mark: str = ""
+    """A glyph of one cell for the margin, in the style `mark`."""
+
+    @property
+    def text(self) -> str:
+        """The row without styles, for tests and for the clipboard."""
+        return " ".join(filter(None, ("".join(s.text for s in self.left), "".join(s.text for s in self.right))))
+
+
+BLANK = Row()
+
+GLYPHS = {"ok": "✔", "warning": "▲", "error": "✖", "unknown": "·"}
+"""State is never said by colour alone: each has a glyph here (others where there is only ASCII: ascii_output.py) and a word in WORDS."""
+
+WORDS = {"ok": "ok", "warning": "warning", "error": "error", "unknown": "not looked at yet"}
+
+STYLE_OF = {"ok": "ok", "warning": "warning", "error": "error", "unknown": "dim", "info": "dim"}
+
+
+Piece: TypeAlias = str | Span | tuple[str, str]
+"""A plain string, or text and the name of its style."""
+
+
+def row(*pieces: Piece, right: Iterable[Piece] = (), key: Hashable | None = None) -> Row:
+    """A row from plain strings and (text, style) pairs."""
+    return Row(spans(pieces), spans(right), key)
+
+
+def spans(pieces: Iterable[Piece]) -> tuple[Span, ...]:
+    """Strings and pairs as spans; empty ones are left out."""
+    made = (Span(p) if isinstance(p, str) else Span(*p) for p in pieces)
+    return tuple(s for s in made if s.text)
+
+
+def paragraph(text: str, width: int, style: str = "", *, indent: str = "", first: Sequence[Span] = ()) -> list[Row]:
+    """`text` wrapped at `width` cells as rows. `first` stands before the first line, and the others are indented as far."""
+    head = tuple(first) or (Span(indent),)
+    hanging = Span(" " * sum(cell_len(s.text) for s in head))
+    room = max(width - len(hanging.text), 8)
+    lines = [line for part in text.split("\n") for line in (wrap(part, room) or [""])]
+    return [Row((*(head if number == 0 else (hanging,)), Span(line, style))) for number, line in enumerate(lines)]
+
+
+def fit(text: str, width: int) -> str:
+    """`text` in exactly `width` cells, with an ellipsis where it had to be cut."""
+    if cell_len(text) <= width:
+        return set_cell_size(text, max(width, 0))
+    return set_cell_size(text, max(width - 1, 0)) + "…" if width > 0 else ""

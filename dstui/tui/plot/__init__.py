@@ -1,0 +1,1 @@
+"""Metrics over steps, as a plot."""

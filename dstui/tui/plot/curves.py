@@ -1,0 +1,194 @@
+"""What a plot shows, as data: lines, marks, axes. A pure function of the numbers of one or two runs and of how they are looked at.
+
+Nothing of it knows of a screen; `widgets/plot.py` draws it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from dstui.run.metrics.buckets import Fault, Point, smoothed, thinned
+
+if TYPE_CHECKING:
+    from dstui.run.metrics.series import Curve, History
+
+WEIGHTS = (0.0, 0.6, 0.9, 0.97, 0.99)
+"""Steps of the smoothing: TensorBoard's usual 0.6 is the second."""
+BESIDE = {"loss": "eval_loss"}
+"""A metric, and another one that belongs into the same plot."""
+RANK_STYLES = ("rank 0", "rank 1", "rank 2", "rank 3", "rank 4", "rank 5", "rank 6", "rank 7")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How the numbers are looked at."""
+
+    name: str = "loss"
+    each: bool = False
+    """A line for every rank, instead of the mean of all."""
+    weight: float = 0.0
+    log: bool = False
+
+
+class Line(NamedTuple):
+    """A line of the plot; `style` is main, faint, other, beside or one of RANK_STYLES, and `label` stands at its end."""
+
+    xs: list[float]
+    ys: list[float]
+    style: str
+    label: str = ""
+
+
+class Mark(NamedTuple):
+    """A value that is no number: at the top where it is infinite, else at the bottom."""
+
+    x: float
+    top: bool
+
+
+class Axis(NamedTuple):
+    """From, to, and where which text stands."""
+
+    low: float
+    high: float
+    ticks: list[float]
+    texts: list[str]
+
+
+EMPTY = Axis(0, 1, [], [])
+
+
+@dataclass(slots=True)
+class Picture:
+    """All of a plot."""
+
+    lines: list[Line] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
+    attempts: dict[int, float] = field(default_factory=dict)
+    """Attempt -> its first step; the first attempt is not marked."""
+    x: Axis = EMPTY
+    y: Axis = EMPTY
+    faults: str = ""
+    """What is no number, in words."""
+    left_out: int = 0
+    """Values that a logarithm has no place for."""
+
+    def side(self, x: float) -> Literal["left", "right"]:
+        """Which end of a text stands at `x`, so that all of it is seen."""
+        return "right" if x > (self.x.low + self.x.high) / 2 else "left"
+
+
+def picture(
+    history: History, view: View, cells: tuple[int, int], say: Callable[[str, float], str], other: History | None = None
+) -> Picture:
+    """A metric of a run (and of another run) over the steps, for a plot of so many cells. `say` tells a value as a person does."""
+    sketch = _Sketch(view, 2 * max(cells[0], 20))
+    curves = history.curves(view.name, each=view.each)
+    last = max((curve.attempt for curve in curves), default=1)
+    for curve in curves:
+        sketch.curve(curve, "main" if curve.attempt == last else "faint")
+    for curve in history.curves(BESIDE.get(view.name, "")):
+        sketch.line(curve.points, "beside", label="eval")
+    for curve in other.curves(view.name) if other is not None else ():
+        sketch.line(curve.points, "other", view.weight, "other run")
+    shown = sketch.picture
+    shown.attempts = {curve.attempt: _first(curve) for curve in reversed(curves) if curve.attempt > 1}
+    faults = sorted({fault for curve in curves for fault in curve.faults})
+    shown.faults = fault_words(faults)
+    shown.marks = [Mark(fault.step, fault.kind == "inf") for fault in faults]
+    _frame(shown, view, cells, say)
+    return shown
+
+
+class _Sketch:
+    """A picture while it is drawn."""
+
+    def __init__(self, view: View, most: int) -> None:
+        """`most`: points of a line that can be told apart."""
+        self.view, self.most = view, most
+        self.picture = Picture()
+
+    def curve(self, curve: Curve, style: str) -> None:
+        """A run's own line; that of all ranks between the least and the largest value, a smoothed one over what it was before."""
+        if curve.rank is not None:
+            name = RANK_STYLES[curve.rank % len(RANK_STYLES)] if style == "main" else style
+            self.line(curve.points, name, self.view.weight, f"r{curve.rank}")
+            return
+        points = thinned(curve.points, self.most)
+        if any(point.low < point.high for point in points):
+            self.line([point._replace(mean=point.low) for point in points], "faint")
+            self.line([point._replace(mean=point.high) for point in points], "faint")
+        elif self.view.weight:
+            self.line(points, "faint")
+        self.line(curve.points, style, self.view.weight)
+
+    def line(self, points: Sequence[Point], style: str, weight: float = 0.0, label: str = "") -> None:
+        """A line through the means, where there are any."""
+        means = smoothed((point.mean for point in points), weight) if weight else [point.mean for point in points]
+        drawn = thinned([point._replace(mean=mean) for point, mean in zip(points, means, strict=True)], self.most)
+        if self.view.log:
+            self.picture.left_out += sum(point.mean <= 0 for point in drawn)
+            drawn = [point._replace(mean=math.log10(point.mean)) for point in drawn if point.mean > 0]
+        if drawn:
+            self.picture.lines.append(Line([point.step for point in drawn], [point.mean for point in drawn], style, label))
+
+
+def _first(curve: Curve) -> float:
+    return min([point.step for point in curve.points[:1]] + [float(fault.step) for fault in curve.faults[:1]], default=0.0)
+
+
+def fault_words(faults: Sequence[Fault]) -> str:
+    """`NaN at step 40`, `inf at step 3 and 7 more`."""
+    if not faults:
+        return ""
+    kind = "NaN" if faults[0].kind == "nan" else faults[0].kind
+    return f"{kind} at step {faults[0].step:,}" + (f" and {len(faults) - 1:,} more" if len(faults) > 1 else "")
+
+
+def _frame(shown: Picture, view: View, cells: tuple[int, int], say: Callable[[str, float], str]) -> None:
+    """The axes: as far as lines and marks reach."""
+    xs = [x for line in shown.lines for x in (line.xs[0], line.xs[-1])] + [mark.x for mark in shown.marks]
+    ys = [y for line in shown.lines for y in line.ys]
+    left, right = _widened(xs, 0.0)
+    low, high = _widened(ys, 0.04)
+    across = [float(round(x)) for x in ticks(left, right, max(cells[0] // 14, 2))]
+    shown.x = Axis(left, right, across, [f"{x:,.0f}" for x in across])
+    up = (decades if view.log else ticks)(low, high, max(cells[1] // 4, 2))
+    shown.y = Axis(low, high, up, _told([10**y for y in up] if view.log else up, lambda value: say(view.name, value)))
+
+
+def _widened(values: Iterable[float], by: float) -> tuple[float, float]:
+    found = list(values)
+    low, high = min(found, default=0.0), max(found, default=1.0)
+    room = (high - low) * by or (abs(high) * 0.1 or 1.0) * (low == high)
+    return low - room, high + room
+
+
+def ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers between two values: 1, 2 or 5 times a power of ten apart."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    first = math.ceil(low / step)
+    return [round((first + n) * step, 12) for n in range(int((high - first * step) / step) + 1)]
+
+
+def decades(low: float, high: float, most: int) -> list[float]:
+    """The logarithms of round numbers between two of them: of 1, 2 and 5 times the powers of ten, as many as there is room for."""
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    for factors in ((1, 2, 5), (1, 3), (1,)):
+        found = [power + math.log10(factor) for power in powers for factor in factors if low <= power + math.log10(factor) <= high]
+        if len(found) <= most:
+            break
+    return found[:: math.ceil(len(found) / most)] if len(found) > 1 else ticks(low, high, most)
+
+
+def _told(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
+    """Values as texts that all have the same width."""
+    texts = [say(value) for value in values]
+    return [text.rjust(max(map(len, texts), default=0)) for text in texts]

@@ -1,0 +1,258 @@
+"""The metrics of a job over its steps: a list of them, and a plot of the one that is chosen; live, and of the whole run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from threading import Event
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+
+from dstui.plan.patterns import METRICS
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.metrics.series import KEPT_RANKS, History
+from dstui.run.observe.summary import value_text
+from dstui.tui.dialogs.dialog import Dialog
+from dstui.tui.dialogs.over import Over
+from dstui.tui.kit.keys import KEYS, PLOT
+from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.text_row import Row, Span, fit, paragraph, row
+from dstui.tui.kit.threads import in_thread
+from dstui.tui.plot.canvas import Canvas
+from dstui.tui.plot.curves import WEIGHTS, View, picture
+
+SLICE = 0.03
+"""Seconds that are read at once; then the screen has its turn."""
+BREATH, PAUSE = 0.01, 0.5
+"""Seconds between two slices while there is more to read, and when there is not."""
+FRAME = 0.3
+"""Seconds between two pictures while more is being read."""
+NAME_CELLS, LIST_CELLS = 15, 22
+READING, NOTHING = "Reading the logs…", "No line has told a number yet."
+
+
+class Plot(Over[None]):
+    """One job's numbers. Another run's may lie over them."""
+
+    CSS = """
+    #metrics { width: 28; }
+    #plot-box { width: 1fr; padding: 0 1; }
+    #canvas { width: 1fr; height: 1fr; }
+    #plot-head { height: 1; background: $surface; }
+    """
+    PANE = PLOT
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(name, key.action, key.help, show=False) for key in KEYS if PLOT in key.where for name in key.keys.split(",") if name
+    ]
+
+    class Grown(Message):
+        """More of the numbers was read."""
+
+        def can_replace(self, message: Message) -> bool:
+            """One picture is enough."""
+            return isinstance(message, Plot.Grown)
+
+    def __init__(self, history: History, headline: Callable[[], Row]) -> None:
+        """`history` stays open when the plot is closed; `headline`: the job's state in a line."""
+        super().__init__()
+        self.view = View()
+        self.history = history
+        self.other: History | None = None
+        self._headline = headline
+        self._chosen = False
+        self._over = Event()
+        self.head, self.metrics = Rows(id="plot-head"), Rows(id="metrics", classes="pane")
+        self.canvas, self.box = Canvas(), Vertical(id="plot-box", classes="pane")
+
+    def compose(self) -> ComposeResult:
+        """The list and the plot."""
+        self.head.can_focus = False
+        yield self.head
+        with Horizontal():
+            yield self.metrics
+            with self.box:
+                yield self.canvas
+        yield self.footer
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self.metrics.focus()
+        in_thread(self, self._read)
+        self.set_interval(1.0, self._draw_head)
+        self.draw()
+
+    def on_unmount(self) -> None:
+        """Read no more."""
+        self._over.set()
+
+    @on(Rows.Resized)
+    def _resized(self) -> None:
+        """Another size needs another picture."""
+        self.call_after_refresh(self.draw)
+
+    # In the worker's thread
+
+    def _read(self) -> None:
+        told, read = 0.0, list[History]()
+        while not self._over.is_set():
+            before, read = read, [history for history in (self.history, self.other) if history is not None]
+            for history in before:
+                if history not in read:
+                    history.close()  # a run that lay over this one
+            new = [history.advance(SLICE) for history in read]
+            if any(new) and time.monotonic() - told >= FRAME:
+                told = time.monotonic()
+                self.post_message(self.Grown())
+            elif not any(new) and told:
+                told = 0.0
+                self.post_message(self.Grown())
+            self._over.wait(BREATH if any(new) else PAUSE)
+        for history in read[1:]:
+            history.close()
+
+    # What is shown
+
+    @on(Grown)
+    def draw(self) -> None:
+        """Everything, from what was read so far."""
+        self._draw_list()
+        self._draw_plot()
+        self._draw_head()
+
+    def _draw_list(self) -> None:
+        names = self.history.names()
+        if not self._chosen and names and self.view.name not in names:
+            self._look(name=next(iter(names)))
+        metrics = self.metrics
+        rows = [_metric_row(name, value) for name, value in names.items()]
+        metrics.show_rows(rows or paragraph(NOTHING if self.history.complete else READING, LIST_CELLS, "dim"))
+        metrics.cursor = self.view.name if self.view.name in names else None
+        metrics.label("Metrics", self._progress())
+
+    def _draw_plot(self) -> None:
+        canvas, box = self.canvas, self.box
+        shown = picture(self.history, self.view, (canvas.size.width, canvas.size.height), value_text, self.other)
+        canvas.show(shown)
+        faults = f"✖ {shown.faults}" if shown.faults else ""
+        left = f"{shown.left_out:,} values of 0 or less left out" if shown.left_out else ""
+        box.border_title = Content(" · ".join(filter(None, self._title())))
+        box.border_subtitle = Content("  ".join(filter(None, [faults, left, f"{self.history.folder.name} over steps"])))
+
+    def _draw_head(self) -> None:
+        line = self._headline()
+        self.head.show_rows([Row(line.left, (*line.right, *self._notes()))])
+
+    def _title(self) -> list[str]:
+        view, tellers = self.view, self.history.tellers(self.view.name)
+        whose = f"rank {tellers[0]}" if len(tellers) == 1 else f"mean of {len(tellers)} ranks, least, largest"
+        if view.each and len(tellers) > 1:
+            whose = f"{len(tellers)} ranks" if len(tellers) <= KEPT_RANKS else f"the first {KEPT_RANKS} of {len(tellers)} ranks"
+        about = [view.name, whose if tellers else ""]
+        about += [f"smoothed {view.weight:g}" if view.weight else "", "log" if view.log else ""]
+        if self.other is not None:
+            about.append(f"beside {self.other.folder.name}" + ("" if self.other.tellers(view.name) else ", which tells none"))
+        return [*about, METRICS.get(view.name, "a pattern of the Plan")]
+
+    def _progress(self) -> str:
+        read, there = self.history.read
+        share = f"1/{self.history.stride} of the log" if self.history.stride > 1 else ""
+        return share if self.history.complete or not there else f"reading {100 * read // there} %"
+
+    def _notes(self) -> list[Span]:
+        notes = self.history.notices[-1:]
+        notes += [f"the first {self.history.left_out} attempts are left out"] if self.history.left_out else []
+        return [Span("; ".join(notes), "warning")] if notes else []
+
+    # What the keys do
+
+    def _look(self, **changes: Any) -> None:
+        self.view = replace(self.view, **changes)
+
+    @on(Rows.Moved, "#metrics")
+    def _moved(self, event: Rows.Moved) -> None:
+        if event.key != self.view.name:
+            self._chosen = True
+            self._look(name=str(event.key))
+            self.draw()
+
+    def action_all_ranks(self) -> None:
+        """The mean of all ranks, or a line for each."""
+        self._look(each=not self.view.each)
+        self.draw()
+
+    def action_smooth(self, by: int) -> None:
+        """More smoothing, or less."""
+        at = min(max(WEIGHTS.index(self.view.weight) + by, 0), len(WEIGHTS) - 1)
+        self._look(weight=WEIGHTS[at])
+        self.draw()
+
+    def action_log(self) -> None:
+        """A logarithmic scale, or the plain one."""
+        self._look(log=not self.view.log)
+        self.draw()
+
+    def action_overlay(self) -> None:
+        """Another run over this one, or none any more."""
+        if self.other is not None:
+            self.other = None
+            self.draw()
+        else:
+            self.app.push_screen(OtherRun(self.history.folder), self._lay_over)
+
+    def _lay_over(self, path: str | None) -> None:
+        if path:
+            self.other = History(JobFolder(path))
+            self.draw()
+
+    def action_metrics(self) -> None:
+        """Back to the log."""
+        self.dismiss(None)
+
+    def action_escape(self) -> None:
+        """The same."""
+        self.dismiss(None)
+
+
+def _metric_row(name: str, value: float | None) -> Row:
+    return row(
+        fit(name, NAME_CELLS), right=[("" if value is None else value_text(name, value), "title" if name == "loss" else "")], key=name
+    )
+
+
+class OtherRun(Dialog):
+    """Which run is laid over: the result is its folder."""
+
+    ROWS = "other-runs"
+
+    def __init__(self, but: JobFolder) -> None:
+        super().__init__("Lay another run over it")
+        self._but = but
+
+    def on_mount(self) -> None:
+        """All that are still there, newest first; a thread looks for them."""
+        self._show([row(("Looking for runs…", "dim"))])
+        self.rows.focus()
+        in_thread(self, self._find)
+
+    def _find(self) -> None:
+        from dstui.run.jobs.index import folders
+
+        states = {folder: str(folder.read_status().get("state", "")) for folder in reversed(folders()) if folder != self._but}
+        rows = [row(folder.name, right=[(state, "dim")], key=str(folder.path)) for folder, state in states.items()]
+        self.call_later(self._show, rows or [row(("There is no other run yet.", "dim"))])
+
+    def _show(self, rows: list[Row]) -> None:
+        self.rows.show_rows(rows)
+        self.rows.styles.height = min(len(rows), 16)
+
+    @on(Rows.Chosen)
+    def _picked(self, event: Rows.Chosen) -> None:
+        event.stop()
+        self.dismiss(str(event.key))

@@ -1,0 +1,1 @@
+"""Watching a job: its head, its ranks, its log, why it ended."""

@@ -1,0 +1,82 @@
+"""What is known of one rank, and how it is drawn in one cell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from dstui.tui.kit.text_row import Span, fit
+
+if TYPE_CHECKING:
+    from dstui.run.metrics.measurements import RankView
+    from dstui.run.observe.usage import Usage
+
+GLYPH = {
+    "waiting": ("○", "dim"),
+    "running": ("●", "ok"),
+    "silent": ("◐", "warning"),
+    "ended": ("✔", "ok"),
+    "failed": ("✖", "error"),
+    "lost": ("✖", "error"),
+}
+
+
+class Cell(NamedTuple):
+    """What is known of a rank, in words."""
+
+    rank: int
+    host: str
+    word: str
+    step: int | None
+    loss: float | None
+    age: float | None
+    usage: str = ""
+    """What it uses: `GPU 97 %  71.2 GB  612 W`."""
+    exit_code: int | None = None
+
+    @property
+    def words(self) -> str:
+        """What a wide cell says behind the glyph."""
+        lives = self.word in ("running", "silent")
+        facts = [self.word + (f" ({self.exit_code})" if self.exit_code else "")]
+        facts += [f"step {self.step:,}"] if self.step is not None else []
+        facts += [f"loss {self.loss:.4g}"] if self.loss is not None else []
+        facts += [f"{age_text(self.age)} ago" if self.age >= 1 else "now"] if self.age is not None and lives else []
+        return "  ".join([*facts, self.usage] if self.usage and lives else facts)
+
+
+def cells_of(ranks: Mapping[int, RankView], now: float, silence: float, usage: Mapping[int, Usage] | None = None) -> list[Cell]:
+    """The cells of a job's ranks; a rank that runs and has not said anything for `silence` seconds is called silent."""
+    cells = []
+    for number, view in sorted(ranks.items()):
+        age = now - view.last_line_at if view.last_line_at is not None else None
+        used = str((usage or {}).get(number, ""))
+        cells.append(Cell(number, view.host, word_of(view, age, silence), view.step, view.loss, age, used, view.exit_code))
+    return cells
+
+
+def word_of(view: RankView, age: float | None, silence: float) -> str:
+    """The state of a rank in one word."""
+    if view.state == "ended":
+        return "ended" if not view.exit_code else "failed"
+    if view.state == "started":
+        return "silent" if age is not None and age >= silence else "running"
+    return view.state
+
+
+def spans(cell: Cell, width: int, *, tight: bool, chosen: bool) -> list[Span]:
+    """A cell of so many cells of the screen, without words where it is `tight`."""
+    glyph, style = GLYPH.get(cell.word, ("·", "dim"))
+    number = Span(f"{cell.rank:>3} ", "title" if chosen else "")
+    if tight:
+        text = f"{cell.step if cell.step is not None else cell.word}"
+        late = f" {age_text(cell.age)}" if cell.age is not None and cell.age >= 2 and cell.word not in ("ended", "failed") else ""
+        return [number, Span(f"{glyph} ", style), Span(fit(text + late, width - 6), "")]
+    return [number, Span(f"{glyph} ", style), Span(fit(cell.words, width - 6), "title" if chosen else "")]
+
+
+def age_text(seconds: float | None) -> str:
+    """How long ago, in a few cells."""
+    if seconds is None:
+        return ""
+    return f"{seconds:.0f}s" if seconds < 100 else f"{seconds / 60:.0f}m" if seconds < 6000 else f"{seconds / 3600:.0f}h"

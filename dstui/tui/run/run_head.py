@@ -1,0 +1,180 @@
+"""The head of a job: its state, how long it has run and will run, where it is, what it uses, and, when it has ended, what it came to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import cell_len
+
+from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.text_row import Row, Span, fit
+
+if TYPE_CHECKING:
+    from dstui.run.metrics.buckets import Buckets
+    from dstui.run.observe.follow import Follower
+    from dstui.run.observe.usage import Sampler
+
+STATES = {
+    "starting": ("○", "accent"),
+    "running": ("●", "ok"),
+    "succeeded": ("✔", "ok"),
+    "failed": ("✖", "error"),
+    "lost": ("✖", "error"),
+    "stopped": ("■", "warning"),
+}
+BARS = "▁▂▃▄▅▆▇█"
+SPARK = 16
+"""Cells for the loss of the whole run."""
+GAP = 3
+"""Cells between two facts."""
+
+
+class Fact(NamedTuple):
+    """One thing that the head says, and how soon it gives way to others where there is no room: the largest number first."""
+
+    place: int
+    spans: tuple[Span, ...]
+
+    @property
+    def width(self) -> int:
+        """In cells."""
+        return sum(cell_len(span.text) for span in self.spans)
+
+
+class RunHead(Rows):
+    """Two lines, or three where there is more to tell."""
+
+    can_focus = False
+
+    def __init__(self) -> None:
+        super().__init__(id="run-head")
+        self._losses: Buckets
+        self._spark = ""
+
+    def begin(self) -> None:
+        """Another job."""
+        from dstui.run.metrics.buckets import Buckets
+
+        self._losses, self._spark = Buckets(), ""
+
+    def add_loss(self, step: int, value: float) -> None:
+        """A loss of the first rank."""
+        self._losses.add(step, value)
+        self._spark = ""
+
+    def show(self, follower: Follower, folder: Path, note: str, sampler: Sampler | None) -> None:
+        """Draw it. `note`: what is going on, which stands in the place of the job's folder."""
+        width = (self.size.width or 110) - self.MARGIN
+        if self._losses.last is not None and not self._spark:
+            self._spark = spark([point.mean for point in self._losses.points], SPARK)
+        lines = (first_facts(follower, self._losses.last, self._spark), more_facts(follower, sampler))
+        rows = [fitting(facts, width) for facts in lines if facts]
+        rows.append(Row((Span(fit(note, min(cell_len(note), width - 1)), "accent"),) if note else _place(folder, width)))
+        if len(rows) != len(self.rows):
+            self.styles.height = len(rows)
+        self.show_rows(rows)
+
+
+def _place(folder: Path, width: int) -> tuple[Span, ...]:
+    text = fit(str(folder), min(cell_len(str(folder)), width - 12))
+    return (Span("job folder ", "dim"), Span(text, "dim"))
+
+
+def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]:
+    """State, time, step, loss, what remains, speed."""
+    from dstui.run.observe.summary import duration_text
+
+    state = str(follower.state)
+    glyph, style = STATES.get(state, ("·", "dim"))
+    code = f" (exit status {follower.exit_code})" if follower.exit_code else ""
+    facts = [Fact(0, (Span(f"{glyph} {state}{code}", style), Span(f"  {clock(follower.duration)}", "title")))]
+    steps = [view.step for view in follower.ranks.values() if view.step is not None]
+    total = f" / {follower.progress[1]:,}" if follower.progress and max(steps) <= follower.progress[1] else ""
+    facts += [Fact(1, (Span("step ", "dim"), Span(f"{max(steps):,}", "title"), Span(total, "dim")))] if steps else []
+    if loss is not None:
+        style = "title" if isfinite(loss) else "error"
+        facts += [Fact(2, (Span("loss ", "dim"), Span(f"{loss:.4g}", style)))]
+        facts += [Fact(5, (Span(line, "accent"),))] if line else []
+    facts += [Fact(3, (Span("ETA ", "dim"), Span(duration_text(follower.remaining), "title")))] if follower.remaining is not None else []
+    facts += [Fact(4, (Span(si(rate), "title"), Span(f" {name}", "dim"))) for name, rate in sorted(follower.rates.items(), reverse=True)]
+    return facts
+
+
+def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
+    """What the ranks use, and what their lines tell beside the loss: the Plan's own numbers first."""
+    from dstui.plan.patterns import METRICS
+    from dstui.run.observe.summary import value_text
+    from dstui.run.observe.usage import together
+
+    facts = []
+    if sampler is not None:
+        used = together(sampler.latest.values())
+        facts += [Fact(0, (Span(used, "title"),))] if used else []
+        facts += [Fact(9 if used else 0, (Span(sampler.note, "dim"),))] if sampler.note else []
+    latest = follower.latest
+    names = [name for name in latest if name not in METRICS] + [name for name in SAID if name in latest]
+    for place, name in enumerate(names, 1):
+        facts.append(Fact(place, (Span(f"{name.replace('_', ' ')} ", "dim"), Span(value_text(name, latest[name]), "title"))))
+    overflows = int(max(latest.get("overflows", 0), latest.get("skipped", 0)))
+    if overflows:
+        facts.append(Fact(1, (Span(f"{overflows:,} overflow{'s' if overflows > 1 else ''}", "warning"),)))
+    return facts
+
+
+SAID = ("step_time", "lr", "grad_norm", "loss_scale", "memory_peak", "eval_loss", "perplexity", "accuracy", "mfu")
+"""What the second line says of dstui's own metrics, the most telling first; all others are in the plot."""
+
+
+def fitting(facts: Sequence[Fact], width: int) -> Row:
+    """As many of them as fit, in their order."""
+    kept = list(facts)
+    while len(kept) > 1 and sum(fact.width for fact in kept) + GAP * (len(kept) - 1) > width:
+        kept.remove(max(reversed(kept), key=lambda fact: fact.place))
+    return Row(tuple(_joined(kept)))
+
+
+def _joined(facts: Iterable[Fact]) -> Iterable[Span]:
+    for place, fact in enumerate(facts):
+        if place:
+            yield Span(" " * GAP)
+        yield from fact.spans
+
+
+def ladder(seconds: float) -> str:
+    """Where a stop has got to: what was asked, and what comes next, and when."""
+    from dstui.run.supervise.stop import STEP
+
+    rungs = ("asked the ranks to end", "SIGTERM to every process of the job", "SIGKILL to whatever is left", "looking for what is left")
+    at = min(int(seconds // STEP), len(rungs) - 1)
+    after = f"; in {STEP * (at + 1) - seconds:.0f} s: {rungs[at + 1]}" if at + 1 < len(rungs) else ""
+    return f"stopping, {seconds:.0f} s: {rungs[at]}{after}"
+
+
+def clock(seconds: float | None) -> str:
+    """0:17, 42:05, 3:02:11."""
+    whole = int(seconds or 0)
+    hours, rest = divmod(whole, 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
+
+
+def si(value: float) -> str:
+    """A rate in three digits: 41.2k."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def spark(values: Sequence[float], cells: int) -> str:
+    """Values as bars, each cell the mean of its share of them."""
+    finite = [v for v in values if isfinite(v)]
+    if len(finite) < 2:
+        return ""
+    size = max(len(finite) / cells, 1.0)
+    parts = [finite[int(n * size) : max(int((n + 1) * size), int(n * size) + 1)] for n in range(min(cells, len(finite)))]
+    means = [sum(p) / len(p) for p in parts if p]
+    low, high = min(means), max(means)
+    return "".join(BARS[round((m - low) / (high - low) * 7)] if high > low else BARS[0] for m in means)

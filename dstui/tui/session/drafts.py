@@ -1,0 +1,106 @@
+"""Unsaved edits on disk while they are made, so that a crash, a kill or a lost connection loses none of them.
+
+Every session has one file in the user's state folder, which is gone as soon as nothing is unsaved. The document itself is never touched.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dstui.files import FileProblem, write_atomic
+
+if TYPE_CHECKING:
+    from dstui.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A document as it was being edited, and who edited it."""
+
+    document: str
+    """What it is a draft of: see `document_of`."""
+    began: str
+    """The text that is on disk, from which the edits began."""
+    text: str
+    source: str
+    base: str
+    at: float = field(default_factory=time.time)
+    """Seconds since the epoch."""
+    host: str = field(default_factory=socket.gethostname)
+    pid: int = field(default_factory=os.getpid)
+    ticks: int = field(default_factory=lambda: _ticks(os.getpid()))
+    """When that process started, in clock ticks since boot."""
+
+    @property
+    def file(self) -> Path:
+        """Where this session's draft lies."""
+        return drafts_folder() / f"{self.host}-{self.pid}-{self.ticks}.json"
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether the session is over; of another host (a shared home) that cannot be known, and is taken to be so."""
+        return self.host != socket.gethostname() or _ticks(self.pid) != self.ticks
+
+    def keep(self) -> None:
+        """Write it; where nothing is unsaved, there is no draft. Raises FileProblem or OSError."""
+        import json
+
+        if self.text == self.began:
+            self.forget()
+        else:
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomic(self.file, json.dumps(asdict(self)), replace=True)
+
+    def forget(self) -> None:
+        """Take it away."""
+        with suppress(OSError):
+            self.file.unlink(missing_ok=True)
+
+
+def drafts_folder() -> Path:
+    """Where the drafts of all sessions of this user lie."""
+    from platformdirs import user_state_path
+
+    return user_state_path("dstui") / "drafts"
+
+
+def document_of(plan: Plan, path: Path | None) -> str:
+    """The name of a document over sessions: its file, or, as long as it has none, what it was made from and in which folder."""
+    return str(path.absolute()) if path is not None else f"{Path(plan.source).absolute()} in {Path.cwd()}"
+
+
+def unnamed_here(document: str) -> bool:
+    """Whether a document has no file yet and was begun in this folder."""
+    return document.endswith(f" in {Path.cwd()}")
+
+
+def left_behind() -> list[Draft]:
+    """The drafts of sessions that are over, the newest first. What cannot be read is passed over."""
+    import json
+
+    found = []
+    with suppress(OSError):
+        for file in drafts_folder().glob("*.json"):
+            with suppress(OSError, ValueError, TypeError):
+                found.append(Draft(**json.loads(file.read_text(encoding="utf-8"))))
+    return sorted((draft for draft in found if draft.left_behind), key=lambda draft: -draft.at)
+
+
+def take_over(old: Draft, mine: Draft) -> None:
+    """The edits of a session that is over go on in this one: at no moment are they on no disk."""
+    with suppress(FileProblem, OSError):
+        mine.keep()
+        old.forget()
+
+
+def _ticks(pid: int) -> int:
+    from dstui.run.jobs.processes import find
+
+    process = find(pid)
+    return process.ticks if process is not None else 0

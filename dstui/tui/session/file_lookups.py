@@ -1,0 +1,79 @@
+"""What lies on disk around a Plan: script, model, hostfile and the files that would be written.
+
+Each look is named by the paths that it depends on; what it saw is remembered under that name. A thread looks, since a disk may be a network
+mount that does not answer; the app goes on with what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from dstui.files import FileProblem, read_text
+from dstui.plan import Plan
+from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.tui.session.auto_lookup import ModelOf
+from dstui.tui.session.model_lookup import FactsOf
+from dstui.tui.session.script_lookup import ScriptOf
+
+
+class Look(Protocol):
+    """One look. Equal looks see the same, as long as nobody changes it."""
+
+    def look(self) -> Any:
+        """What is there; None where nothing can be said. Blocks as long as the disk does; never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOf:
+    """The hostfile that a Plan names: host -> slots."""
+
+    path: str
+
+    @classmethod
+    def of(cls, plan: Plan) -> PoolOf:
+        """The one of this Plan; an empty path where it names none."""
+        return cls(plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "")
+
+    def look(self) -> dict[str, int] | None:
+        """Its hosts; None where it cannot be read (a launch then says why)."""
+        if self.path:
+            with suppress(FileProblem, HostfileError):
+                return parse_hostfile(read_text(Path(self.path)))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenIn:
+    """The files that `write files` would write to the Plan's folder."""
+
+    folder: str
+
+    @classmethod
+    def of(cls, plan: Plan) -> WrittenIn:
+        """The folder of this Plan."""
+        return cls(plan.base)
+
+    def look(self) -> dict[str, str]:
+        """Name -> text of those that are there; "" for one that cannot be read."""
+        names = ("ds_config.json", "hostfile", ".deepspeed_env", "bind.sh")
+        return {name: _text(Path(self.folder) / name) for name in names if Path(self.folder, name).exists()}
+
+
+def _text(path: Path) -> str:
+    try:
+        return read_text(path)
+    except FileProblem:
+        return ""
+
+
+LOOKS = (ScriptOf, ModelOf, FactsOf, PoolOf, WrittenIn)
+
+
+def look_up(plan: Plan) -> Mapping[Look, Any]:
+    """Everything around a Plan, by its looks."""
+    looks: list[Look] = [kind.of(plan) for kind in LOOKS]
+    return {each: each.look() for each in looks}

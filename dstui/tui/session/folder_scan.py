@@ -1,0 +1,59 @@
+"""What lies in the current folder that a session may start from: training scripts, Plans and configurations, drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from dstui.adopt.recipes import Script
+from dstui.adopt.script import inspect_script
+from dstui.files import FileProblem, read_text
+from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
+
+FILES, SHOWN = 300, 8
+"""How many files are looked into, and how many of a kind are offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found, the likeliest first."""
+
+    scripts: tuple[Script, ...]
+    documents: tuple[str, ...]
+    drafts: tuple[Draft, ...]
+
+
+def look_here() -> Found:
+    """Look around in the current folder. Blocks as long as the disk does; never raises."""
+    scripts = sorted(_scripts(), key=lambda script: (script.facts.integration is None, "train" not in script.name, script.name))
+    documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if looks_like_a_plan(path)]
+    drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
+    return Found(tuple(scripts[:SHOWN]), tuple(documents[:SHOWN]), tuple(drafts[:1]))
+
+
+def _files(*patterns: str) -> Iterator[Path]:
+    with suppress(OSError):
+        yield from islice(sorted(path for pattern in patterns for path in Path().glob(pattern)), FILES)
+
+
+def _scripts() -> Iterator[Script]:
+    for path in _files("*.py"):
+        with suppress(FileProblem):
+            text = read_text(path)
+            facts = inspect_script(text)
+            if facts.integration or "import torch" in text:
+                yield Script(path.name, facts, "optim" in text)
+
+
+def looks_like_a_plan(path: Path) -> bool:
+    """Whether a file is a Plan, or a ds_config.json, judged by its text."""
+    try:
+        text = read_text(path)
+    except FileProblem:
+        return False
+    if path.suffix in (".json", ".hjson"):
+        return any(f'"{key}"' in text for key in ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu"))
+    return any(line.startswith("deepspeed:") for line in text.splitlines())

@@ -1,0 +1,32 @@
+"""What is forecast of the Plan that is open. Worked out where findings are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dstui.forecast.findings import findings_of
+from dstui.forecast.forecast import Facts, forecast
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.plan.finding import Finding
+from dstui.tui.session.model_lookup import FactsOf
+
+
+class Outlook:
+    """The forecast of one Plan, and what does not fit in it."""
+
+    def __init__(self, plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None) -> None:
+        self.plan, self.facts, self.machine, self.pool = plan, facts, machine, pool
+        self.forecast = forecast(plan, facts, machine, pool)
+
+    def findings(self) -> list[Finding]:
+        """What does not fit."""
+        return findings_of(self.plan, self.facts, self.machine, self.pool, self.forecast)
+
+
+def outlook_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, seen: Mapping[Any, Any]) -> Outlook | None:
+    """The outlook on a Plan; None where it names no model, or nobody has looked at its files yet."""
+    asked = FactsOf.of(plan)
+    facts = seen.get(asked) if asked.on_disk else asked.look()  # a bare number needs no file
+    return Outlook(plan, facts, machine, pool) if facts is not None else None

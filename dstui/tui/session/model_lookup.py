@@ -1,0 +1,85 @@
+"""The look at the models that a Plan names: what their files, or a bare number, tell for the forecast."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dstui.files import typed_path
+
+if TYPE_CHECKING:
+    from dstui.forecast.forecast import Facts
+    from dstui.forecast.model import ModelFacts
+    from dstui.plan import Plan
+
+
+class Named(NamedTuple):
+    """A model as a Plan names it; `name` is empty where there is one alone."""
+
+    name: str
+    source: str | None
+    params: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FactsOf:
+    """A look into the files of the models that a Plan names."""
+
+    base: str
+    models: tuple[Named, ...]
+
+    @classmethod
+    def of(cls, plan: Plan) -> FactsOf:
+        """The one of this Plan; without models where it names none."""
+        if not plan.models:
+            alone = plan.model
+            given = alone is not None and (alone.source is not None or alone.params is not None)
+            return cls(plan.base, (Named("", alone.source, alone.params),) if alone is not None and given else ())
+        return cls(plan.base, tuple(_named(name, entry) for name, entry in plan.models.items()))
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether a file has to be read for it."""
+        return any(one.source for one in self.models)
+
+    def look(self) -> Facts | None:
+        """What the files say, or a bare number; None where the Plan names no model."""
+        from dstui.tui.session import forecasts  # noqa: F401 - which takes a while: the app goes on meanwhile, and finds it there
+
+        found = {one.name: _facts(one, self.base) for one in self.models}
+        return found.get("", found) if found else None
+
+
+def _named(name: str, entry: Any) -> Named:
+    given = entry.get("model") if isinstance(entry, Mapping) else None
+    said: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    source, params = said.get("source"), said.get("params")
+    number = isinstance(params, (int, float)) and not isinstance(params, bool)
+    return Named(name, source if isinstance(source, str) else None, params if number else None)
+
+
+def _facts(one: Named, base: str) -> ModelFacts:
+    from dstui.model_files import read_model
+
+    stamp = _stamp(Path(base) / typed_path(one.source)) if one.source else 0
+    return read_model(one.source, one.params, base) if stamp is None else _remembered(one.source, one.params, base, stamp)
+
+
+@lru_cache(maxsize=16)
+def _remembered(source: str | None, params: float | None, base: str, _changed: int) -> ModelFacts:
+    """What was worked out for a model is kept in its facts, so the same files have the same facts."""
+    from dstui.model_files import read_model
+
+    return read_model(source, params, base)
+
+
+def _stamp(path: Path) -> int | None:
+    """When a file, or a folder and the config.json in it, was changed; None for what is not there."""
+    try:
+        changed = path.stat().st_mtime_ns
+        return max(changed, (path / "config.json").stat().st_mtime_ns) if (path / "config.json").is_file() else changed
+    except (OSError, ValueError):
+        return None

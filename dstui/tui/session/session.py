@@ -1,0 +1,257 @@
+"""The one mutable holder of the session: the Plan with its history, the Machine, and what the checks say.
+
+Every edit goes through here, whoever makes it (a form, a fix, the preview, undo); each makes a new immutable `State`, from which
+everything visible is drawn at once: a message would arrive one frame later. Only the app's own thread may call the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.message import Message
+
+from dstui.plan import Plan, PlanError
+from dstui.plan.history import History
+from dstui.tui.session.edits import UNSET, Edit
+from dstui.tui.session.state import State
+
+if TYPE_CHECKING:
+    from dstui.check.reference import Verdict
+    from dstui.machine.snapshot import Machine
+    from dstui.plan.finding import Finding, Fix
+    from dstui.tui.session.file_lookups import Look
+    from dstui.tui.session.forecasts import Outlook
+
+
+ZERO = "deepspeed.zero_optimization"
+
+
+class JobState(Message):
+    """The job that is looked at is in another state."""
+
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self.word = word
+
+
+class Store:
+    """Plan, history, machine and findings. `changed` is called after every change of the state."""
+
+    def __init__(self, plan: Plan, path: Path | None, machine: Machine | None, changed: Callable[[], Any]) -> None:
+        self.path = path
+        self._changed = changed
+        self._history = History(plan)
+        self.on_disk = plan.text
+        """The text that was read or saved last."""
+        self._typing = False
+        self.state = State(plan, machine)
+
+    # Edits
+
+    def edit(self, *edits: Edit, live: bool = False) -> bool:
+        """Write values (UNSET takes a key out), all or none. `live`: one of many while typing; `settle` makes them one step of undo.
+
+        False where the Plan refused: the state then says why, and the Plan is as it was.
+        """
+        # Each key typed starts from the Plan before typing: a field that is empty for a moment keeps its place and its comment.
+        plan = self._history.current if live else self.state.plan
+        try:
+            for path, value in edits:
+                if value is not UNSET:
+                    plan = _with_section(plan, path).set(path, value)
+                elif plan.get(path, UNSET) is not UNSET:
+                    plan = plan.unset(path)
+        except PlanError as error:
+            return self._refuse(edits[0][0], error)
+        return self._take(plan, live=live)
+
+    def apply(self, fix: Fix) -> bool:
+        """Apply a fix's patch as one step of undo. False where it has none, or the Plan refused it."""
+        if fix.patch is None:
+            return False
+        try:
+            plan = self.state.plan.patch(fix.patch)
+        except PlanError as error:
+            return self._refuse("", error)
+        return self._take(plan)
+
+    def replace(self, text: str) -> None:
+        """Another text of the same document, as one step of undo. PlanError where it is no Plan."""
+        from dstui.plan import load
+
+        self._take(load(text, self.state.plan.source, self.state.plan.base))
+
+    def open(self, plan: Plan, path: Path | None) -> None:
+        """Another document altogether: its own history begins."""
+        self.path, self._history, self.on_disk = path, History(plan), plan.text
+        self.state = replace(self.state, lines=(), changed=frozenset(), refusal=("", ""))  # compared with nothing, nothing has changed
+        self._show(plan)
+
+    def settle(self) -> None:
+        """Typing is over: what it changed is one step of undo, and what was refused is forgotten."""
+        if self._typing:
+            self._typing = False
+            self._history.push(self.state.plan)
+        if self.state.refusal[0]:
+            self.state = replace(self.state, refusal=("", ""))
+            self._changed()
+
+    def undo(self) -> bool:
+        """One step back. False where there is none."""
+        self.settle()
+        return self._step(self._history.undo())
+
+    def redo(self) -> bool:
+        """One step forward again."""
+        self.settle()
+        return self._step(self._history.redo())
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a step to take back."""
+        return self._typing or self._history.can_undo
+
+    @property
+    def can_redo(self) -> bool:
+        """Whether there is a step to make again."""
+        return self._history.can_redo
+
+    def _step(self, plan: Plan | None) -> bool:
+        if plan is not None:
+            self._show(plan)
+        return plan is not None
+
+    def _take(self, plan: Plan, *, live: bool = False) -> bool:
+        if plan.text != self.state.plan.text or self.state.refusal[0]:
+            self._typing = self._typing or live
+            if not live:
+                self._history.push(plan)
+            self._show(plan)
+        return True
+
+    def _refuse(self, path: str, error: PlanError) -> bool:
+        self.state = replace(self.state, refusal=(path or error.findings[0].path, error.findings[0].message))
+        self._changed()
+        return False
+
+    # What follows from the Plan and the Machine
+
+    def see(self, machine: Machine) -> None:
+        """The machine was looked at."""
+        self.state = replace(self.state, machine=machine)
+        self._show(self.state.plan)
+
+    def saw(self, seen: Mapping[Look, Any]) -> None:
+        """What lies around the Plan was looked up."""
+        if any(look not in self.state.seen or self.state.seen[look] != what for look, what in seen.items()):
+            self.state = replace(self.state, seen=seen)
+            self._show(self.state.plan)
+
+    def judged(self, text: str, verdict: Verdict) -> None:
+        """DeepSpeed's own parser has judged the Plan of this text. What it refuses and no rule explains becomes a finding."""
+        self.state = replace(self.state, judged=text, verdict=verdict)
+        explained = any(f.severity == "error" for f in self.state.findings)
+        if not verdict.ok and not explained:
+            self.state = replace(self.state, findings=(refused(verdict), *self.state.findings))
+        self._changed()
+
+    def follow(self) -> None:
+        """From now on the consequences are worked out too; the first frame does without."""
+        self._show(self.state.plan)
+
+    def job_is(self, word: str) -> None:
+        """The job's state changed: running, succeeded, failed…"""
+        if word != self.state.run:
+            self.state = replace(self.state, run=word)
+            self._changed()
+
+    def _show(self, plan: Plan) -> None:
+        from dstui.check import check
+        from dstui.render.jsontext import json_lines
+        from dstui.render.launch import world_size
+        from dstui.tui.session.auto_lookup import ModelOf, filled_in
+        from dstui.tui.session.file_lookups import PoolOf
+        from dstui.tui.session.script_lookup import ScriptOf
+
+        before, seen = self.state, self.state.seen
+        lines = tuple(json_lines(plan.deepspeed))
+        machine, pool = before.known_machine, seen.get(PoolOf.of(plan))
+        ranks = world_size(plan, machine, pool)
+        checked = check(plan, machine, world_size=ranks, script=seen.get(ScriptOf.of(plan)))
+        outlook, findings = _foreseen(plan, machine, pool, seen, filled_in(plan, checked, seen.get(ModelOf.of(plan))))
+        self.state = State(
+            plan,
+            before.machine,
+            findings=findings,
+            outlook=outlook,
+            pool=pool,
+            seen=seen,
+            checked=True,
+            lines=lines,
+            changed=changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed,
+            saved=plan.text == self.on_disk,
+            ranks=ranks,
+            run=before.run,
+            judged=before.judged,
+            verdict=before.verdict,
+        )
+        self._changed()
+
+    # The file
+
+    def moved_on_disk(self) -> str:
+        """What became of the Plan's file since it was read or saved, in a sentence; "" where it is as it was, or gone."""
+        from dstui.files import FileProblem, is_there, read_text
+
+        if self.path is None or not is_there(self.path):
+            return ""
+        try:
+            moved = read_text(self.path) != self.on_disk
+        except FileProblem as problem:
+            return f"{problem}. It was a Plan when it was read here."
+        return f"{self.path} was changed by something else since it was read here." if moved else ""
+
+    def save(self, path: Path, *, replace_other: bool) -> None:
+        """Write the Plan. FileProblem says what stands in the way."""
+        from dstui.files import write_atomic
+
+        write_atomic(path, self.state.plan.text, replace=replace_other)
+        self.path, self.on_disk = path, self.state.plan.text
+        self.state = replace(self.state, saved=True)
+        self._changed()
+
+
+def _with_section(plan: Plan, path: str) -> Plan:
+    """A switch (zero_optimization: true) as the section that it stands for, where a key in that is to be written."""
+    switch = plan.get(ZERO, None)
+    return plan.set(ZERO, {"stage": int(switch)}) if path.startswith(f"{ZERO}.") and isinstance(switch, bool) else plan
+
+
+def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:
+    """The numbers of the lines that were not there before; a comma more or less is no change."""
+    known = {(line.path, line.text.rstrip(",")) for line in before}
+    return frozenset(n for n, line in enumerate(now) if (line.path, line.text.rstrip(",")) not in known)
+
+
+def refused(verdict: Verdict) -> Finding:
+    """DeepSpeed's refusal in its own words."""
+    from dstui.plan.finding import Finding
+
+    words = " ".join(verdict.message.split()) or verdict.kind
+    return Finding("DEEPSPEED", "error", "deepspeed", f"{verdict.name} refuses this: {words[:300]}", when="parse")
+
+
+def _foreseen(
+    plan: Plan, machine: Machine, pool: Mapping[str, int] | None, seen: Mapping[Look, Any], findings: Sequence[Finding]
+) -> tuple[Outlook | None, tuple[Finding, ...]]:
+    """The outlook, and the findings with what does not fit. Not before the first look, whose thread has imported the forecast."""
+    if not seen:
+        return None, tuple(findings)
+    from dstui.plan.finding import ranked
+    from dstui.tui.session.forecasts import outlook_of
+
+    outlook = outlook_of(plan, machine, pool, seen)
+    return outlook, tuple(ranked([*findings, *outlook.findings()]) if outlook else findings)

@@ -1,0 +1,79 @@
+"""What everything visible is a function of: the Plan, the Machine, and what follows from both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dstui.tui.kit.text_row import GLYPHS
+
+if TYPE_CHECKING:
+    from dstui.check.reference import Verdict
+    from dstui.machine.snapshot import Gpu, Machine
+    from dstui.plan import Plan
+    from dstui.plan.finding import Finding
+    from dstui.render.jsontext import JsonLine
+    from dstui.tui.session.file_lookups import Look
+    from dstui.tui.session.forecasts import Outlook
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One moment of the session. `changed` are the numbers of the preview's lines that the last edit changed."""
+
+    plan: Plan
+    machine: Machine | None = None
+    """None until it was looked at. Its module alone costs a tenth of the first frame, which does without."""
+    findings: tuple[Finding, ...] = ()
+    checked: bool = False
+    lines: tuple[JsonLine, ...] = ()
+    changed: frozenset[int] = frozenset()
+    saved: bool = True
+    ranks: int | None = None
+    pool: Mapping[str, int] | None = None
+    """Host -> slots of the hostfile that the Plan names."""
+    seen: Mapping[Look, Any] = field(default_factory=dict)
+    """What lies on disk around the Plan, as far as it was looked at."""
+    outlook: Outlook | None = None
+    """What is forecast; None where no model is named, or nobody has looked at it yet."""
+    run: str = ""
+    """The state of the job in a word: running, succeeded, failed…"""
+    judged: str = ""
+    """The text of the Plan on which DeepSpeed's own parser has given its word."""
+    verdict: Verdict | None = None
+    """That word; None before the first one."""
+    refusal: tuple[str, str] = ("", "")
+    """The path of an edit that the Plan refused, and its sentence; gone with the next edit."""
+
+    @property
+    def gpus(self) -> tuple[Gpu, ...]:
+        """The GPUs as far as they are known."""
+        return self.machine.gpus if self.machine is not None else ()
+
+    @property
+    def known_machine(self) -> Machine:
+        """The machine, or one of which nothing is known."""
+        from dstui.machine.snapshot import Machine
+
+        return self.machine or Machine.unprobed()
+
+    def worst(self) -> str:
+        """The gravest severity of all findings: error, warning or ok."""
+        severities = {f.severity for f in self.findings}
+        return "error" if "error" in severities else "warning" if "warning" in severities else "ok"
+
+    def counted(self, severity: str) -> int:
+        """How many findings have this severity."""
+        return sum(f.severity == severity for f in self.findings)
+
+    def deepspeeds_word(self) -> str:
+        """DeepSpeed's verdict in a few cells: its release, and a glyph that is · while it has not spoken on this text yet."""
+        if self.verdict is None:
+            return ""
+        glyph = GLYPHS["unknown" if self.judged != self.plan.text else "ok" if self.verdict.ok else "error"]
+        return f"{self.verdict.name} {glyph}"
+
+    def finding_at(self, path: str) -> Finding | None:
+        """The gravest finding on exactly this path."""
+        return next((f for f in self.findings if f.path == path and f.severity != "info"), None)
