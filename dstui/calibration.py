@@ -23,9 +23,11 @@ def calibrate(machine: Machine, python: str = sys.executable) -> dict[str, float
     """Measure the rates of this machine and remember them. Raises FileProblem where nothing could be measured."""
     lines = output_of([python, str(CHILD), *[str(gpu.index) for gpu in machine.gpus if gpu.problem is None]], SECONDS)
     rates = {name: float(value) for name, value in lines if isinstance(value, (int, float)) and not isinstance(value, bool)}
-    said = dict(lines)
+    reported = dict(lines)
     if not rates:
-        raise FileProblem(f"--calibrate: nothing could be measured: {str(said.get('failed') or said.get('late') or 'no answer')[-300:]}")
+        raise FileProblem(
+            f"--calibrate: nothing could be measured: {str(reported.get('failed') or reported.get('late') or 'no answer')[-300:]}"
+        )
     path = _path(machine)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps({"version": 1, "rates": rates}, indent=1) + "\n", replace=True)
@@ -47,5 +49,5 @@ def _path(machine: Machine) -> Path:
     from platformdirs import user_cache_path
 
     gpus = [(known(gpu.name, "?"), known(gpu.memory_total, 0)) for gpu in machine.gpus]
-    told = [known(machine.host.name, "?"), known(machine.host.cpu, "?"), known(machine.host.cpus_usable, 0), gpus]
-    return user_cache_path("dstui") / "rates" / f"{hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]}.json"
+    reported = [known(machine.host.name, "?"), known(machine.host.cpu, "?"), known(machine.host.cpus_usable, 0), gpus]
+    return user_cache_path("dstui") / "rates" / f"{hashlib.sha256(json.dumps(reported).encode()).hexdigest()[:16]}.json"

@@ -110,7 +110,7 @@ def _launch(plan: Plan, machine: Machine, pool: Pool, findings: list[Finding], a
     run_dir = Path(args.run_dir) if args.run_dir else None
     with _signals() as asked:
         try:
-            folder = start(plan, machine, pool=pool, run_dir=run_dir, front_pid=None if args.detach else os.getpid())
+            folder = start(plan, machine, pool=pool, run_dir=run_dir, owner_pid=None if args.detach else os.getpid())
         except LaunchError as error:
             say(str(error))
             return 1
@@ -187,7 +187,7 @@ class _Events:
         self.findings = findings
 
     def __call__(self, event: Event) -> None:
-        self._tell(event.as_json())
+        self._emit(event.as_json())
         if isinstance(event, Started):
             self._found(self.findings)
 
@@ -195,16 +195,16 @@ class _Events:
         """What is said again, the diagnosis, and the exit, which is the last."""
         self._found(again)
         if why is not None:
-            self._tell({"event": "diagnosis", **{name: fact for name, fact in why.as_json().items() if name != "version"}})
-        self._tell(end.as_json())
+            self._emit({"event": "diagnosis", **{name: fact for name, fact in why.as_json().items() if name != "version"}})
+        self._emit(end.as_json())
         flush()
 
     def _found(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
-            self._tell({"event": "finding", **finding.as_json()})
+            self._emit({"event": "finding", **finding.as_json()})
 
     @staticmethod
-    def _tell(facts: Mapping[str, Any]) -> None:
+    def _emit(facts: Mapping[str, Any]) -> None:
         tell(json.dumps(facts, ensure_ascii=False))
 
 

@@ -34,8 +34,8 @@ def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
     found = {}
     for name in names:
         given = plan.models[name].get("model")
-        said: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-        source, params = said.get("source"), said.get("params")
+        reported: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+        source, params = reported.get("source"), reported.get("params")
         found[name] = read_model(
             source if isinstance(source, str) else None, params if isinstance(params, (int, float)) else None, plan.base
         )

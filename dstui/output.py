@@ -22,14 +22,14 @@ class Ink(str):
     __slots__ = ()
 
 
-def tell(*pieces: str, end: str = "\n") -> None:
+def tell(*texts: str, end: str = "\n") -> None:
     """Print a result to standard output; what is unsafe in a piece is made visible."""
-    _write(sys.stdout, *pieces, end)
+    _write(sys.stdout, *texts, end)
 
 
-def remark(*pieces: str) -> None:
+def remark(*texts: str) -> None:
     """Print a line to standard error, made safe likewise."""
-    _write(sys.stderr, *pieces, "\n")
+    _write(sys.stderr, *texts, "\n")
 
 
 def say(sentence: str) -> None:
@@ -74,9 +74,9 @@ def begin() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _write(stream: TextIO | None, *pieces: str) -> None:
+def _write(stream: TextIO | None, *texts: str) -> None:
     if stream is not None:  # closed by who started us
-        stream.write("".join(piece if isinstance(piece, Ink) else escaped(piece) for piece in pieces))
+        stream.write("".join(text if isinstance(text, Ink) else escaped(text) for text in texts))
 
 
 def reader_gone(error: OSError) -> signal.Signals | None:

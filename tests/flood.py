@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
-from dstui.logs.log_rows import Merged
+from dstui.logs.log_rows import LogRows
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.status import initial
 
@@ -68,7 +68,7 @@ class Numbers:
         self.of[rank] = expected + 1
 
 
-def shown(view: Merged) -> Numbers:
+def shown(view: LogRows) -> Numbers:
     """What the log on the screen has of each rank, from its first row to its last; rows that stand for several ranks are of each."""
     view.wanted = 1 << 30
     while view.poll(ended=True) or not view.complete:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from dstui.adopt.positions import Place, Positions, positions
+from dstui.adopt.positions import Position, Positions, positions
 from dstui.limits import MAX_DIGITS, MOST_LISTED, LimitError, fraction, whole
 from dstui.plan.finding import Finding, Fix
 
@@ -113,8 +113,8 @@ def _hjson(text: str, problem: json.JSONDecodeError) -> Any:
         raise ConfigError(error.message, *_place_of_digits(text)) from None
     except hjson.HjsonDecodeError as error:
         line, column = (problem.lineno, problem.colno) if problem.lineno else (error.lineno, error.colno)
-        said = problem.msg if problem.msg.startswith("JSON") else problem.msg.lower()
-        message = f"not JSON, and not what DeepSpeed reads either: {_hint(text, line) or said}"
+        reported = problem.msg if problem.msg.startswith("JSON") else problem.msg.lower()
+        message = f"not JSON, and not what DeepSpeed reads either: {_hint(text, line) or reported}"
         raise ConfigError(message, line, column) from None
     except OverflowError:
         raise ConfigError("a number too large to be one") from None
@@ -142,7 +142,7 @@ def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: boo
     """JSON with additions that only DeepSpeed takes."""
     addition = "a comment" if found.places.comments else "a trailing comma, a word without quotes or the like"
     what = "begins with a byte-order mark" if mark and not problem else f"is not strict JSON: {addition}"
-    place = Place(problem.lineno, problem.colno) if problem else Place(1, 1)
+    place = Position(problem.lineno, problem.colno) if problem else Position(1, 1)
     fix = _clean(found, "write it as clean JSON")
     if found.integration == "deepspeed":
         why = "DeepSpeed reads hjson and takes it; transformers, accelerate and most tools do not"

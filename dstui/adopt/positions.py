@@ -23,7 +23,7 @@ MAX_TOKENS = 5 * MAX_VALUES
 LITERAL = re.compile(r"(?:true|false|null|-?\d[\d.eE+-]*)\Z")
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Line and column, from 1."""
 
     line: int
@@ -34,11 +34,11 @@ class Place(NamedTuple):
 class Positions:
     """What a scan has found."""
 
-    keys: dict[str, Place] = field(default_factory=dict)
+    keys: dict[str, Position] = field(default_factory=dict)
     """Dotted path -> where the key stands; the first time, where it stands twice."""
-    again: list[tuple[str, Place]] = field(default_factory=list)
+    again: list[tuple[str, Position]] = field(default_factory=list)
     """Keys that stand a second time."""
-    words: list[tuple[str, Place, str]] = field(default_factory=list)
+    words: list[tuple[str, Position, str]] = field(default_factory=list)
     """Values without quotes that are no literal: hjson reads them as strings, to the line's end."""
     comments: int = 0
 
@@ -72,7 +72,7 @@ def positions(text: str) -> Positions:
     bare = not text.lstrip("\ufeff \t\r\n").startswith(("{", "["))
     for count, (kind, token, at, end) in enumerate(_tokens(text, levels, found)):
         line = bisect_right(starts, at)
-        place = Place(line, at - starts[line - 1] + 1)
+        place = Position(line, at - starts[line - 1] + 1)
         level = levels[-1]
         if count > MAX_TOKENS:
             raise LimitError(TOO_MANY, *place)
@@ -104,7 +104,7 @@ def _next(level: _Level, token: str) -> None:
         level.key, level.awaits_value = None, False
 
 
-def _key(found: Positions, level: _Level, name: str, place: Place) -> None:
+def _key(found: Positions, level: _Level, name: str, place: Position) -> None:
     level.key = name
     path = level.path()
     if len(path) > MAX_PATH:

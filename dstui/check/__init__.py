@@ -50,7 +50,7 @@ def check(  # noqa: PLR0913 - all but the first two are named
     found: list[Finding] = []
     for root, config in configs.items():
         whole = plan if root == next(iter(configs)) else None
-        found += _judged(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script))
+        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script))
     return ranked(found)
 
 
@@ -68,10 +68,10 @@ def check_config(  # noqa: PLR0913 - all but the first are named
     from dstui.check.context import Context
     from dstui.plan.catalogue import release
 
-    return ranked(list(_judged(Context(config, release(deepspeed_version), integration, world_size, machine, None, root, lines))))
+    return ranked(list(_evaluated(Context(config, release(deepspeed_version), integration, world_size, machine, None, root, lines))))
 
 
-def _judged(context: Any) -> Iterator[Finding]:
+def _evaluated(context: Any) -> Iterator[Finding]:
     from dstui.check.rules import RULES
 
     return (finding for rule in RULES.values() if rule.applies(context) for finding in rule.findings(context))

@@ -1,4 +1,4 @@
-"""The front's side of the oracle: one warm child that asks the installed DeepSpeed, many questions.
+"""The reference checker: one warm child that asks the installed DeepSpeed, many questions.
 
 The child is `dstui/oracle/parse.py` or `initialize.py`, run by file path with the interpreter of the ranks; see there for the
 protocol.
@@ -31,12 +31,12 @@ START = 60.0
 ANSWER = {"parse": 20.0, "initialize": 150.0}
 
 
-class OracleError(Exception):
+class ReferenceFailure(Exception):
     """There is no verdict: a sentence that says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReferenceVerdict:
     """What the installed DeepSpeed says of a configuration."""
 
     ok: bool
@@ -71,12 +71,12 @@ def asked_for_types(plan: Plan, machine: Machine) -> Machine:
     """The machine, where the Plan trains in fp16 on CPUs with what DeepSpeed says of that: whether they can is known only to DeepSpeed."""
     wanted = machine.accelerator == "cpu" and isinstance(machine.software.fp16, Unknown) and plan.get("deepspeed.fp16.enabled") is True
     if wanted:
-        with suppress(OracleError), Oracle(looks_with(plan)) as oracle:
+        with suppress(ReferenceFailure), ReferenceChecker(looks_with(plan)) as oracle:
             return with_types(machine, oracle.types())
     return machine
 
 
-class Oracle:
+class ReferenceChecker:
     """One child process. Start it early: `judge` waits for it. Safe to use from several threads."""
 
     def __init__(self, python: str = sys.executable, *, how: str = "parse", path: str = "") -> None:
@@ -96,9 +96,9 @@ class Oracle:
                 stderr=subprocess.DEVNULL,
             )
         except OSError as error:
-            raise OracleError(f"{python} cannot be started: {error.strerror}") from None
+            raise ReferenceFailure(f"{python} cannot be started: {error.strerror}") from None
 
-    def judge(self, config: Mapping[str, Any] | str, world_size: int | None = None, **more: Any) -> Verdict:
+    def validate(self, config: Mapping[str, Any] | str, world_size: int | None = None, **more: Any) -> ReferenceVerdict:
         """DeepSpeed's verdict on a configuration (or, by parse, on a file's text) for a number of ranks. Raises OracleError.
 
         `more` for initialize: steps=N trains as many, optimizer=True brings one of the script's.
@@ -113,10 +113,12 @@ class Oracle:
                 self._child.stdin.write(line.encode())
                 self._child.stdin.flush()
             except OSError:
-                raise OracleError("the oracle's process has ended") from None
+                raise ReferenceFailure("the reference checker's process has ended") from None
             answer = self._line(ANSWER[self.how])
-        said = tuple(answer.get("warnings", ()))
-        return Verdict(answer["ok"], self.version, answer["kind"] or "", answer["message"], said, answer.get("when"), self._types)
+        reported = tuple(answer.get("warnings", ()))
+        return ReferenceVerdict(
+            answer["ok"], self.version, answer["kind"] or "", answer["message"], reported, answer.get("when"), self._types
+        )
 
     def types(self) -> Mapping[str, bool]:
         """Which 16-bit floats DeepSpeed's accelerator for CPUs takes here: fp16, bf16. Raises OracleError."""
@@ -133,7 +135,7 @@ class Oracle:
             if pipe is not None:
                 pipe.close()
 
-    def __enter__(self) -> Oracle:
+    def __enter__(self) -> ReferenceChecker:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -141,8 +143,8 @@ class Oracle:
 
     def _wait_until_ready(self) -> None:
         if not self.version:
-            said = self._line(START)
-            self.version, self._types = str(said["version"]), said.get("types", {})
+            reported = self._line(START)
+            self.version, self._types = str(reported["version"]), reported.get("types", {})
 
     def _line(self, seconds: float) -> dict[str, Any]:
         """The next answer. Raises OracleError where none comes in time; the child is then of no more use."""
@@ -153,10 +155,12 @@ class Oracle:
             while b"\n" not in self._rest:
                 if not selector.select(max(0.0, until - time.monotonic())):
                     self._child.kill()
-                    raise OracleError(f"DeepSpeed gave no answer in {seconds:.0f} s")
+                    raise ReferenceFailure(f"DeepSpeed gave no answer in {seconds:.0f} s")
                 if not (read := os.read(self._child.stdout.fileno(), 65536)):
-                    raise OracleError(
-                        "this python has no DeepSpeed that can be imported" if not self.version else "the oracle's process has ended"
+                    raise ReferenceFailure(
+                        "this python has no DeepSpeed that can be imported"
+                        if not self.version
+                        else "the reference checker's process has ended"
                     )
                 self._rest += read
         line, _, self._rest = self._rest.partition(b"\n")

@@ -18,7 +18,7 @@ from dstui.plan.catalogue import NEWEST, RELEASES, version_tuple
 from dstui.plan.finding import Finding, Severity, When
 
 Problems = Iterator[Problem]
-Judge = Callable[[Context], Problems]
+Evaluate = Callable[[Context], Problems]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Rule:
     code: str
     severity: Severity
     title: str
-    judge: Judge
+    evaluate: Evaluate
     when: When | None = None
     says: str = ""
     """DeepSpeed's own message, or the unchanging part of it; empty where it says nothing."""
@@ -48,7 +48,7 @@ class Rule:
 
     def findings(self, c: Context) -> Iterator[Finding]:
         """What the rule finds in a configuration; of many problems the first."""
-        for count, p in enumerate(self.judge(c)):
+        for count, p in enumerate(self.evaluate(c)):
             if count == MOST_LISTED:
                 yield Finding(self.code, "info", c.root.rstrip("."), f"more of this kind ({self.code}) is not listed: mend these first")
                 return
@@ -74,15 +74,15 @@ def rule(  # noqa: PLR0913 - all but the first are named
     until: str = NEWEST,
     readers: tuple[str, ...] = (),
     book: dict[str, Rule] | None = None,
-) -> Callable[[Judge], Judge]:
+) -> Callable[[Evaluate], Evaluate]:
     """Registers a rule. The function's docstring is its title. An error must say `when` the run would die."""
     rules = RULES if book is None else book
 
-    def register(judge: Judge) -> Judge:
+    def register(evaluate: Evaluate) -> Evaluate:
         if code in rules:
-            raise ValueError(f"the code {code} is taken by {rules[code].judge.__name__}")
-        title = (judge.__doc__ or "").strip().splitlines()[0]
-        rules[code] = Rule(code, severity, title, judge, when, says, source, since, until, readers)
-        return judge
+            raise ValueError(f"the code {code} is taken by {rules[code].evaluate.__name__}")
+        title = (evaluate.__doc__ or "").strip().splitlines()[0]
+        rules[code] = Rule(code, severity, title, evaluate, when, says, source, since, until, readers)
+        return evaluate
 
     return register

@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from dstui.check.arrival import as_it_arrives, ranks_that_fit
-from dstui.check.reference import Oracle, OracleError, Verdict
-from dstui.commands.checked_file import Judged
+from dstui.check.reference import ReferenceChecker, ReferenceFailure, ReferenceVerdict
+from dstui.commands.checked_file import CheckedFile
 from dstui.plan.finding import Finding, Fix, When, ranked
 from dstui.trusted_python import OPTION, looks_with, own, remember
 
@@ -15,38 +15,40 @@ MOST_STARTED = 8
 """Ranks that `--oracle init` starts at most: each is a process with torch in it."""
 
 
-def ask(judged: list[Judged], how: str, *, trust: bool = False) -> dict[str, dict[str, Any]]:
+def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[str, dict[str, Any]]:
     """Ask DeepSpeed about every configuration; what it refuses and no rule explains is added to the findings.
 
     `trust`: the user wants the interpreters that Plans name to be asked.
     """
     verdicts: dict[str, dict[str, Any]] = {}
-    oracles: dict[str, Oracle] = {}
+    checkers: dict[str, ReferenceChecker] = {}
     try:
-        for one in judged:
+        for one in checked:
             if one.config is None:
                 continue
             python = _whose(one, trust)
             config = as_it_arrives(one.config, one.integration)
             try:
-                oracle = oracles.get(python) or oracles.setdefault(python, Oracle(python, how="initialize" if how == "init" else "parse"))
+                checker = checkers.get(python) or checkers.setdefault(
+                    python, ReferenceChecker(python, how="initialize" if how == "init" else "parse")
+                )
                 ranks = one.world_size or ranks_that_fit(config)
                 if how == "init" and ranks > MOST_STARTED:
-                    raise OracleError(f"{ranks} ranks are more than are started here (give --world-size {MOST_STARTED} or less)")
-                found = oracle.judge(config, ranks)
-            except OracleError as error:
+                    raise ReferenceFailure(f"{ranks} ranks are more than are started here (give --world-size {MOST_STARTED} or less)")
+                found = checker.validate(config, ranks)
+            except ReferenceFailure as error:
                 one.findings.append(Finding("ORACLE", "warning", "", f"DeepSpeed could not be asked: {error}"))
                 continue
             verdicts[one.file] = {"ok": found.ok, "version": found.version, "kind": found.kind, "message": found.message}
             verdicts[one.file]["python"] = python
             one.findings[:] = ranked([*one.findings, _as_finding(one, found, how)])
     finally:
-        for oracle in oracles.values():
-            oracle.close()
+        for checker in checkers.values():
+            checker.close()
     return verdicts
 
 
-def _whose(one: Judged, trust: bool) -> str:
+def _whose(one: CheckedFile, trust: bool) -> str:
     """The interpreter that is asked; where it is not the one that the Plan names, that is said."""
     plan = one.plan
     if plan is None or own(plan):
@@ -62,7 +64,7 @@ def _whose(one: Judged, trust: bool) -> str:
     return python
 
 
-def _as_finding(one: Judged, found: Verdict, how: str) -> Finding:
+def _as_finding(one: CheckedFile, found: ReferenceVerdict, how: str) -> Finding:
     """DeepSpeed's verdict as a line of its own: an error where it refuses and no rule said so."""
     name = f"DeepSpeed {found.version}".strip()
     moment: When = "initialize" if how == "init" else "parse"

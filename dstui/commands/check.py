@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dstui.commands.checked_file import Asked, Judged, judge
+from dstui.commands.checked_file import Asked, CheckedFile, check_file
 from dstui.files import FileProblem, find_plan
 from dstui.limits import MAX_RANKS
 from dstui.machine.recorded import read_machine
@@ -54,17 +54,17 @@ def run(args: argparse.Namespace) -> int:
         return refuse(f"--world-size: 1 to {MAX_RANKS:,} ranks")
     version = args.deepspeed_version or installed_deepspeed()
     asked = Asked(machine, args.world_size, args.integration, version)
-    judged = [judge(find_plan(str(path)), asked) for path in args.files]
+    checked = [check_file(find_plan(str(path)), asked) for path in args.files]
     verdicts: dict[str, dict[str, Any]] = {}
     if args.oracle:
         from dstui.commands.ask_reference import ask
 
-        verdicts = ask(judged, args.oracle, trust=args.trust_python)
-    code = _status(judged, args.strict)
+        verdicts = ask(checked, args.oracle, trust=args.trust_python)
+    code = _status(checked, args.strict)
     if args.json:
-        tell(json.dumps({**_as_json(judged, verdicts, code), "deepspeed": nearest_release(version)}, indent=2))
+        tell(json.dumps({**_as_json(checked, verdicts, code), "deepspeed": nearest_release(version)}, indent=2))
     else:
-        _print(judged, version)
+        _print(checked, version)
     return code
 
 
@@ -78,14 +78,14 @@ def installed_deepspeed() -> str | None:
         return None
 
 
-def _status(judged: list[Judged], strict: bool) -> int:
-    if any(one.error for one in judged):
+def _status(checked: list[CheckedFile], strict: bool) -> int:
+    if any(one.error for one in checked):
         return 2
     bad = ("error", "warning") if strict else ("error",)
-    return int(any(finding.severity in bad for one in judged for finding in one.findings))
+    return int(any(finding.severity in bad for one in checked for finding in one.findings))
 
 
-def _as_json(judged: list[Judged], verdicts: dict[str, dict[str, Any]], code: int) -> dict[str, Any]:
+def _as_json(checked: list[CheckedFile], verdicts: dict[str, dict[str, Any]], code: int) -> dict[str, Any]:
     files = [
         {
             "file": one.file,
@@ -98,22 +98,22 @@ def _as_json(judged: list[Judged], verdicts: dict[str, dict[str, Any]], code: in
             "diagnostics": [finding.as_json() | {"column": finding.column} for finding in one.findings],
             "oracle": verdicts.get(one.file),
         }
-        for one in judged
+        for one in checked
     ]
     return {"version": 1, "ok": code == 0, "files": files}
 
 
-def _print(judged: list[Judged], version: str | None) -> None:
+def _print(checked: list[CheckedFile], version: str | None) -> None:
     colour = coloured()
     if version and version_tuple(nearest_release(version)) != version_tuple(version):
         tell(f"DeepSpeed {version} is judged by what is known of {nearest_release(version)}, the nearest release with a catalogue")
-    for one in judged:
+    for one in checked:
         tell(_headline(one))
         for finding in one.findings:
             _say(one, finding, colour)
 
 
-def _headline(one: Judged) -> str:
+def _headline(one: CheckedFile) -> str:
     if one.error:
         return ":".join(str(part) for part in (one.file, one.line, one.column) if part) + f": {one.error}"
     counts = {name: sum(f.severity == name for f in one.findings) for name in ("error", "warning", "info")}
@@ -123,7 +123,7 @@ def _headline(one: Judged) -> str:
     return f"{one.file}: {', '.join(words) or 'nothing to say'}" + (f"  [{reader}{ranks}]" if reader else "")
 
 
-def _say(one: Judged, finding: Finding, colour: bool) -> None:
+def _say(one: CheckedFile, finding: Finding, colour: bool) -> None:
     start, end = (COLOURS[finding.severity], PLAIN) if colour else ("", "")
     moment = f", {MOMENTS[finding.when]}" if finding.when else ""
     where = f"{one.file}:{finding.line}" if finding.line else one.file

@@ -38,7 +38,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Judged:
+class CheckedFile:
     """A file and what is wrong with it. `error`: it could not be read at all."""
 
     file: str
@@ -46,7 +46,7 @@ class Judged:
     """plan, ds_config or accelerate"""
     text: str = ""
     config: Mapping[str, Any] | None = None
-    """The DeepSpeed configuration in it, for the oracle."""
+    """The DeepSpeed configuration in it, for the reference checker."""
     integration: str = ""
     assumed: bool = False
     """Whether the integration was guessed from the values."""
@@ -58,7 +58,7 @@ class Judged:
     column: int | None = None
 
 
-def judge(path: Path, asked: Asked) -> Judged:
+def check_file(path: Path, asked: Asked) -> CheckedFile:
     """Read and judge a file; never raises for what is in it."""
     try:
         text = read_text(path)
@@ -68,21 +68,21 @@ def judge(path: Path, asked: Asked) -> Judged:
             found = read_accelerate(text)
             findings = check_accelerate(found.config, found.line_of)
             findings += [_again(key, line) for key, line in found.again]
-            return Judged(str(path), "accelerate", text, None, "accelerate", findings=ranked(findings))
+            return CheckedFile(str(path), "accelerate", text, None, "accelerate", findings=ranked(findings))
         return _plan(path, text, asked)
     except FileProblem as error:
-        said = re.match(r"(?:(\d+): )?(.*)", str(error).removeprefix(str(path)).lstrip(": "), re.DOTALL)
-        line, sentence = said.groups() if said else (None, str(error))
-        return Judged(str(path), error=sentence, line=int(line) if line else None)
+        reported = re.match(r"(?:(\d+): )?(.*)", str(error).removeprefix(str(path)).lstrip(": "), re.DOTALL)
+        line, sentence = reported.groups() if reported else (None, str(error))
+        return CheckedFile(str(path), error=sentence, line=int(line) if line else None)
     except ConfigError as error:
-        return Judged(str(path), text=text, error=error.message, line=error.line, column=error.column)
+        return CheckedFile(str(path), text=text, error=error.message, line=error.line, column=error.column)
 
 
 def _is_json(path: Path, text: str) -> bool:
     return path.suffix in (".json", ".hjson") or text.lstrip().startswith(("{", "["))
 
 
-def _dsconfig(path: Path, text: str, asked: Asked) -> Judged:
+def _dsconfig(path: Path, text: str, asked: Asked) -> CheckedFile:
     with path.open("rb") as file:
         mark = file.read(3) == BOM
     found = read_dsconfig(text, asked.integration, mark=mark)
@@ -94,7 +94,7 @@ def _dsconfig(path: Path, text: str, asked: Asked) -> Judged:
         deepspeed_version=asked.version,
         lines=found.line_of,
     )
-    return Judged(
+    return CheckedFile(
         file=str(path),
         kind="ds_config",
         text=text,
@@ -106,24 +106,24 @@ def _dsconfig(path: Path, text: str, asked: Asked) -> Judged:
     )
 
 
-def _plan(path: Path, text: str, asked: Asked) -> Judged:
+def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
     try:
         compose(text, str(path))
     except PlanError as error:
         first = error.findings[0]
-        return Judged(str(path), "plan", text, error=first.message, line=first.line, column=first.column)
+        return CheckedFile(str(path), "plan", text, error=first.message, line=first.line, column=first.column)
     try:
         plan = load(text, str(path), str(path.parent.absolute()))
         ranks = asked.world_size if asked.world_size is not None else planned_ranks(plan, asked.machine or Machine.unprobed(), _pool(plan))
     except PlanError as error:
-        return Judged(str(path), "plan", text, findings=error.findings)
+        return CheckedFile(str(path), "plan", text, findings=error.findings)
     reader = asked.integration or plan.job.integration
     seen = look_into_script(plan)
     script = None if isinstance(seen, NoScript) else seen  # a checked Plan may come from elsewhere
     findings = check(plan, asked.machine, world_size=ranks, integration=reader, deepspeed_version=asked.version, script=script)
     if asked.machine is not None and plan.model is not None:
         findings = ranked(findings + findings_of(plan, read_models(plan), asked.machine, _pool(plan)))
-    return Judged(
+    return CheckedFile(
         file=str(path),
         kind="plan",
         text=text,

@@ -46,12 +46,12 @@ def run(args: argparse.Namespace) -> int:
 
 def _report(results: Sequence[Result], several: bool) -> Iterator[str]:
     """What is wrong last, where it is still on the screen; what was skipped only as a number."""
-    told = [result for result in results if result.verdict != "skipped"]
-    width = max((len(result.id) for result in told), default=0)
+    reported = [result for result in results if result.verdict != "skipped"]
+    width = max((len(result.id) for result in reported), default=0)
     for verdict in ("ok", "warn", "fail"):
-        for result in (result for result in told if result.verdict == verdict):
+        for result in (result for result in reported if result.verdict == verdict):
             host = f"{result.host}: " if several else ""
-            yield f"{MARKS[verdict]} {result.id.ljust(width)}  {host}{result.seen}"
+            yield f"{MARKS[verdict]} {result.id.ljust(width)}  {host}{result.observed}"
             if result.fix and verdict != "ok":
                 yield f"  {' ' * width}  → {result.fix}"
     counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in MARKS}

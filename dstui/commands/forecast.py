@@ -13,7 +13,7 @@ from dstui.calibration import calibrate, read_rates
 from dstui.files import FileProblem, find_plan, read_plan, read_pool
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.model import ModelFacts
-from dstui.forecast.recommend import Recommendation, recommend
+from dstui.forecast.recommend import RankedPlans, recommend
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.machine.report import size
@@ -51,11 +51,11 @@ def run(args: argparse.Namespace) -> int:
     except (FileProblem, PlanError) as problem:
         return refuse(str(problem))
     found = forecast(plan, facts, machine, pool, gpu_memory=memory, measured=measured)
-    advice = _recommended(plan, facts, machine, pool, memory, measured) if args.recommend else None
+    recommendation = _recommended(plan, facts, machine, pool, memory, measured) if args.recommend else None
     if args.json:
-        tell(json.dumps({"version": 1, **found.as_json(), **_as_json(advice)}, indent=1))
+        tell(json.dumps({"version": 1, **found.as_json(), **_as_json(recommendation)}, indent=1))
     else:
-        for line in (*_report(plan, found), *_table(advice)):
+        for line in (*_report(plan, found), *_table(recommendation)):
             tell(line)
     return 1 if found.fits is False else 0
 
@@ -75,16 +75,20 @@ def _recommended(  # noqa: PLR0913, PLR0917 - as the forecast takes them
     pool: Mapping[str, int] | None,
     memory: int | None,
     measured: Mapping[str, Any] | None,
-) -> Recommendation:
+) -> RankedPlans:
     if not isinstance(facts, ModelFacts):
-        return Recommendation(problem="this Plan has several models: what is best for all of them together is not searched yet")
+        return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
     return recommend(plan, facts, machine, pool, gpu_memory=memory, measured=measured)
 
 
-def _as_json(advice: Recommendation | None) -> dict[str, Any]:
-    if advice is None:
+def _as_json(recommendation: RankedPlans | None) -> dict[str, Any]:
+    if recommendation is None:
         return {"candidates": 0, "recommended": []}
-    return {"candidates": advice.candidates, "recommended": [row.as_json() for row in advice.rows], "ways_out": list(advice.ways)}
+    return {
+        "candidates": recommendation.candidates,
+        "recommended": [row.as_json() for row in recommendation.rows],
+        "ways_out": list(recommendation.ways),
+    }
 
 
 def _report(plan: Plan, found: Forecast) -> Iterator[str]:
@@ -157,18 +161,18 @@ def _parts(need: Need) -> Iterator[str]:
             yield f"  {part.replace('_', ' '):<{COLUMN}} {size(amount):>9}  {'█' * round(amount / total * BAR)}"
 
 
-def _table(advice: Recommendation | None) -> Iterator[str]:
-    if advice is None:
+def _table(recommendation: RankedPlans | None) -> Iterator[str]:
+    if recommendation is None:
         return
     yield ""
-    if advice.problem:
-        yield f"No recommendation: {advice.problem}"
-    elif not advice.rows:
-        yield f"Nothing fits, of {advice.candidates:,} candidates. What would:"
-        yield from (f"  - {way}" for way in advice.ways or ("nothing that was tried: a smaller model, or larger GPUs",))
+    if recommendation.problem:
+        yield f"No recommendation: {recommendation.problem}"
+    elif not recommendation.rows:
+        yield f"Nothing fits, of {recommendation.candidates:,} candidates. What would:"
+        yield from (f"  - {way}" for way in recommendation.ways or ("nothing that was tried: a smaller model, or larger GPUs",))
     else:
-        yield f"The best of {advice.candidates:,} candidates with the same samples in a step"
+        yield f"The best of {recommendation.candidates:,} candidates with the same samples in a step"
         yield f"  {'':<5} {'GPU':>9} {'left':>5} {'tokens/s':>9}"
-        for row in advice.rows:
+        for row in recommendation.rows:
             tokens = f"{row.speed.tokens:,.0f}" if row.speed else "?"
             yield f"  {row.verdict:<5} {size(row.gpu_bytes):>9} {row.headroom:>5.0%} {tokens:>9}  {row.why}"

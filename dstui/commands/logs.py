@@ -26,7 +26,7 @@ from dstui.run.metrics.export import export
 from dstui.text import sanitise
 
 POLL = 0.2
-LOOK_AFTER = 1.0
+FIND_EVERY = 1.0
 """Seconds between two looks whether the job has ended, and for logs of further ranks."""
 
 
@@ -103,12 +103,12 @@ def _teller(timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[
     alone = bool(args.rank) and len(args.rank) == 1
 
     def tell(slices: Iterable[Slice]) -> None:
-        for piece in slices:
-            if since is not None and not (piece.known and piece.time >= since):
+        for machine_rule in slices:
+            if since is not None and not (machine_rule.known and machine_rule.time >= since):
                 continue
-            stamp = f"{clock(piece.time) if piece.known else '':8} " if args.time else ""
-            for log, rank, lines in timeline.read(piece.parts, quick):
-                if timeline.sources[log].file is timeline.spoken:
+            stamp = f"{clock(machine_rule.time) if machine_rule.known else '':8} " if args.time else ""
+            for log, rank, lines in timeline.read(machine_rule.parts, quick):
+                if timeline.sources[log].file is timeline.notices:
                     continue
                 who = "" if alone else f"[{'-' if rank is None else rank}] "
                 texts = (decode(line) for line in lines if levels.keep(log, line))
@@ -144,11 +144,11 @@ def _expression(pattern: str | None) -> re.Pattern[str] | None:
 
 def _follow(folder: JobFolder, timeline: Timeline, tell: Callable[[Iterable[Slice]], Any]) -> None:
     """Tell what comes, until the job has ended."""
-    looked = 0.0
+    found_at = 0.0
     while True:
         ended = False
-        if time.monotonic() - looked >= LOOK_AFTER:
-            looked = time.monotonic()
+        if time.monotonic() - found_at >= FIND_EVERY:
+            found_at = time.monotonic()
             ended = refresh(folder).get("state") in FINAL
             timeline.find()
         tell(timeline.poll(time.time()))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dstui.arguments import seconds
-from dstui.check.rules.machine.recommendations import advice_lines
+from dstui.check.rules.machine.recommendations import recommendation_lines
 from dstui.files import FileProblem, read_text, write_atomic
 from dstui.machine.discreet import without_names
 from dstui.machine.probe import probe
@@ -58,7 +58,7 @@ def _machine(args: argparse.Namespace) -> int:
     text = json.dumps(data if args.full else without_names(data), indent=1) + "\n"
     if args.save:
         write_atomic(args.save, text, replace=args.force)
-    tell(text if args.json else report(machine, advice_lines(machine)), end="")
+    tell(text if args.json else report(machine, recommendation_lines(machine)), end="")
     if args.save:
         remark(f"saved to {args.save}: dstui COMMAND --machine {shlex.quote(str(args.save))} works from it")
     return 0
@@ -66,16 +66,16 @@ def _machine(args: argparse.Namespace) -> int:
 
 def _with_types(machine: Machine) -> Machine:
     """For a snapshot that is kept: what only DeepSpeed knows of a machine without GPUs, whose import takes seconds."""
-    from dstui.check.reference import Oracle, OracleError, with_types
+    from dstui.check.reference import ReferenceChecker, ReferenceFailure, with_types
 
     if machine.accelerator == "cpu":
-        with suppress(OracleError), Oracle() as oracle:
+        with suppress(ReferenceFailure), ReferenceChecker() as oracle:
             return with_types(machine, oracle.types())
     return machine
 
 
 def _hosts(args: argparse.Namespace) -> int:
-    from dstui.machine.remote import look_at_all
+    from dstui.machine.remote import probe_hosts
 
     if args.machine or args.save:
         raise FileProblem("--hosts goes with neither --machine nor --save: it looks at several machines now")
@@ -83,7 +83,7 @@ def _hosts(args: argparse.Namespace) -> int:
         slots = parse_hostfile(read_text(args.hosts))
     except HostfileError as error:
         raise FileProblem(f"{args.hosts}: {error}") from None
-    views = look_at_all(list(slots), deadline=args.deadline or THERE_SECONDS)
+    views = probe_hosts(list(slots), deadline=args.deadline or THERE_SECONDS)
     if args.json:
         tell(json.dumps({"version": 1, "hosts": [{"slots": slots[view.host], **_json(view)} for view in views]}, indent=1))
     else:

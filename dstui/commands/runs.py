@@ -35,8 +35,8 @@ def run(args: argparse.Namespace) -> int:
     known = runs()
     since = list(history(JobFolder(status["folder"]) for status in known)) if args.changes else [None] * len(known)
     if args.json:
-        told = [{"changes": _json(changed)} if args.changes else {} for changed in since]
-        tell(json.dumps({"version": 1, "runs": [{**status, **more} for status, more in zip(known, told, strict=True)]}, indent=1))
+        reported = [{"changes": _json(changed)} if args.changes else {} for changed in since]
+        tell(json.dumps({"version": 1, "runs": [{**status, **more} for status, more in zip(known, reported, strict=True)]}, indent=1))
         return 0
     if not known:
         tell("There is no run yet: dstui --headless PLAN starts one.")

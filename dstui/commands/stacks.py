@@ -8,7 +8,7 @@ import json
 from dstui.arguments import a_rank, seconds
 from dstui.output import say, tell
 from dstui.run.jobs.index import RUN, find
-from dstui.run.observe.hang_analysis import folded
+from dstui.run.observe.hang_analysis import grouped
 from dstui.run.observe.stacks import DEADLINE, report, stacks
 
 
@@ -35,5 +35,5 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         tell(json.dumps({"version": 1, "stacks": [stack.as_json() for stack in found]}, indent=1))
     else:
-        tell("\n".join((*(folded(found) if known and not args.rank else ()), report(found, every_thread=bool(args.rank)))))
+        tell("\n".join((*(grouped(found) if known and not args.rank else ()), report(found, every_thread=bool(args.rank)))))
     return 0 if known else 2

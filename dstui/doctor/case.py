@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dstui.check.rules.machine.recommendation import Wish
+from dstui.check.rules.machine.recommendation import Requirement
 from dstui.forecast.forecast import Forecast
 from dstui.forecast.model import ModelFacts
 from dstui.hosts.ssh import Failure
@@ -27,7 +27,7 @@ class Judgement:
     """What a check found on a host."""
 
     verdict: Verdict
-    seen: str
+    observed: str
     fix: str | None = None
 
 
@@ -48,7 +48,7 @@ class Case:
     """Whether that one was asked about the host's software; else it was dstui's own, or any that is there."""
     slots: int = 0
     """Ranks on this host; 0 where no Plan tells."""
-    wish: Wish = field(default_factory=Wish)
+    requirement: Requirement = field(default_factory=Requirement)
     """What the Plan asks of a host's GPUs."""
     here: bool = True
     hosts: tuple[str, ...] = ("localhost",)
@@ -85,7 +85,7 @@ class Case:
         return self.plan.get(path, default) if self.plan else default
 
 
-Judge = Callable[[Case], Iterator[Judgement]]
+Evaluate = Callable[[Case], Iterator[Judgement]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Check:
 
     id: str
     title: str
-    judge: Judge
+    evaluate: Evaluate
     once: bool = False
 
 
@@ -102,13 +102,13 @@ CHECKS: dict[str, Check] = {}
 """Every check by its id, in the order in which they are told."""
 
 
-def check(id: str, *, once: bool = False) -> Callable[[Judge], Judge]:
+def check(id: str, *, once: bool = False) -> Callable[[Evaluate], Evaluate]:
     """Registers a check; the function's docstring is its title."""
 
-    def register(judge: Judge) -> Judge:
+    def register(evaluate: Evaluate) -> Evaluate:
         if id in CHECKS:
-            raise ValueError(f"the id {id} is taken by {CHECKS[id].judge.__name__}")
-        CHECKS[id] = Check(id, (judge.__doc__ or "").splitlines()[0], judge, once)
-        return judge
+            raise ValueError(f"the id {id} is taken by {CHECKS[id].evaluate.__name__}")
+        CHECKS[id] = Check(id, (evaluate.__doc__ or "").splitlines()[0], evaluate, once)
+        return evaluate
 
     return register

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from dstui.doctor.case import Case
-from dstui.doctor.gather import PORT, Job
+from dstui.doctor.gather import PORT, JobOnHosts
 from dstui.hosts.ssh import python_command, ssh_command
 from dstui.machine.child import Line, output_of
 
@@ -30,28 +30,28 @@ print(json.dumps(["done", None]), flush=True)
 """
 
 
-def all_reduce(job: Job, found: Sequence[Case]) -> tuple[Case, ...]:
+def all_reduce(job: JobOnHosts, found: Sequence[Case]) -> tuple[Case, ...]:
     """The cases, with what the all-reduce over their hosts gave in the first."""
     began = time.monotonic()
     hosts = list(job.slots) if len(job.slots) > 1 else [*job.slots, *job.slots]
     lost = [case.host for case in found if case.failure]
     if lost:
-        return _told(found, {"problem": f"not tried: {lost[0]} cannot be reached"})
+        return _reported(found, {"problem": f"not tried: {lost[0]} cannot be reached"})
     with ThreadPoolExecutor(len(hosts)) as pool:
         answers = list(pool.map(lambda rank: _rank(job, found[min(rank, len(found) - 1)], rank, len(hosts)), range(len(hosts))))
     wanted = float(sum(range(1, len(hosts) + 1)))
     for host, lines in zip(hosts, answers, strict=True):
         if ("sum", wanted) not in lines:
             why = str(lines[-1][1]).strip().splitlines()[-1]
-            return _told(found, {"problem": f"{host}: {why}"})
-    return _told(found, {"ranks": len(hosts), "seconds": time.monotonic() - began})
+            return _reported(found, {"problem": f"{host}: {why}"})
+    return _reported(found, {"ranks": len(hosts), "seconds": time.monotonic() - began})
 
 
-def _told(found: Sequence[Case], deep: dict[str, Any]) -> tuple[Case, ...]:
+def _reported(found: Sequence[Case], deep: dict[str, Any]) -> tuple[Case, ...]:
     return tuple(replace(case, deep=deep) for case in found)
 
 
-def _rank(job: Job, case: Case, rank: int, world: int) -> list[Line]:
+def _rank(job: JobOnHosts, case: Case, rank: int, world: int) -> list[Line]:
     """One rank on one host, its program on standard input."""
     plan = job.plan
     address = (plan.cluster.master_addr if plan else None) or ("127.0.0.1" if case.here and len(job.slots) < 2 else case.hosts[0])

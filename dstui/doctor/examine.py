@@ -17,13 +17,13 @@ class Result:
     id: str
     host: str
     verdict: Verdict
-    seen: str
+    observed: str
     fix: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The shape that `dstui doctor --json` promises."""
         title = CHECKS[self.id].title if self.id in CHECKS else ""
-        return {"id": self.id, "title": title, "host": self.host, "verdict": self.verdict, "seen": self.seen, "fix": self.fix}
+        return {"id": self.id, "title": title, "host": self.host, "verdict": self.verdict, "seen": self.observed, "fix": self.fix}
 
 
 def examine(cases: Sequence[Case], problem: str | None = None) -> list[Result]:
@@ -38,10 +38,10 @@ def _results(check: Check, case: Case) -> list[Result]:
     if case.failure and not case.ready and check.id != "reach" and not (check.once and case.here):
         return [Result(check.id, case.host, "skipped", "the host could not be looked at")]
     try:
-        judgements = list(check.judge(case))
+        judgements = list(check.evaluate(case))
     except (KeyError, TypeError, IndexError) as error:  # a host that answered with half of what it should
         judgements = [Judgement("skipped", f"the host's answer lacks something: {error}")]
-    return [Result(check.id, case.host, judgement.verdict, judgement.seen, judgement.fix) for judgement in judgements]
+    return [Result(check.id, case.host, judgement.verdict, judgement.observed, judgement.fix) for judgement in judgements]
 
 
 def ready(results: Sequence[Result]) -> bool:

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from dstui.check.reference import with_types
-from dstui.check.rules.machine.as_rules import wish_for
-from dstui.check.rules.machine.recommendation import Wish
+from dstui.check.rules.machine.as_rules import requirement_for
+from dstui.check.rules.machine.recommendation import Requirement
 from dstui.doctor.case import Case
 from dstui.files import FileProblem, is_there, read_text
 from dstui.forecast.forecast import forecast
 from dstui.hosts.ssh import Failure
 from dstui.machine.child import output_of
 from dstui.machine.probe import probe
-from dstui.machine.remote import AT_ONCE, Program, look_at
+from dstui.machine.remote import AT_ONCE, Program, probe_host
 from dstui.machine.snapshot import Machine
 from dstui.model_files import read_models
 from dstui.plan import Plan
@@ -46,7 +46,7 @@ PLACES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobOnHosts:
     """What is asked about: the Plan's hosts with their slots, interpreter, folder and script."""
 
     plan: Plan | None
@@ -69,10 +69,10 @@ class Job:
         return self.plan is None or own(self.plan) or self.looks != sys.executable
 
 
-def job_of(plan: Plan | None, machine: Machine) -> Job:
+def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
     """The job of a Plan on this machine; without a Plan a job that wants nothing but this machine."""
     if plan is None:
-        return Job(None, {"localhost": 0}, sys.executable, sys.executable, str(Path.cwd()), None)
+        return JobOnHosts(None, {"localhost": 0}, sys.executable, sys.executable, str(Path.cwd()), None)
     workdir = plan.place(plan.job.workdir)
     script = str(Path(workdir, plan.job.script)) if plan.job.script else None
     problem, used = None, None
@@ -84,7 +84,7 @@ def job_of(plan: Plan | None, machine: Machine) -> Job:
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
     folder = _model(plan)
     hub = plan.model.source if plan.model and not folder else None
-    return Job(plan, hosts, interpreter(plan), looks_with(plan), workdir, script, folder, hub, problem)
+    return JobOnHosts(plan, hosts, interpreter(plan), looks_with(plan), workdir, script, folder, hub, problem)
 
 
 def _model(plan: Plan) -> str | None:
@@ -96,7 +96,7 @@ def _model(plan: Plan) -> str | None:
     return path if source.startswith((".", "/", "~")) or is_there(path) else None
 
 
-def cases(plan: Plan | None, *, imports: bool = True) -> tuple[Job, tuple[Case, ...]]:
+def cases(plan: Plan | None, *, imports: bool = True) -> tuple[JobOnHosts, tuple[Case, ...]]:
     """The job, and a case for each of its hosts, looked at side by side. Never raises for what a host does."""
     here = probe(python=looks_with(plan) if plan else sys.executable)
     job = job_of(plan, here)
@@ -106,7 +106,7 @@ def cases(plan: Plan | None, *, imports: bool = True) -> tuple[Job, tuple[Case, 
     return job, tuple(replace(case, others=tuple(other for other in forecasts if other is not case)) for case in forecasts)
 
 
-def _forecast(job: Job, found: list[Case]) -> list[Case]:
+def _forecast(job: JobOnHosts, found: list[Case]) -> list[Case]:
     """The cases with what the Plan would need of each host, as if all were like it."""
     plan = job.plan
     if plan is None or (plan.model is None and not plan.models):
@@ -116,7 +116,7 @@ def _forecast(job: Job, found: list[Case]) -> list[Case]:
 
 
 @contextlib.contextmanager
-def _token(job: Job) -> Iterator[str | None]:
+def _token(job: JobOnHosts) -> Iterator[str | None]:
     """A small file in the job's folder, by which other hosts show whether they see the same folder; None where it is not needed."""
     path = Path(job.workdir, f".dstui-doctor-{secrets.token_hex(8)}")
     try:
@@ -131,7 +131,7 @@ def _token(job: Job) -> Iterator[str | None]:
             path.unlink()
 
 
-def _wanted(job: Job, host: str, token: str | None, imports: bool) -> dict[str, Any]:
+def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dict[str, Any]:
     """The argument of `ready.py` for one host."""
     names = list(job.slots)
     port = (job.plan.cluster.master_port if job.plan else None) or PORT
@@ -153,15 +153,15 @@ def _wanted(job: Job, host: str, token: str | None, imports: bool) -> dict[str, 
     }
 
 
-def _case(job: Job, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
+def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
     began = time.time()
     local = host in HERE
     if local:
         machine, lines = here, output_of([job.looks, str(READY), json.dumps(wanted)], DEADLINE)
-        kind, said = lines[-1]
-        problem = None if kind == "done" else Failure("here", str(said).splitlines()[-1], "name an interpreter in job.python that runs")
+        kind, reported = lines[-1]
+        problem = None if kind == "done" else Failure("here", str(reported).splitlines()[-1], "name an interpreter in job.python that runs")
     else:
-        view = look_at(host, deadline=DEADLINE, python=job.looks, extra=Program(READY, wanted))
+        view = probe_host(host, deadline=DEADLINE, python=job.looks, extra=Program(READY, wanted))
         lines, machine, problem = list(view.lines), view.machine or Machine.unprobed(), view.failure
     ready = {name: value for kind, facts in lines if kind == "ready" for name, value in facts.items()}
     machine = with_types(machine, (ready.get("imports") or {}).get("types", {}))
@@ -174,7 +174,7 @@ def _case(job: Job, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
         python=job.python,
         asked=job.asked,
         slots=job.slots[host],
-        wish=_wish(job, host, machine),
+        requirement=_requirement(job, host, machine),
         here=local,
         hosts=tuple(job.slots),
         skew=None if local else _skew(ready, began, time.time()),
@@ -183,11 +183,11 @@ def _case(job: Job, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
     )
 
 
-def _wish(job: Job, host: str, machine: Machine) -> Wish:
+def _requirement(job: JobOnHosts, host: str, machine: Machine) -> Requirement:
     """What the job asks of this host; its machine was looked at with the interpreter that looks for the job."""
     if job.plan is None:
-        return Wish()
-    return replace(wish_for(job.plan, machine), other_python=not job.asked, nodes=len(job.slots), ranks=job.slots[host] or None)
+        return Requirement()
+    return replace(requirement_for(job.plan, machine), other_python=not job.asked, nodes=len(job.slots), ranks=job.slots[host] or None)
 
 
 def _skew(ready: Mapping[str, Any], began: float, ended: float) -> float | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from dstui.forecast.architecture import Shape
+from dstui.forecast.architecture import TensorShape
 from dstui.forecast.setup import Setup
 
 DATA = Path(__file__).parent / "data" / "activations.json"
@@ -51,7 +51,7 @@ def _families() -> Mapping[str, Mapping[str, Sequence[float]]]:
     return families
 
 
-def activations(setup: Setup, shape: Shape, *, frozen: bool = False, adapted: float = 0.0) -> Activations:
+def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapted: float = 0.0) -> Activations:
     """The activations of one micro-batch. `frozen`: the linear layers are not trained; `adapted`: elements per token and layer that
     LoRA keeps beside them."""
     tokens, wide = setup.tokens, setup.precision == "fp32"
@@ -78,7 +78,7 @@ def activations(setup: Setup, shape: Shape, *, frozen: bool = False, adapted: fl
     return Activations(keep * shape.layers * tokens / split, max(work - keep, 0) * tokens / split, loss)
 
 
-def _of_layer(coefficients: Sequence[float], shape: Shape, length: int) -> float:
+def _of_layer(coefficients: Sequence[float], shape: TensorShape, length: int) -> float:
     """Bytes per token of a layer: measured with as many heads of keys as of queries, less what grouped keys and values save."""
     of_hidden, of_attention, of_mlp, of_experts, of_matrix = coefficients
     attention, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
@@ -89,7 +89,7 @@ def _of_layer(coefficients: Sequence[float], shape: Shape, length: int) -> float
     return of_hidden * shape.hidden + of_attention * attention - saved + of_mlp * shape.ffn + experts + of_matrix * shape.heads * length
 
 
-def _loss(setup: Setup, shape: Shape, tokens: int) -> float:
+def _loss(setup: Setup, shape: TensorShape, tokens: int) -> float:
     if setup.fused_loss:
         return FUSED_LOSS_BYTES * shape.hidden * tokens
     narrow = shape.family in NARROW_LOSS and setup.precision != "fp32"

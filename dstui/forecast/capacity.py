@@ -34,13 +34,13 @@ class Capacity:
 
 def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None, gpu_memory: int | None = None) -> Capacity:
     """The room that a Plan has on a Machine, every node being like this one. `gpu_memory` stands in for a GPU of no machine."""
-    said: list[str] = []
+    reported: list[str] = []
     try:
         used = slots(plan, machine, pool)
     except RenderError:
         used = None
     if used is None:
-        said.append("how many ranks there will be is not known: one is assumed")
+        reported.append("how many ranks there will be is not known: one is assumed")
         used = {"localhost": [0]}
     ranks, nodes = sum(map(len, used.values())) or 1, max(len(used), 1)
     numbers = next(iter(used.values()))
@@ -49,7 +49,7 @@ def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
     on_cpu = not here and machine.source != UNPROBED and gpu_memory is None
     free = [room for gpu in mine if (room := free_bytes(gpu)) is not None]
     if here and not free and gpu_memory is None:
-        said.append("the Machine does not tell how much memory its GPUs have: --gpu-memory 80GB would")
+        reported.append("the Machine does not tell how much memory its GPUs have: --gpu-memory 80GB would")
     return Capacity(
         ranks=ranks,
         nodes=nodes,
@@ -58,7 +58,7 @@ def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
         gpu=gpu_memory if gpu_memory is not None else min(free, default=None),
         host=_ram(machine),
         nvme=_disk(plan, machine),
-        unknown=tuple(said),
+        unknown=tuple(reported),
     )
 
 

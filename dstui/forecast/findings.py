@@ -43,8 +43,8 @@ def findings_of(
     plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None, found: Forecast | None = None
 ) -> list[Finding]:
     """What does not fit, and what only just does. `found`: the forecast of the same, where it is at hand."""
-    told = found or forecast(plan, facts, machine, pool)
-    places = {"gpu": told.gpu, "host": told.host, "nvme": told.nvme}
+    reported = found or forecast(plan, facts, machine, pool)
+    places = {"gpu": reported.gpu, "host": reported.host, "nvme": reported.nvme}
     return [finding for name, need in places.items() for finding in _finding(plan, facts, machine, pool, PLACES_OF_FORECAST[name], need)]
 
 
@@ -68,7 +68,7 @@ def _finding(  # noqa: PLR0913, PLR0917 - what findings_of was given, and one pl
 def nearest(plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None) -> Fix | None:
     """The plan that fits with the least change: recomputed activations and a smaller micro-batch before a higher stage, offload last."""
     room = capacity_of(plan, machine, pool)
-    models, _said = models_of(plan, facts, room, machine)
+    models, _reported = models_of(plan, facts, room, machine)
     if len(models) != 1 or models[0].facts.problem or room.on_cpu:
         return None
     one = models[0]

@@ -91,10 +91,10 @@ class Forecast:
         """The worst of the places that are known to be needed; unknown where nothing can be compared."""
         found = [need.verdict for need in (self.gpu, self.host, self.nvme) if need.bytes]
         order: tuple[Verdict, ...] = ("too big", "tight", "fits")
-        told = [verdict for verdict in order if verdict in found]
-        if found and (self.gpu if self.gpu.bytes else self.host).verdict == "unknown" and "too big" not in told:
+        reported = [verdict for verdict in order if verdict in found]
+        if found and (self.gpu if self.gpu.bytes else self.host).verdict == "unknown" and "too big" not in reported:
             return "unknown"
-        return told[0] if told else "unknown"
+        return reported[0] if reported else "unknown"
 
     @property
     def fits(self) -> bool | None:
@@ -152,11 +152,11 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     """
     room = capacity_of(plan, machine, pool, gpu_memory)
     rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
-    models, said = models_of(plan, facts, room, machine)
+    models, reported = models_of(plan, facts, room, machine)
     broken = next((m.facts.problem for m in models if m.facts.problem), "")
     if broken or not models:
-        return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(said))
-    return assembled(models, room, rates, [*room.unknown, *said, *rates.unknown])
+        return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(reported))
+    return assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown])
 
 
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
@@ -173,7 +173,7 @@ class Modelled:
 
 def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tuple[list[Modelled], list[str]]:
     """Every model of a Plan with its setup, and what had to be assumed."""
-    found, said = list[Modelled](), list[str]()
+    found, reported = list[Modelled](), list[str]()
     for name, config in configurations(plan).items():
         mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
         if mine is None:
@@ -193,9 +193,9 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
-        said += [*mine.notes, *notes]
+        reported += [*mine.notes, *notes]
         found.append(Modelled(facts=mine, model=model, setup=setup if training else setup._replace(training=False)))
-    return found, said
+    return found, reported
 
 
 def model_of(plan: Plan, name: str) -> tuple[Model | None, bool]:
@@ -217,7 +217,7 @@ OF_ONE: Mapping[str, Callable[[Any], bool]] = {
 """What the `model:` of one of several models may say of it, and its form: `models:` is kept as it is written."""
 
 
-def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, said: Sequence[str]) -> Forecast:
+def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str]) -> Forecast:
     """The forecast of models whose setups are known."""
     first, rows, trained, unsure = models[0], list[Needs](), 0, False
     params = 0
@@ -247,7 +247,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, said: Se
         allocated=int(whole.gpu.peak) if not room.on_cpu else None,
         speed=_slowest(speeds),
         setup=first.setup,
-        unknown=tuple(dict.fromkeys(said)),
+        unknown=tuple(dict.fromkeys(reported)),
     )
 
 
@@ -271,13 +271,13 @@ def _adapted(facts: ModelFacts, model: Model | None) -> float:
         facts.memo[key] = 0.0
         if arch is not None:
             groups = [set(group) for group in arch.groups]
-            seen, total = set[int](), 0.0
+            met, total = set[int](), 0.0
             for t in arch.targets(lora.target_modules):
                 group = next((number for number, names in enumerate(groups) if t.module in names), None)
                 layers = t.times / max(arch.shape.layers, 1)
-                if group is None or group not in seen:
+                if group is None or group not in met:
                     total += t.shape[1] * min(layers, 1)
-                    seen |= {group} if group is not None else set()
+                    met |= {group} if group is not None else set()
                 total += (t.shape[1] * 1.5 if lora.dropout else 0) * min(layers, 1) + 2 * lora.r
             facts.memo[key] = total
     found: float = facts.memo[key]
@@ -356,14 +356,14 @@ def table(
     """A forecast for each ZeRO stage and offload, with everything else as in the Plan: the rows of the stage step, each by its name."""
     room = capacity_of(plan, machine, pool, gpu_memory)
     rates = rates_of(machine, room.gpus, room.nodes)
-    models, said = models_of(plan, facts, room, machine)
+    models, reported = models_of(plan, facts, room, machine)
     if not models or facts.problem:
         return []
     one = models[0]
     rows = []
     for name, choice in CHOICES.items():
         setup = one.setup._replace(**choice)
-        rows.append((name, assembled([replace(one, setup=setup)], room, rates, said)))
+        rows.append((name, assembled([replace(one, setup=setup)], room, rates, reported)))
     return rows
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from dstui.forecast.architecture import Architecture, ModelProblem, Shape, architecture
+from dstui.forecast.architecture import Architecture, ModelProblem, TensorShape, architecture
 from dstui.plan.model import Lora, Model
 
 QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
@@ -31,7 +31,7 @@ class ModelFacts:
     """What was worked out for a setting of the Plan once; forecasts at each keystroke ask again."""
 
     @cached_property
-    def shape(self) -> Shape | None:
+    def shape(self) -> TensorShape | None:
         """The sizes that activations follow from; of a stand-in where only the count is known."""
         if self.architecture:
             return self.architecture.shape
@@ -83,12 +83,12 @@ def unknown_model(source: str, problem: str) -> ModelFacts:
     return ModelFacts(source=source, problem=problem)
 
 
-def stand_in(params: int) -> Shape:
+def stand_in(params: int) -> TensorShape:
     """A LLaMA-like decoder of about so many parameters: 128 hidden sizes wide for each 4 layers, as the family's members are."""
     hidden = max(round((params / 12 / 0.0095) ** (1 / 3) / 64) * 64, 64)  # 12 h^2 per layer, h / 105 layers
     layers = max(round(params / (12 * hidden * hidden)), 1)
     heads = max(hidden // 128, 1)
-    return Shape(
+    return TensorShape(
         family="llama",
         hidden=hidden,
         layers=layers,

@@ -98,8 +98,8 @@ def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1) -> Rates:
     used = [gpu for gpu in machine.gpus if gpu.index in set(gpus) and gpu.problem is None]
     if not used:
         return Rates(unknown=("no GPU is known here: the speed is not",))
-    said: list[str] = []
-    chip = min((_chip(gpu, said) for gpu in used), key=lambda c: c.flops)
+    reported: list[str] = []
+    chip = min((_chip(gpu, reported) for gpu in used), key=lambda c: c.flops)
     links = [_host_link(gpu) for gpu in used]
     cores = known(machine.host.cores_usable, known(machine.host.cpus_usable, 16))
     drives = sum(1 for disk in known(machine.host.disks, ()) if known(disk.nvme, False))
@@ -107,22 +107,22 @@ def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1) -> Rates:
         flops=chip.flops * MATRIX_SHARE,
         memory=chip.memory,
         inside=_inside(machine, used, min(links)),
-        between=_between(machine, said) if nodes > 1 else NETWORK,
+        between=_between(machine, reported) if nodes > 1 else NETWORK,
         host_link=min(links),
         cpu_adam=min(cores * CPU_ADAM_OF_CORE, CPU_ADAM_MOST),
         nvme_read=NVME_READ * max(drives, 1),
         nvme_write=NVME_WRITE * max(drives, 1),
-        unknown=tuple(dict.fromkeys(said)),
+        unknown=tuple(dict.fromkeys(reported)),
     )
 
 
-def _chip(gpu: Gpu, said: list[str]) -> Chip:
+def _chip(gpu: Gpu, reported: list[str]) -> Chip:
     name = known(gpu.name, "")
     found = next((chip for pattern, chip in CHIPS if re.search(pattern, name)), None)
     if found is None:
         capability = known(gpu.compute_capability, "8.0").partition(".")[0]
         found = BY_CAPABILITY.get(int(capability) if capability.isdecimal() else 8, BY_CAPABILITY[8])
-        said.append(f"{name or 'this GPU'} is not in the table of chips: its speed is a guess")
+        reported.append(f"{name or 'this GPU'} is not in the table of chips: its speed is a guess")
     return found
 
 
@@ -155,14 +155,14 @@ def island_rate(machine: Machine, gpu: Gpu) -> float:
     return _host_link(gpu) * PCIE_COLLECTIVE
 
 
-def _between(machine: Machine, said: list[str]) -> float:
+def _between(machine: Machine, reported: list[str]) -> float:
     adapters = [known(port.gbps, 0.0) for port in known(machine.host.infiniband, ()) if port.state == "ACTIVE"]
     if total := sum(adapters):
         return total / 8 * 1e9 * NETWORK_SHARE
     ethernet = [known(nic.speed, 0) for nic in known(machine.host.nics, ()) if not nic.virtual and known(nic.speed, 0) > 0]
     if ethernet:
         return max(ethernet) / 8 * 1e6 * NETWORK_SHARE
-    said.append("the network between the nodes is not known: 100 Gbit/s is assumed")
+    reported.append("the network between the nodes is not known: 100 Gbit/s is assumed")
     return NETWORK * NETWORK_SHARE
 
 

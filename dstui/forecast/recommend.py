@@ -50,7 +50,7 @@ LIKE = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class RankedPlan:
     """One plan of the table. Bytes and headroom are those of the place that is the tightest on a GPU."""
 
     setup: Setup
@@ -75,10 +75,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recommendation:
+class RankedPlans:
     """The ranked plans that fit. Where none does, `ways` says in sentences what would be the nearest."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[RankedPlan, ...] = ()
     candidates: int = 0
     ways: tuple[str, ...] = ()
     problem: str = ""
@@ -128,21 +128,21 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
     *,
     gpu_memory: int | None = None,
     measured: Mapping[str, Any] | None = None,
-) -> Recommendation:
+) -> RankedPlans:
     """The table for a Plan with one model on a Machine; `forecast` says the same arguments."""
     room = capacity_of(plan, machine, pool, gpu_memory)
     rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
-    models, _said = models_of(plan, facts, room, machine)
+    models, _reported = models_of(plan, facts, room, machine)
     if facts.problem or not models:
-        return Recommendation(problem=facts.problem or "the Plan names no model: give model.source or model.params")
+        return RankedPlans(problem=facts.problem or "the Plan names no model: give model.source or model.params")
     if len(models) > 1:
-        return Recommendation(problem="this Plan has several models: what is best for all of them together is not searched yet")
+        return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
     if room.gpu is None and not (room.on_cpu and room.host):
-        return Recommendation(problem="there is no GPU memory to compare with: --machine FILE or --gpu-memory 80GB would tell")
+        return RankedPlans(problem="there is no GPU memory to compare with: --machine FILE or --gpu-memory 80GB would tell")
     one = models[0]
     count, best = search(plan, one, room, rates)
     rows = tuple(_row(plan, one, c, room, rates) for c in _ranked(best))
-    return Recommendation(rows=rows, candidates=count, ways=() if rows else tuple(ways_out(one, room)))
+    return RankedPlans(rows=rows, candidates=count, ways=() if rows else tuple(ways_out(one, room)))
 
 
 def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int, list[Candidate]]:
@@ -306,11 +306,11 @@ def _ranked(rows: list[Candidate]) -> list[Candidate]:
     return sorted(rows, key=order)[:ROWS]
 
 
-def _row(plan: Plan, one: Modelled, c: Candidate, room: Capacity, rates: Rates) -> Row:
+def _row(plan: Plan, one: Modelled, c: Candidate, room: Capacity, rates: Rates) -> RankedPlan:
     setup = c.setup
     found = forecast_of(one, setup, room, rates)
     need = found.host if room.on_cpu else found.gpu
-    return Row(
+    return RankedPlan(
         setup=setup,
         verdict=found.verdict,
         gpu_bytes=need.bytes or 0,

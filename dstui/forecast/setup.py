@@ -116,15 +116,15 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
 ) -> tuple[Setup, list[str]]:
     """The setup of a configuration, and in sentences what had to be assumed. `hidden` fills "auto"; `ranks` is the world size."""
     c = Context(config, release(), integration, ranks)
-    said: list[str] = []
-    precision = _precision(c, said)
-    micro, steps = _batch(c, ranks, said)
-    optimizer = _optimizer(c, said)
+    reported: list[str] = []
+    precision = _precision(c, reported)
+    micro, steps = _batch(c, ranks, reported)
+    optimizer = _optimizer(c, reported)
     stage = c.stage if c.stage in (0, 1, 2, 3) else 0
     place = {what: _place(c.offload(what)) for what in ("optimizer", "param")}
     overlap = c.on(f"{ZERO}.overlap_comm") if c.has(f"{ZERO}.overlap_comm") else stage == 3
     assumed = [key for key in ("sequence_length", "activation_checkpointing") if model is None or getattr(model, key) is None]
-    said += [UNSAID[key] for key in assumed]
+    reported += [UNSAID[key] for key in assumed]
     off, param = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
     setup = Setup(
         ranks=ranks,
@@ -166,7 +166,7 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         gathered_on_save=stage == 3 and c.on(f"{ZERO}.stage3_gather_16bit_weights_on_model_save"),
         on_cpu=on_cpu,
     )
-    return setup, said
+    return setup, reported
 
 
 SEQUENCE = 2048
@@ -176,7 +176,7 @@ UNSAID = {
 }
 
 
-def _precision(c: Context, said: list[str]) -> Precision:
+def _precision(c: Context, reported: list[str]) -> Precision:
     if c.on("torch_autocast.enabled"):
         return "autocast"
     if c.on("bf16.enabled") or c.on("bfloat16.enabled"):
@@ -185,26 +185,26 @@ def _precision(c: Context, said: list[str]) -> Precision:
         return "fp16"
     written = [c.raw.get(kind) for kind in ("bf16", "fp16")]
     if c.integration != "deepspeed" and (not any(written) or any(isinstance(w, Mapping) and w.get("enabled") == AUTO for w in written)):
-        said.append(f"the {c.integration} decides about the precision: bf16 is assumed")
+        reported.append(f"the {c.integration} decides about the precision: bf16 is assumed")
         return "bf16"
     return "fp32"
 
 
-def _batch(c: Context, ranks: int, said: list[str]) -> tuple[int, int]:
+def _batch(c: Context, ranks: int, reported: list[str]) -> tuple[int, int]:
     parts = c.number("sequence_parallel_size") or 1
     triple = verdict(given(c), ranks / parts if parts else ranks).triple
     micro, steps = (int(n) if isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < 1e9 else 0 for n in triple[1:])
     filled = any(c.raw.get(key) == AUTO for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"))
     if filled or not micro:
-        said.append(f"the micro-batch is not in the configuration: {max(micro, 1)} is assumed")
+        reported.append(f"the micro-batch is not in the configuration: {max(micro, 1)} is assumed")
     return max(micro, 1), max(steps, 1)
 
 
-def _optimizer(c: Context, said: list[str]) -> str:
+def _optimizer(c: Context, reported: list[str]) -> str:
     """The optimizer's name in lower case; DeepSpeed's Adam with torch_adam is torch's."""
     kind = c.optimizer.lower()
     if not kind:
-        said.append("the script builds the optimizer: AdamW is assumed")
+        reported.append("the script builds the optimizer: AdamW is assumed")
         return "torch_adamw" if c.offload("optimizer") == "none" else "adamw"
     if kind in ("adam", "adamw") and c.on("optimizer.params.torch_adam"):
         return "torch_adamw"

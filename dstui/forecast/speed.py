@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dstui.forecast.architecture import Shape
+from dstui.forecast.architecture import TensorShape
 from dstui.forecast.model import Counts
 from dstui.forecast.rates import HOST_SECONDS, Rates
 from dstui.forecast.setup import Setup
@@ -63,7 +63,7 @@ class Speed:
     bound_by: str
 
 
-def work(setup: Setup, shape: Shape, n: Counts, idle: int, rates: Rates) -> Work:
+def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -> Work:
     """The compute of a micro-batch. Frozen weights have no gradient of their own; checkpointing runs the forward pass twice."""
     tokens = setup.tokens
     active = max(n.params - idle - n.head, 0) + shape.vocabulary * shape.hidden
@@ -74,7 +74,7 @@ def work(setup: Setup, shape: Shape, n: Counts, idle: int, rates: Rates) -> Work
     return Work(flops * slower / (rates.flops * KERNEL_SHARE * tokens / (tokens + START_TOKENS)), tokens)
 
 
-def traffic(setup: Setup, shape: Shape, n: Counts, rates: Rates) -> Traffic:
+def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffic:
     """What ZeRO moves, by stage: the volumes are those of the collectives on one rank."""
     shards, nodes, lp = setup.shards, setup.nodes, setup.weight_bytes
     share = (shards - 1) / shards

@@ -92,12 +92,12 @@ SIGNS = (
 """What ssh says, the more particular before the more general."""
 
 
-def failure(host: str, said: str) -> Failure:
+def failure(host: str, reported: str) -> Failure:
     """What an ssh command's standard error means; its own last words where that is not known."""
     for sign in SIGNS:
-        if re.search(sign.text, said, re.M):
+        if re.search(sign.text, reported, re.M):
             return Failure(sign.id, sign.problem, sign.fix.format(host=shlex.quote(host)))
-    return Failure("other", (said.strip().splitlines() or ["it ended without an answer"])[-1], f"try: ssh {shlex.quote(host)} true")
+    return Failure("other", (reported.strip().splitlines() or ["it ended without an answer"])[-1], f"try: ssh {shlex.quote(host)} true")
 
 
 def late(host: str, seconds: float) -> Failure:

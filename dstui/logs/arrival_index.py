@@ -27,7 +27,7 @@ ATTEMPT = 1 << 16
 """The log of a rank is numbered ATTEMPT * attempt + rank."""
 MOST = (1 << 32) - 1
 """Bytes that one record can tell of."""
-PIECE = 4096 * RECORD.size
+CHUNK = 4096 * RECORD.size
 
 
 class Record(NamedTuple):
@@ -39,7 +39,7 @@ class Record(NamedTuple):
     size: int
 
 
-class Notes:
+class ArrivalWriter:
     """The writer. It looks at sizes only, never at what a log holds."""
 
     def __init__(self, folder: LogFolder) -> None:
@@ -47,7 +47,7 @@ class Notes:
         self._sizes: dict[int, int] = {}
         self._fd = -1
 
-    def look(self, now: float, attempt: int) -> None:
+    def update(self, now: float, attempt: int) -> None:
         """Note what has grown. On a disk that is full, or not ours, nothing is noted, and the next look makes up for it."""
         with suppress(OSError):
             if self._fd < 0:
@@ -103,21 +103,21 @@ class Arrivals:
     """The reader: records in the order in which they were written, from either end. What is no index has none."""
 
     def __init__(self, path: Path) -> None:
-        self._data = _Pieces(path)
+        self._data = _Chunks(path)
         self.count = max(self._data.size // RECORD.size - 1, 0) if self._data.read(0, len(HEADER)) == HEADER else 0
 
     def forth(self) -> Iterator[Record]:
         """From the first to the last."""
         at, end = RECORD.size, (self.count + 1) * RECORD.size
         while at < end:
-            yield from self._unpack(at, min(at + PIECE, end))
-            at += PIECE
+            yield from self._unpack(at, min(at + CHUNK, end))
+            at += CHUNK
 
     def back(self) -> Iterator[Record]:
         """From the last to the first."""
         end = (self.count + 1) * RECORD.size
         while end > RECORD.size:
-            start = max(end - PIECE, RECORD.size)
+            start = max(end - CHUNK, RECORD.size)
             yield from reversed(list(self._unpack(start, end)))
             end = start
 
@@ -126,7 +126,7 @@ class Arrivals:
         return map(Record._make, RECORD.iter_unpack(data[: len(data) - len(data) % RECORD.size]))
 
 
-class _Pieces:
+class _Chunks:
     """Bytes of a file by offset, opened for each read: nobody needs to close it. Nothing where it cannot be read."""
 
     def __init__(self, path: Path) -> None:

@@ -27,7 +27,7 @@ DRAWN_OVER = re.compile(rb"^.*\r(?=[^\r\n]*[^\s\r])|\r+$", re.MULTILINE)
 """What a progress bar shows no longer."""
 
 
-class Said(NamedTuple):
+class Batch(NamedTuple):
     """What one log had to say since the last look: its number (a bit in `Rows.said`), its rank, and the lines."""
 
     log: int
@@ -35,14 +35,14 @@ class Said(NamedTuple):
     lines: list[bytes]
 
 
-class Rows:
+class DedupRows:
     """Rows of lines: for each the line itself (the first rank's), whose it is, who said it (a bit for each log), and when it came."""
 
-    def __init__(self, *, fold: bool) -> None:
-        self.fold = fold
+    def __init__(self, *, dedup: bool) -> None:
+        self.dedup = dedup
         self.raw: list[bytes] = []
         self.log: list[int] = []
-        self.said: list[int] = []
+        self.ranks_mask: list[int] = []
         self.time: list[float] = []
         self.lines = 0
         """How many lines the rows stand for."""
@@ -52,41 +52,41 @@ class Rows:
     def __len__(self) -> int:
         return len(self.raw)
 
-    def add(self, time: float, said: Sequence[Said]) -> None:
+    def add(self, time: float, ranks_mask: Sequence[Batch]) -> None:
         """What came since the last look, seen at `time`."""
-        self.lines += sum(len(lines) for _, _, lines in said)
-        if self.fold:
-            voices = _voices(said, self._last)
-            _Look(self, time, voices, self._latest).merge()
-            self._last |= {log: voice.last for voice in voices for log in voice.logs}
+        self.lines += sum(len(lines) for _, _, lines in ranks_mask)
+        if self.dedup:
+            sources = _sources(ranks_mask, self._last)
+            _Batch(self, time, sources, self._latest).merge()
+            self._last |= {log: source.last for source in sources for log in source.logs}
             return
-        for log, _, lines in said:
+        for log, _, lines in ranks_mask:
             self.raw += lines
             self.log += [log] * len(lines)
-            self.said += [1 << log] * len(lines)
+            self.ranks_mask += [1 << log] * len(lines)
             self.time += [time] * len(lines)
 
 
-class _Voice:
+class _Source:
     """Logs that say the very same, as one."""
 
     def __init__(self, logs: list[int], lines: list[bytes], keys: list[bytes], last: int) -> None:
         self.logs, self.lines, self.keys, self.last = logs, lines, keys, last
         self.at = 0
         self.waits = False
-        self.said = sum(1 << log for log in logs)
+        self.ranks_mask = sum(1 << log for log in logs)
 
 
-class _Look:
+class _Batch:
     """One look's lines on their way into the rows."""
 
-    def __init__(self, rows: Rows, time: float, voices: list[_Voice], latest: dict[bytes, int]) -> None:
-        self.rows, self.time, self.voices, self.latest = rows, time, voices, latest
+    def __init__(self, rows: DedupRows, time: float, sources: list[_Source], latest: dict[bytes, int]) -> None:
+        self.rows, self.time, self.sources, self.latest = rows, time, sources, latest
         self.left = Counter[bytes]()
         """How often each line is still to come."""
-        for voice in voices:
-            self.left.update(voice.keys)
-        self.waiting: dict[bytes, list[_Voice]] = {}
+        for source in sources:
+            self.left.update(source.keys)
+        self.waiting: dict[bytes, list[_Source]] = {}
         """Those who have come to a line that others have still before them."""
         self.ready: deque[bytes] = deque()
         """Lines to which everybody has come who has them."""
@@ -95,35 +95,35 @@ class _Look:
 
     def merge(self) -> None:
         """All of them, each rank's in its order."""
-        shares = min(max((len(voice.keys) for voice in self.voices), default=0), SHARES)
+        shares = min(max((len(source.keys) for source in self.sources), default=0), SHARES)
         for share in range(1, shares + 1):
             self.share = share / shares
-            for voice in self.voices:
-                if not voice.waits:
-                    self._advance(voice)
+            for source in self.sources:
+                if not source.waits:
+                    self._advance(source)
             while self.ready:
-                self._tell(self.ready.popleft())
-        for voice in self.voices:
-            while voice.at < len(voice.keys):
-                self._tell(self.ready.popleft() if self.ready else voice.keys[voice.at])
+                self._take(self.ready.popleft())
+        for source in self.sources:
+            while source.at < len(source.keys):
+                self._take(self.ready.popleft() if self.ready else source.keys[source.at])
 
-    def _advance(self, voice: _Voice) -> None:
+    def _advance(self, source: _Source) -> None:
         """Over the lines that nobody else has still to say, or that join a row that is there."""
         rows, left, waiting, latest = self.rows, self.left, self.waiting, self.latest
-        keys, at, last, since = voice.keys, voice.at, voice.last, self.time - WINDOW
+        keys, at, last, since = source.keys, source.at, source.last, self.time - WINDOW
         end = ceil(len(keys) * self.share)
         while at < end:
             key = keys[at]
             number = latest.get(key, -1)
             if number > last and not rows.time[number] < since:
-                rows.said[number] |= voice.said
+                rows.ranks_mask[number] |= source.ranks_mask
                 last = number
             elif left[key] == 1:
-                last = self._row(voice, at)
+                last = self._row(source, at)
             else:
                 there = waiting.setdefault(key, [])
-                there.append(voice)
-                voice.waits = True
+                there.append(source)
+                source.waits = True
                 if len(there) == left[key]:
                     self.ready.append(key)
                 break
@@ -131,41 +131,41 @@ class _Look:
             left[key] -= 1
             if key in waiting and len(waiting[key]) == left[key]:
                 self.ready.append(key)
-        voice.at, voice.last = at, last
+        source.at, source.last = at, last
 
-    def _tell(self, key: bytes) -> None:
+    def _take(self, key: bytes) -> None:
         """A line that those who have come to it say together."""
-        voices = self.waiting.pop(key, ())
-        if voices:
-            first = min(voices, key=lambda voice: voice.logs[0])
+        sources = self.waiting.pop(key, ())
+        if sources:
+            first = min(sources, key=lambda source: source.logs[0])
             number = self._row(first, first.at)
-            self.left[key] -= len(voices)
-        for voice in voices:
-            self.rows.said[number] |= voice.said
-            voice.last = number
-            voice.at += 1
-            voice.waits = False
-        for voice in voices:
-            self._advance(voice)
+            self.left[key] -= len(sources)
+        for source in sources:
+            self.rows.ranks_mask[number] |= source.ranks_mask
+            source.last = number
+            source.at += 1
+            source.waits = False
+        for source in sources:
+            self._advance(source)
 
-    def _row(self, voice: _Voice, at: int) -> int:
+    def _row(self, source: _Source, at: int) -> int:
         rows = self.rows
-        rows.raw.append(voice.lines[at])
-        rows.log.append(voice.logs[0])
-        rows.said.append(voice.said)
+        rows.raw.append(source.lines[at])
+        rows.log.append(source.logs[0])
+        rows.ranks_mask.append(source.ranks_mask)
         rows.time.append(self.time)
-        number = self.latest[voice.keys[at]] = len(rows.raw) - 1
+        number = self.latest[source.keys[at]] = len(rows.raw) - 1
         return number
 
 
-def _voices(said: Sequence[Said], last: dict[int, int]) -> list[_Voice]:
+def _sources(ranks_mask: Sequence[Batch], last: dict[int, int]) -> list[_Source]:
     """Who says what: those who say the very same together. `last`: the last row of each log."""
-    texts: dict[bytes, list[Said]] = {}
-    for each in said:
+    texts: dict[bytes, list[Batch]] = {}
+    for each in ranks_mask:
         if each.lines:
             texts.setdefault(key_of(b"\n".join(each.lines), each.rank), []).append(each)
     return [
-        _Voice([each.log for each in same], same[0].lines, text.split(b"\n"), max(last.get(each.log, -1) for each in same))
+        _Source([each.log for each in same], same[0].lines, text.split(b"\n"), max(last.get(each.log, -1) for each in same))
         for text, same in texts.items()
     ]
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 from dstui.logs.decode import LONGEST, decode
 from dstui.regular import open_regular
 
-PIECE = 64 * 1024
+CHUNK = 64 * 1024
 ASIDE = 64
 """Descriptors, of half of what the process may have, that are not for logs."""
 FARTHEST = 16 << 20
@@ -104,8 +104,8 @@ class LogFile:
         """The last `count` lines (looking at 1 MiB at most)."""
         self.poll()
         start, data = self.size, b""
-        while start > 0 and data.count(b"\n") <= count and len(data) < 16 * PIECE:
-            step = min(PIECE, start)
+        while start > 0 and data.count(b"\n") <= count and len(data) < 16 * CHUNK:
+            step = min(CHUNK, start)
             start -= step
             data = self.pread(start, start + step) + data
         lines = data.removesuffix(b"\n").split(b"\n") if data else []
@@ -132,5 +132,5 @@ class LogFile:
             newline = self.pread(start, offset).rfind(b"\n")
             if newline >= 0:
                 return start + newline
-            offset, step = start, PIECE
+            offset, step = start, CHUNK
         return -1

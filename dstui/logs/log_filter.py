@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dstui.logs.levels import ALL, ERROR, WARNING
 from dstui.logs.log_folder import LogFolder
-from dstui.logs.log_rows import Merged
+from dstui.logs.log_rows import LogRows
 from dstui.logs.timeline import Timeline
 
 LEVELS = {ALL: "", WARNING: "warnings and errors", ERROR: "errors"}
@@ -20,13 +20,13 @@ class Filter:
     rank: int | None = None
     host: str | None = None
     least: int = ALL
-    fold: bool = True
+    dedup: bool = True
 
-    def open(self, folder: LogFolder, hosts: Mapping[int, str]) -> Merged:
+    def open(self, folder: LogFolder, hosts: Mapping[int, str]) -> LogRows:
         """The log, as it is now; `hosts`: where each rank is."""
         ranks = None if self.host is None else [rank for rank, host in hosts.items() if host == self.host]
         ranks = ranks if self.rank is None else [self.rank]
-        return Merged(Timeline(folder, ranks), fold=self.fold and self.rank is None, least=self.least)
+        return LogRows(Timeline(folder, ranks), dedup=self.dedup and self.rank is None, least=self.least)
 
     @property
     def next_level(self) -> int:
@@ -37,5 +37,5 @@ class Filter:
     def title(self) -> str:
         """What is shown, in words."""
         whose = f"rank {self.rank}" if self.rank is not None else self.host or "all ranks"
-        folded = "folded" if self.fold and self.rank is None else ""
-        return f"Log: {', '.join(filter(None, (whose, LEVELS[self.least], folded)))}"
+        titled = "folded" if self.dedup and self.rank is None else ""
+        return f"Log: {', '.join(filter(None, (whose, LEVELS[self.least], titled)))}"

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from dstui.logs import newlines
 from dstui.logs.decode import LONGEST, decode
-from dstui.logs.dedup import Rows, Said
+from dstui.logs.dedup import Batch, DedupRows
 from dstui.logs.levels import ALL, Levels
 from dstui.logs.log_file import LogFile
 from dstui.logs.timeline import Part, Slice, Timeline
@@ -41,7 +41,7 @@ class LogLine(NamedTuple):
     text: str
     notice: bool = False
     time: float = nan
-    said: int = 1
+    repeats: int = 1
 
 
 class Nothing:
@@ -58,11 +58,11 @@ class Nothing:
         raise IndexError(number)
 
 
-class Block:
+class LogBlock:
     """A stretch of the log: which bytes of which logs, in what order, and how many rows that makes."""
 
-    def __init__(self, *, fold: bool) -> None:
-        self.fold = fold
+    def __init__(self, *, dedup: bool) -> None:
+        self.dedup = dedup
         self.first = self.rows = self.lines = self.bytes = 0
         self._times = array("d")
         self._counts = array("I")
@@ -70,11 +70,11 @@ class Block:
         self._starts = array("Q")
         self._sizes = array("I")
 
-    def add(self, piece: Slice) -> None:
+    def add(self, chunk: Slice) -> None:
         """What came next."""
-        self._times.append(piece.time if piece.known else nan)
-        self._counts.append(len(piece.parts))
-        for log, start, end in piece.parts:
+        self._times.append(chunk.time if chunk.known else nan)
+        self._counts.append(len(chunk.parts))
+        for log, start, end in chunk.parts:
             self._logs.append(log)
             self._starts.append(start)
             self._sizes.append(end - start)
@@ -90,7 +90,7 @@ class Block:
         """The time of its first line that has one; NaN where none has."""
         return next((t for t in self._times if isfinite(t)), nan)
 
-    def pieces(self) -> Iterator[tuple[float, list[Part]]]:
+    def chunks(self) -> Iterator[tuple[float, list[Part]]]:
         """Times and parts, as they were added."""
         at = 0
         for moment, count in zip(self._times, self._counts, strict=True):
@@ -101,26 +101,26 @@ class Block:
 class Shown:
     """The rows of a block, and which of them pass the filter."""
 
-    def __init__(self, *, fold: bool, least: int) -> None:
-        self.rows = Rows(fold=fold)
+    def __init__(self, *, dedup: bool, least: int) -> None:
+        self.rows = DedupRows(dedup=dedup)
         self.picked: list[int] = []
         self._levels = Levels(least)
-        self._seen = 0
+        self._filtered = 0
 
-    def add(self, moment: float, said: list[Said]) -> None:
+    def add(self, moment: float, ranks_mask: list[Batch]) -> None:
         """What came next."""
-        self.rows.add(moment, said)
+        self.rows.add(moment, ranks_mask)
         keep, rows = self._levels.keep, self.rows
-        new = range(self._seen, len(rows))
+        new = range(self._filtered, len(rows))
         self.picked += new if self._levels.least == ALL else [n for n in new if keep(rows.log[n], rows.raw[n])]
-        self._seen = len(rows)
+        self._filtered = len(rows)
 
 
-class Merged:
+class LogRows:
     """Rows by number: from `first` to before `end`. `least`: the level that a line must have."""
 
-    def __init__(self, timeline: Timeline, *, fold: bool = True, least: int = ALL) -> None:
-        self.timeline, self.fold, self.least = timeline, fold, least
+    def __init__(self, timeline: Timeline, *, dedup: bool = True, least: int = ALL) -> None:
+        self.timeline, self.dedup, self.least = timeline, dedup, least
         self.left_out = False
         """Lines at the beginning have no place in memory."""
         self.wanted = EAGER
@@ -128,7 +128,7 @@ class Merged:
         self.lines = 0
         """How many lines the rows come from, shown or not."""
         self._back: Iterator[Slice] | None = timeline.back()
-        self._blocks: deque[Block] = deque()
+        self._blocks: deque[LogBlock] = deque()
         self._oldest = 0  # the number of the first block
         self._memory = 0
         self._growing = False  # the last block is one that new lines go to
@@ -136,7 +136,7 @@ class Merged:
         self._coming: deque[Slice] = deque()
         self._kept: OrderedDict[int, Shown] = OrderedDict()
         self._live = ""
-        self._last: tuple[Block, bytes] | None = None
+        self._last: tuple[LogBlock, bytes] | None = None
 
     @property
     def first(self) -> int:
@@ -170,11 +170,11 @@ class Merged:
         self._coming += self.timeline.poll(time())
         if ended:
             self._coming += self.timeline.finish(time())
-        waiting, deadline = sum(piece.size for piece in self._coming), monotonic() + seconds
+        waiting, deadline = sum(chunk.size for chunk in self._coming), monotonic() + seconds
         while self._coming:
-            piece = self._coming.popleft()
-            self._append(piece, fold=self.fold and waiting <= BEHIND)
-            waiting -= piece.size
+            chunk = self._coming.popleft()
+            self._append(chunk, dedup=self.dedup and waiting <= BEHIND)
+            waiting -= chunk.size
             if waiting <= BEHIND and monotonic() >= deadline:
                 break
         while self.wanted > 0 and (monotonic() < deadline or not self._blocks) and self.reach():
@@ -182,25 +182,25 @@ class Merged:
         self._live = self._unfinished()
         return before != (self.first, self.end, self.lines, self._live)
 
-    def _append(self, piece: Slice, *, fold: bool) -> None:
+    def _append(self, chunk: Slice, *, dedup: bool) -> None:
         block = self._blocks[-1] if self._growing else None
-        if block is None or block.bytes >= BLOCK or block.fold != fold:
-            block = Block(fold=fold)
+        if block is None or block.bytes >= BLOCK or block.dedup != dedup:
+            block = LogBlock(dedup=dedup)
             block.first = self._settled
             self._blocks.append(block)
             self._growing = True
-            self._open = None if self._plain(block) else Shown(fold=fold, least=self.least)
+            self._open = None if self._plain(block) else Shown(dedup=dedup, least=self.least)
             self._shrink()
         self._memory -= block.memory
-        block.add(piece)
+        block.add(chunk)
         self._memory += block.memory
         lines = block.lines
         if self._open is None:
-            block.lines += newlines.count(self.timeline.text(piece.parts))
+            block.lines += newlines.count(self.timeline.text(chunk.parts))
             block.rows = block.lines
             self._kept.pop(self.blocks[-1], None)  # it has grown
         else:
-            self._open.add(piece.time if piece.known else nan, self._said(piece.parts))
+            self._open.add(chunk.time if chunk.known else nan, self._batches(chunk.parts))
             block.rows, block.lines = len(self._open.picked), self._open.rows.lines
         self.lines += block.lines - lines
 
@@ -217,16 +217,16 @@ class Merged:
         """Count the block before the first. False where there is none."""
         if self._back is None:
             return False
-        block, pieces, size = Block(fold=self.fold), [], 0
-        for piece in self._back or ():
-            pieces.append(piece)
-            size += piece.size
+        block, chunks, size = LogBlock(dedup=self.dedup), [], 0
+        for chunk in self._back or ():
+            chunks.append(chunk)
+            size += chunk.size
             if size >= BLOCK:
                 break
         else:
             self._back = None
-        for piece in reversed(pieces):
-            block.add(piece)
+        for chunk in reversed(chunks):
+            block.add(chunk)
         self._count(block)
         block.first = self.first - block.rows
         self._blocks.appendleft(block)
@@ -237,7 +237,7 @@ class Merged:
             self._back, self.left_out = None, True
         return True
 
-    def _count(self, block: Block) -> None:
+    def _count(self, block: LogBlock) -> None:
         """How many lines a block has, and how many rows: at the speed of memory where each line is a row."""
         if self._plain(block):
             block.rows = block.lines = newlines.count(self._text(block))
@@ -246,14 +246,14 @@ class Merged:
             block.rows, block.lines = len(shown.picked), shown.rows.lines
             self._keep(self._oldest - 1, shown)
 
-    def _plain(self, block: Block) -> bool:
+    def _plain(self, block: LogBlock) -> bool:
         """Whether each line is a row."""
-        return not block.fold and self.least == ALL
+        return not block.dedup and self.least == ALL
 
-    def _text(self, block: Block) -> bytes:
+    def _text(self, block: LogBlock) -> bytes:
         """What a block holds. The last one is kept: a search looks at what has just been counted."""
         if self._last is None or self._last[0] is not block or block is self._blocks[-1]:
-            self._last = block, self.timeline.text(part for _, parts in block.pieces() for part in parts)
+            self._last = block, self.timeline.text(part for _, parts in block.chunks() for part in parts)
         return self._last[1]
 
     def _unfinished(self) -> str:
@@ -274,7 +274,7 @@ class Merged:
             return LogLine(None, "")  # its log was cut short just now
         rows = shown.rows
         log = rows.log[at]
-        return LogLine(self._source_rank(log), decode(rows.raw[at]), log == 0, rows.time[at], rows.said[at].bit_count())
+        return LogLine(self._source_rank(log), decode(rows.raw[at]), log == 0, rows.time[at], rows.ranks_mask[at].bit_count())
 
     def who(self, number: int) -> list[int]:
         """The ranks that said the line of a row."""
@@ -284,7 +284,7 @@ class Merged:
             shown, at = self._find(number)
         except IndexError:
             return []
-        ranks = (self._source_rank(log) for log in _bits(shown.rows.said[at]))
+        ranks = (self._source_rank(log) for log in _bits(shown.rows.ranks_mask[at]))
         return sorted(rank for rank in ranks if rank is not None)
 
     def raw(self, block: int) -> bytes:
@@ -346,14 +346,14 @@ class Merged:
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
-    def _show(self, block: Block) -> Shown:
-        shown = Shown(fold=block.fold, least=self.least)
-        for moment, parts in block.pieces():
-            shown.add(moment, self._said(parts))
+    def _show(self, block: LogBlock) -> Shown:
+        shown = Shown(dedup=block.dedup, least=self.least)
+        for moment, parts in block.chunks():
+            shown.add(moment, self._batches(parts))
         return shown
 
-    def _said(self, parts: list[Part]) -> list[Said]:
-        return [Said(log, rank, _short(lines)) for log, rank, lines in self.timeline.read(parts)]
+    def _batches(self, parts: list[Part]) -> list[Batch]:
+        return [Batch(log, rank, _short(lines)) for log, rank, lines in self.timeline.read(parts)]
 
 
 def _short(lines: list[bytes]) -> list[bytes]:

@@ -9,7 +9,7 @@ from time import monotonic
 
 from dstui.logs.decode import decode_lines, has_long_line, is_plain, is_unadorned
 from dstui.logs.grep import finder, matching_lines
-from dstui.logs.log_rows import Merged
+from dstui.logs.log_rows import LogRows
 
 PROBLEM = (
     r"\b\w*(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan)\b"
@@ -20,7 +20,7 @@ PROBLEM = (
 class Search:
     """The numbers of the rows that match, of all ranks that are shown."""
 
-    def __init__(self, pattern: str, lines: Merged, *, regex: bool = False, name: str = "") -> None:
+    def __init__(self, pattern: str, lines: LogRows, *, regex: bool = False, name: str = "") -> None:
         """`pattern` is plain text unless `regex`; case does not matter unless it has a capital letter. `name`: what a person calls it."""
         flags = 0 if not regex and pattern != pattern.lower() else re.IGNORECASE
         self.pattern, self.regex, self.name = pattern, regex, name or f"/{pattern}"
@@ -67,19 +67,19 @@ class Search:
             self._keep(gone, array("q"))
         self._high -= self._grown
         for block in range(max(self._high, blocks.start), blocks.stop):
-            self._look(block)
+            self._scan(block)
             self._high = block + 1
         while monotonic() < deadline and (self._low > self.lines.blocks.start or self.lines.reach()):
             self._low -= 1
-            self._look(self._low)
+            self._scan(self._low)
         return self.count != before
 
-    def _look(self, block: int) -> None:
+    def _scan(self, block: int) -> None:
         start = self.lines.start(block)
         self._rows = self.lines.rows_of(block) if block + 1 == self.lines.blocks.stop else self._rows
         raw = self.lines.raw(block)
         numbers = matching_lines(raw, self._wanted) if self._wanted else list(range(self.lines.rows_of(block)))
-        self._keep(block, array("q", [start + n for n in self._seen(raw, numbers)]))
+        self._keep(block, array("q", [start + n for n in self._shown_matches(raw, numbers)]))
 
     def _keep(self, block: int, found: array[int]) -> None:
         """What a block has now."""
@@ -90,7 +90,7 @@ class Search:
         if found:
             self._by_block[block] = found
 
-    def _seen(self, raw: bytes, numbers: list[int]) -> list[int]:
+    def _shown_matches(self, raw: bytes, numbers: list[int]) -> list[int]:
         """The lines in which it is found as they are shown."""
         if not numbers or (self._wanted and is_unadorned(raw) and not has_long_line(raw)):
             return numbers

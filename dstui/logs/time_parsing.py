@@ -25,10 +25,10 @@ def moment(text: str, latest: float) -> float | None:
     return found if found <= latest else found - DAY
 
 
-def clock(time_seen: float) -> str:
+def clock(time_known: float) -> str:
     """HH:MM:SS of this machine's zone; "" where it is not known, or makes no sense."""
     try:
-        return time.strftime("%H:%M:%S", time.localtime(time_seen)) if isfinite(time_seen) else ""
+        return time.strftime("%H:%M:%S", time.localtime(time_known)) if isfinite(time_known) else ""
     except (OverflowError, OSError, ValueError):
         return ""
 

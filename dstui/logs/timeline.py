@@ -27,7 +27,7 @@ SHARE = 16 * 1024
 """Bytes of the longest of several logs without times that are told before it is the next one's turn."""
 LARGEST = 256 * 1024
 """Bytes in one slice."""
-SPOKEN = -1
+NOTICES = -1
 """The number of what dstui itself has to say of a job."""
 ASIDE = 256
 
@@ -53,7 +53,7 @@ class Slice(NamedTuple):
         return sum(part.end - part.start for part in self.parts)
 
 
-class Spoken:
+class Notices:
     """What dstui has to say of a job, as lines with their times: from events.jsonl, and what is told to `add`. Read like a log."""
 
     def __init__(self, folder: LogFolder | None) -> None:
@@ -103,7 +103,7 @@ class Source(NamedTuple):
 
     number: int
     rank: int | None
-    file: LogFile | Spoken
+    file: LogFile | Notices
 
 
 class Timeline:
@@ -118,8 +118,8 @@ class Timeline:
         """A log is not the file that it was: whoever shows this timeline makes a new one."""
         self._index: dict[int, int] = {}
         self._arrivals = Arrivals(folder.arrivals_file)
-        self.spoken = Spoken(folder if ranks is None else None)
-        self._add(SPOKEN, None, self.spoken)
+        self.notices = Notices(folder if ranks is None else None)
+        self._add(NOTICES, None, self.notices)
         if ranks is None:
             self._add(LAUNCHER, None, LogFile(folder.launcher_log))
         self.find()
@@ -145,7 +145,7 @@ class Timeline:
                         self._add(ATTEMPT * attempt + rank, rank, LogFile(self.folder.log(rank, attempt)))
         allow_files(ASIDE + 2 * len(self.sources))
 
-    def _add(self, number: int, rank: int | None, file: LogFile | Spoken) -> None:
+    def _add(self, number: int, rank: int | None, file: LogFile | Notices) -> None:
         if number not in self._index:
             self._index[number] = len(self.sources)
             self.sources.append(Source(number, rank, file))
@@ -163,17 +163,17 @@ class Timeline:
 
     def back(self) -> Iterator[Slice]:
         """What was there at the beginning, from its end."""
-        return merge(self._told_back(), self._seen_back(), key=lambda piece: -piece.time)
+        return merge(self._notices_back(), self._recorded_back(), key=lambda part_slice: -part_slice.time)
 
     def forth(self) -> Iterator[Slice]:
         """The same from its beginning."""
-        return merge(reversed(list(self._told_back())), self._seen_forth(), key=lambda piece: piece.time)
+        return merge(reversed(list(self._notices_back())), self._recorded_forth(), key=lambda part_slice: part_slice.time)
 
-    def _told_back(self) -> Iterator[Slice]:
-        times = self.spoken.times
+    def _notices_back(self) -> Iterator[Slice]:
+        times = self.notices.times
         return (Slice(times[n], True, [Part(0, n, n + 1)]) for n in reversed(range(self._there[0])))
 
-    def _seen_back(self) -> Iterator[Slice]:
+    def _recorded_back(self) -> Iterator[Slice]:
         left = list(self._there)
         left[0] = 0
         met: set[int] = set()
@@ -192,12 +192,12 @@ class Timeline:
                 if start < left[log]:
                     parts.append(Part(log, start, left[log]))
                     left[log] = start
-            for piece in reversed(self._late(late)):
-                yield from _cut(piece, back=True)
+            for part_slice in reversed(self._late(late)):
+                yield from _cut(part_slice, back=True)
             yield from _cut(Slice(time, True, parts[::-1]), back=True)
         yield from reversed_shares(left, *self._span())
 
-    def _seen_forth(self) -> Iterator[Slice]:
+    def _recorded_forth(self) -> Iterator[Slice]:
         taken = [0] * len(self._there)
         noted = {self._index.get(record.log) for record in self._arrivals.forth()}
         unknown = [0 if log in noted or not log else end for log, end in enumerate(self._there)]
@@ -206,8 +206,8 @@ class Timeline:
             parts = [part for record in records if (part := self._next(record, taken))]
             yield from _cut(Slice(time, True, parts))
         late = [Part(log, taken[log], end) for log, end in enumerate(self._there) if log in noted and log and taken[log] < end]
-        for piece in self._late(late):
-            yield from _cut(piece)
+        for part_slice in self._late(late):
+            yield from _cut(part_slice)
 
     def _next(self, record: Record, taken: list[int]) -> Part | None:
         log = self._index.get(record.log)
@@ -299,13 +299,13 @@ def _shares(ends: list[int], began: float, ended: float, numbers: range) -> Iter
         yield Slice(began + (ended - began) * (n + 1) / count, False, [part for part in parts if part.start < part.end])
 
 
-def _cut(piece: Slice, *, back: bool = False) -> Iterator[Slice]:
+def _cut(part_slice: Slice, *, back: bool = False) -> Iterator[Slice]:
     """A slice in pieces of which none takes long to look at."""
-    count = ceil(piece.size / LARGEST)
+    count = ceil(part_slice.size / LARGEST)
     if count <= 1:
-        return iter([piece] if piece.parts else [])
+        return iter([part_slice] if part_slice.parts else [])
     order = range(count)[::-1] if back else range(count)
-    return (piece._replace(parts=[p for part in piece.parts if (p := _share(part, n, count))]) for n in order)
+    return (part_slice._replace(parts=[p for part in part_slice.parts if (p := _share(part, n, count))]) for n in order)
 
 
 def _share(part: Part, n: int, count: int) -> Part | None:

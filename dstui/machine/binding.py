@@ -117,9 +117,9 @@ def even_binding(machine: Machine, ranks: int) -> tuple[Binding, ...]:
 def _core_groups(machine: Machine, cpus: str) -> list[tuple[int, ...]]:
     """The physical cores of a CPU list, each as its hardware threads; only what this process may use where that is known."""
     inside = set(expand(cpus))
-    told = machine.host.core_groups
-    if not isinstance(told, Unknown):
-        groups = [tuple(cpu for cpu in expand(group) if cpu in inside) for group in told]
+    reported = machine.host.core_groups
+    if not isinstance(reported, Unknown):
+        groups = [tuple(cpu for cpu in expand(group) if cpu in inside) for group in reported]
         return [group for group in groups if group]
     if _halves(cpus):
         first, second = (expand(run) for run in cpus.split(","))

@@ -348,14 +348,14 @@ def disks() -> list[dict[str, Any]]:
     """File systems that hold data, each once. Free space is asked of local ones first: a dead network one never answers."""
     late = {"unknown": "it did not answer in time"}
     found: list[dict[str, Any]] = []
-    seen: set[str] = set()
+    mounts: set[str] = set()
     for line in (read("/proc/self/mountinfo") or "").splitlines():
         left, _, right = line.partition(" - ")
         fields, (kind, device) = left.split(), [*right.split(), "", ""][:2]
         mount = fields[4].replace("\\040", " ")
-        if kind not in LOCAL | NETWORK or seen & {fields[2], mount} or mount.startswith(SYSTEM_MOUNTS):
+        if kind not in LOCAL | NETWORK or mounts & {fields[2], mount} or mount.startswith(SYSTEM_MOUNTS):
             continue
-        seen |= {fields[2], mount}
+        mounts |= {fields[2], mount}
         facts = {"mount": mount, "filesystem": kind, "device": device, "local": kind in LOCAL, "read_only": "ro" in fields[5].split(",")}
         found.append({**facts, "total": late, "free": late, **block_device(fields[2] if kind in LOCAL else "")})
     return sorted(found, key=lambda disk: not disk["local"])

@@ -162,18 +162,18 @@ def _nvlinks(text: str) -> Mapping[int, tuple[str, list[float]]]:
     return found
 
 
-def _gpus(table: _Table, told: Mapping[int, tuple[str, list[float]]]) -> tuple[Gpu, ...]:
-    return tuple(_gpu(index, table.affinity.get(index, ("", "", "")), told.get(index)) for index in range(len(table.gpus)))
+def _gpus(table: _Table, reported: Mapping[int, tuple[str, list[float]]]) -> tuple[Gpu, ...]:
+    return tuple(_gpu(index, table.affinity.get(index, ("", "", "")), reported.get(index)) for index in range(len(table.gpus)))
 
 
-def _gpu(index: int, affinity: tuple[str, str, str], told: tuple[str, list[float]] | None) -> Gpu:
+def _gpu(index: int, affinity: tuple[str, str, str], reported: tuple[str, list[float]] | None) -> Gpu:
     cpus, nodes, own = affinity
     links: Maybe[NvLink] = NOT_PASTED
-    if told and told[1]:
-        links = NvLink(count=len(told[1]), active=len(told[1]), speed=round(min(told[1]) * 1000))
+    if reported and reported[1]:
+        links = NvLink(count=len(reported[1]), active=len(reported[1]), speed=round(min(reported[1]) * 1000))
     return Gpu(
         index=index,
-        name=told[0] if told else NOT_PASTED,
+        name=reported[0] if reported else NOT_PASTED,
         cpus=cpus if re.fullmatch(r"[\d,-]+", cpus) else Unknown("the table names no CPUs for this GPU"),
         numa_node=_cpu_node(nodes, own),
         memory_node=int(own) if own.isdecimal() else NOT_PASTED,

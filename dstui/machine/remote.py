@@ -96,7 +96,7 @@ def script(deadline: float, extra: Program | None = None) -> bytes:
     return RECEIVER.format(programs=programs, argument=argument, seconds=int(deadline) + GRACE).encode()
 
 
-def look_at(host: str, *, deadline: float = 10.0, python: str = sys.executable, extra: Program | None = None) -> HostView:
+def probe_host(host: str, *, deadline: float = 10.0, python: str = sys.executable, extra: Program | None = None) -> HostView:
     """Probe one host. `python` is asked first, since the ranks will run under the interpreter of the same path there."""
     command = ssh_command(host, python_command(python, "python3", "python"), connect_seconds=min(CONNECT_SECONDS, deadline / 2))
     lines = output_of(command, deadline, stdin=script(deadline, extra))
@@ -105,15 +105,15 @@ def look_at(host: str, *, deadline: float = 10.0, python: str = sys.executable, 
 
 
 def _failure(host: str, last: Line, deadline: float) -> Failure | None:
-    kind, said = last
+    kind, reported = last
     if kind == "late":
         return late(host, deadline)
-    return failure(host, str(said)) if kind == "failed" else None
+    return failure(host, str(reported)) if kind == "failed" else None
 
 
-def look_at_all(hosts: Sequence[str], *, deadline: float = 10.0, python: str = sys.executable) -> tuple[HostView, ...]:
+def probe_hosts(hosts: Sequence[str], *, deadline: float = 10.0, python: str = sys.executable) -> tuple[HostView, ...]:
     """Probe hosts side by side, in the order of `hosts`; takes as long as the slowest, and no longer than the deadline."""
     if not hosts:
         return ()
     with ThreadPoolExecutor(min(len(hosts), AT_ONCE)) as pool:
-        return tuple(pool.map(lambda host: look_at(host, deadline=deadline, python=python), hosts))
+        return tuple(pool.map(lambda host: probe_host(host, deadline=deadline, python=python), hosts))

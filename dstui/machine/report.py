@@ -44,8 +44,8 @@ def _head(machine: Machine) -> Iterator[str]:
 def _gpus(gpus: Sequence[Gpu]) -> Iterator[str]:
     titles = ("#", "name", "memory used", "util", "temp", "power", "PCIe", "NUMA", "CPUs", "")
     columns = list(zip(titles, *(_gpu_row(gpu) for gpu in gpus), strict=True)) if gpus else []
-    told = [column for column in columns if set(column[1:]) - {"?", ""}]
-    yield from _table(zip(*told, strict=True))
+    reported = [column for column in columns if set(column[1:]) - {"?", ""}]
+    yield from _table(zip(*reported, strict=True))
 
 
 def _gpu_row(gpu: Gpu) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ def rank(number: int, ranks: int, port: int, request: dict[str, Any], pipe: int)
     os._exit(0)
 
 
-def judge(request: dict[str, Any]) -> dict[str, Any]:
+def validate(request: dict[str, Any]) -> dict[str, Any]:
     """Fork the ranks, gather their verdicts, leave none behind."""
     ranks, port = int(request.get("world_size") or 1), free_port()
     readers, children = [], []
@@ -116,9 +116,9 @@ def gather(readers: list[int]) -> list[dict[str, Any]]:
     texts = dict.fromkeys(readers, b"")
     while waiting and (left := until - time.monotonic()) > 0:
         for reader in select.select(waiting, [], [], left)[0]:
-            piece = os.read(reader, 65536)
-            texts[reader] += piece
-            if not piece or texts[reader].endswith(b"\n"):
+            chunk = os.read(reader, 65536)
+            texts[reader] += chunk
+            if not chunk or texts[reader].endswith(b"\n"):
                 waiting.remove(reader)
                 if texts[reader]:
                     answers.append(json.loads(texts[reader]))
@@ -174,7 +174,7 @@ def main() -> None:
     output.write(json.dumps({"ready": True, "version": deepspeed.__version__.partition("+")[0], "types": float_types()}) + "\n")
     for line in sys.stdin:
         if line.strip():
-            output.write(json.dumps(judge(json.loads(line))) + "\n")
+            output.write(json.dumps(validate(json.loads(line))) + "\n")
 
 
 if __name__ == "__main__":

@@ -27,10 +27,10 @@ class Warnings(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.said: list[str] = []
+        self.reported: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
+        self.reported.append(record.getMessage())
 
 
 def as_read(text: str) -> Any:
@@ -41,12 +41,12 @@ def as_read(text: str) -> Any:
     return hjson.loads(text, object_pairs_hook=dict_raise_error_on_duplicate_keys)
 
 
-def judge(request: dict[str, Any], said: Warnings) -> dict[str, Any]:
+def validate(request: dict[str, Any], reported: Warnings) -> dict[str, Any]:
     """DeepSpeed's verdict on one configuration, for the planned number of ranks."""
     import deepspeed.runtime.config as module
 
     ranks = request.get("world_size") or 1
-    said.said.clear()
+    reported.reported.clear()
     saved = module.dist
     module.dist = types.SimpleNamespace(get_rank=lambda *_a, **_k: 0, get_world_size=lambda *_a, **_k: ranks)
     answer: dict[str, Any] = {"id": request.get("id"), "ok": True, "kind": None, "message": ""}
@@ -57,7 +57,7 @@ def judge(request: dict[str, Any], said: Warnings) -> dict[str, Any]:
         answer |= {"ok": False, "kind": type(error).__name__, "message": str(error)[:4000]}
     finally:
         module.dist = saved
-    return answer | {"warnings": list(said.said)}
+    return answer | {"warnings": list(reported.reported)}
 
 
 def requests() -> Iterator[dict[str, Any]]:
@@ -83,11 +83,11 @@ def main() -> None:
     import deepspeed.runtime.config
     from deepspeed.utils import logger
 
-    said = Warnings()
-    logger.handlers[:] = [said]
+    reported = Warnings()
+    logger.handlers[:] = [reported]
     output.write(json.dumps({"ready": True, "version": deepspeed.__version__.partition("+")[0], "types": float_types()}) + "\n")
     for request in requests():
-        output.write(json.dumps(judge(request, said)) + "\n")
+        output.write(json.dumps(validate(request, reported)) + "\n")
 
 
 if __name__ == "__main__":

@@ -174,17 +174,17 @@ def _in_release(path: str, extra: Mapping[str, Any], version: str, records: Mapp
 
 def _key(version: str, path: str, record: Mapping[str, Any], modelled: bool) -> Key:
     curated = _curated().get("bf16" + path.removeprefix("bfloat16") if path.startswith("bfloat16.") else path, {})
-    said = {} if modelled else curated  # a model says itself what it takes
-    kind = record["type"] if "strict" in record else said.get("type", record["type"])
+    reported = {} if modelled else curated  # a model says itself what it takes
+    kind = record["type"] if "strict" in record else reported.get("type", record["type"])
     file, _, line = record.get("source", "").rpartition(":")
     whole = kind.startswith("int")
     return Key(
         path=path,
         type=kind,
-        default=said.get("default", record.get("default")),
-        choices=tuple(record.get("choices", said.get("choices", ()))),
-        minimum=record.get("ge", record["gt"] + 1 if whole and "gt" in record else said.get("minimum")),
-        maximum=record.get("le", record["lt"] - 1 if whole and "lt" in record else said.get("maximum")),
+        default=reported.get("default", record.get("default")),
+        choices=tuple(record.get("choices", reported.get("choices", ()))),
+        minimum=record.get("ge", record["gt"] + 1 if whole and "gt" in record else reported.get("minimum")),
+        maximum=record.get("le", record["lt"] - 1 if whole and "lt" in record else reported.get("maximum")),
         above=record.get("gt"),
         below=record.get("lt"),
         help=curated.get("help") or _help_of_parent(path),

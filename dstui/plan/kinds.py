@@ -145,5 +145,5 @@ def shown(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    told = value if isinstance(value, str) else getattr(value, "spelling", str(value))
-    return f"'{told[:40]}…'" if len(told) > 40 else f"'{told}'"
+    reported = value if isinstance(value, str) else getattr(value, "spelling", str(value))
+    return f"'{reported[:40]}…'" if len(reported) > 40 else f"'{reported}'"

@@ -27,7 +27,7 @@ CONFIG_VARIABLE = "DSTUI_DS_CONFIG"
 """Where every rank finds that path too."""
 BIND = "bind.sh"
 """The wrapper that starts each rank on its own CPUs."""
-TOLD = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
+REPORTED = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
 """What a terminal must not see; a line break within quotes may stay."""
 NO_LOCAL_RANK = "--no_local_rank"
 """The launcher's option by which ranks get no --local_rank=N, which strict parsers refuse."""
@@ -115,13 +115,13 @@ class LaunchSpec:
 
 def quoted(word: str) -> str:
     """A word as any shell takes it and any terminal shows it: what is unsafe to show is told to printf by its bytes."""
-    pieces, at = list[str](), 0
-    for match in TOLD.finditer(word):
+    parts, at = list[str](), 0
+    for match in REPORTED.finditer(word):
         octal = "".join(f"\\{byte:03o}" for byte in match[0].encode("utf-8", "surrogateescape"))
-        pieces += [shlex.quote(word[at : match.start()])] if match.start() > at else []
-        pieces.append(f"\"$(printf '{octal}')\"")
+        parts += [shlex.quote(word[at : match.start()])] if match.start() > at else []
+        parts.append(f"\"$(printf '{octal}')\"")
         at = match.end()
-    return "".join(pieces + ([shlex.quote(word[at:])] if at < len(word) or not word else []))
+    return "".join(parts + ([shlex.quote(word[at:])] if at < len(word) or not word else []))
 
 
 def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> dict[str, list[int]] | None:
@@ -138,8 +138,8 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
             return None
         hosts = {"localhost": len(machine.gpus) or cluster.cpu_ranks}
         chosen = any(getattr(cluster, name) is not None for name in ("include", "exclude", "num_nodes", "num_gpus"))
-        if not chosen and (seen := launcher_slots(machine)):
-            return {"localhost": [slot for slot in seen if slot < len(machine.gpus)]}
+        if not chosen and (launcher_visible := launcher_slots(machine)):
+            return {"localhost": [slot for slot in launcher_visible if slot < len(machine.gpus)]}
     try:
         return select(hosts, include=cluster.include, exclude=cluster.exclude, num_nodes=cluster.num_nodes, num_gpus=cluster.num_gpus)
     except HostfileError as error:
@@ -276,9 +276,9 @@ def mixed_precision(plan: Plan) -> str | None:
 
     None where that says "auto": then accelerate (or the script: Accelerator(mixed_precision=…)) decides.
     """
-    told = plan.accelerate.get("mixed_precision")
-    if told is not None:
-        return "no" if told is False else str(told)  # YAML 1.1's no
+    reported = plan.accelerate.get("mixed_precision")
+    if reported is not None:
+        return "no" if reported is False else str(reported)  # YAML 1.1's no
     sections = {name: plan.deepspeed.get(name) for name in ("bf16", "fp16")}
     enabled = {name: section.get("enabled") for name, section in sections.items() if isinstance(section, Mapping)}
     chosen = next((name for name, value in enabled.items() if value is True), None)

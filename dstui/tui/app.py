@@ -37,11 +37,11 @@ from dstui.tui.kit.breakpoints import MINIMUM, PARTS, SIDE, STEPS_AND_FORM, WIDE
 from dstui.tui.kit.driver import LastingDriver
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import KEYS, bindings, valid
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.safe_drawing import SAFELY
 from dstui.tui.kit.themes import DARK, LIGHT
 from dstui.tui.kit.threads import in_thread
-from dstui.tui.session.session import Store
+from dstui.tui.session.session import Session
 from dstui.tui.session.settings import remember, remembered
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from dstui.run.jobs.folder import JobFolder
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
-JUDGE_AFTER = 1.0
+REFERENCE_AFTER = 1.0
 """Seconds after the first frame: importing DeepSpeed takes two of a whole core."""
 WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape", "next_pane", "pane_before")
 """What the F-keys and ctrl-keys do while a value is typed."""
@@ -68,7 +68,7 @@ class DstuiApp(ByName):
     AUTO_FOCUS = "#form-rows"
 
     def __init__(
-        self, plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None = None, *, judge: bool = True
+        self, plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None = None, *, reference: bool = True
     ) -> None:
         """`job`: look at it at once. `judge`: let the installed DeepSpeed judge every edit, in a child of 250 MB."""
         super().__init__()
@@ -76,8 +76,8 @@ class DstuiApp(ByName):
         self.register_theme(LIGHT)
         self.theme = self._liked_theme()
         self.fresh = plan is None and job is None
-        self.job, self.judge = job, judge
-        self.store = Store(plan or self.starting_plan(), path, machine, self.redraw_all)
+        self.job, self.validates = job, reference
+        self.store = Session(plan or self.starting_plan(), path, machine, self.redraw_all)
         self.step: Step = STEPS[0]
         self.last_form = self.step
         """Where escape leads back to."""
@@ -155,19 +155,19 @@ class DstuiApp(ByName):
         await self.side.mount(self.preview, self.checks)
         await self.middle.mount(self.memory, before=self.hint)
         self.arrange()
-        self.start_looking()
+        self.start_lookups()
         self.store.follow()
         if self.store.state.machine is None:
-            self.look_at_machine()
-        if self.judge:
-            self.set_timer(JUDGE_AFTER, self.start_judging)
+            self.probe_machine()
+        if self.validates:
+            self.set_timer(REFERENCE_AFTER, self.start_reference)
         self.start_keeping()
         if self.job is not None:
             self.watch_job(self.job)
         elif self.fresh:
             self.ask_what_to_open()
         else:
-            self.look_for_drafts()
+            self.offer_drafts()
 
     def redraw_all(self) -> None:
         """Everything visible, from the state."""
@@ -188,10 +188,10 @@ class DstuiApp(ByName):
             self.show_pane(state)
         self._show_keys()
         self.ask_deepspeed()
-        self.look_if_edited()
+        self.lookup_if_edited()
         self.keep_draft()
 
-    @on(Rows.Resized)
+    @on(RowList.Resized)
     def _resized(self) -> None:
         self.redraw_all()
 
@@ -230,15 +230,15 @@ class DstuiApp(ByName):
             self.show_tab("form")
         else:
             self.open_pane(step)
-            self.look_around()
+            self.refresh_lookups()
             self.arrange()
         self.redraw_all()
 
     def arrange(self) -> None:
         """Show the parts that belong on a screen of this size, and hide the others."""
-        seen = shown(*self.size, self.step.pane, self.tab, self.step.wide)
+        parts = shown(*self.size, self.step.pane, self.tab, self.step.wide)
         for part in self.screen.query(", ".join(f"#{name}" for name in PARTS)):
-            part.display = part.id in seen
+            part.display = part.id in parts
         self.side.styles.width = "1fr" if self.narrow else max(SIDE, self.size.width - STEPS_AND_FORM)
 
     @property
@@ -272,27 +272,27 @@ class DstuiApp(ByName):
         else:
             self.show_step(found[0], found[1].path)
 
-    @on(Rows.Chosen, "#steps")
-    def _step_chosen(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen, "#steps")
+    def _step_chosen(self, event: RowList.Chosen) -> None:
         self.show_step(next(s for s in STEPS if s.id == event.key))
 
-    @on(Rows.Chosen, "#preview")
-    def _line_chosen(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen, "#preview")
+    def _line_chosen(self, event: RowList.Chosen) -> None:
         path = event.key[1] if isinstance(event.key, tuple) else ""
         if path:
             self.jump(f"deepspeed.{path}")
 
-    @on(Rows.Chosen, "#checks")
-    def _finding_chosen(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen, "#checks")
+    def _finding_chosen(self, event: RowList.Chosen) -> None:
         if (finding := self.checks.finding(event.key)) is not None:
             self.jump(finding.path)
 
-    @on(Rows.Moved, "#form-rows")
+    @on(RowList.Moved, "#form-rows")
     def _moved(self) -> None:
         self._show_hint()
 
-    @on(TabLine.Picked)
-    def _tab_picked(self, event: TabLine.Picked) -> None:
+    @on(TabLine.TabPicked)
+    def _tab_picked(self, event: TabLine.TabPicked) -> None:
         self.show_tab(event.tab)
 
     @on(Footer.Pressed)

@@ -24,7 +24,7 @@ from dstui.tui.verdicts import Probed
 if TYPE_CHECKING:
     from dstui.adopt.recipes import Recipe
     from dstui.documents import Opened
-    from dstui.tui.session.folder_scan import Found
+    from dstui.tui.session.folder_scan import FolderContents
 
 LINES = 12
 """Changed lines that are shown of a draft."""
@@ -39,10 +39,10 @@ deepspeed:
 """
 
 
-class FolderSeen(Message):
+class FolderScanned(Message):
     """What there is to start from in the current folder."""
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: FolderContents) -> None:
         super().__init__()
         self.found = found
 
@@ -64,15 +64,15 @@ class Beginning(Unsaved):
 
     def ask_what_to_open(self) -> None:
         """No file was given: look what there is to start from, and ask."""
-        in_thread(self, self._look_here)
+        in_thread(self, self._scan_folder)
 
-    def _look_here(self) -> None:
-        from dstui.tui.session.folder_scan import look_here  # brings the machine's module, which the first frame does without
+    def _scan_folder(self) -> None:
+        from dstui.tui.session.folder_scan import scan_folder  # brings the machine's module, which the first frame does without
 
-        self.post_message(FolderSeen(look_here()))
+        self.post_message(FolderScanned(scan_folder()))
 
-    @on(FolderSeen)
-    def _folder_seen(self, event: FolderSeen) -> None:
+    @on(FolderScanned)
+    def _folder_scanned(self, event: FolderScanned) -> None:
         from dstui.tui.dialogs.welcome import Start
 
         self.push_screen(Start(event.found, self.store.state.machine), self._open)
@@ -97,7 +97,7 @@ class Beginning(Unsaved):
         if isinstance(chosen, Draft):
             self._resume(chosen, True)
         else:
-            self.look_for_drafts()
+            self.offer_drafts()
 
     def _opened(self, chosen: str | Recipe | Draft) -> Opened:
         from dstui.documents import Opened, open_document
@@ -110,7 +110,7 @@ class Beginning(Unsaved):
 
     # What was left behind
 
-    def look_for_drafts(self) -> None:
+    def offer_drafts(self) -> None:
         """Is there a draft of what is open?"""
         in_thread(self, self._find_drafts)
 

@@ -9,7 +9,7 @@ from dstui.tui.beginning import Beginning
 from dstui.tui.dialogs.over import Over
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
-from dstui.tui.kit.keys import Key
+from dstui.tui.kit.keys import KeyHint
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -40,7 +40,7 @@ class ByName(Beginning):
 
         self.push_screen(Palette(providers=[ThemeProvider], placeholder="Search for themes…"))
 
-    async def perform(self, key: Key) -> None:
+    async def perform(self, key: KeyHint) -> None:
         """Do what a key does. Where it is one of another pane, go there: what it acts on should be seen before."""
         if isinstance(self.screen, Over):
             await self.screen.run_action(key.action)

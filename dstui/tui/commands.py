@@ -12,7 +12,7 @@ from textual.content import Content
 
 from dstui.tui.dialogs.over import Over
 from dstui.tui.forms.steps import STEPS
-from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, Key
+from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, KeyHint
 
 if TYPE_CHECKING:
     from dstui.tui.app import DstuiApp
@@ -83,10 +83,10 @@ class Commands(Provider):
         yield Command("Screenshot", "Write what is on the screen to a picture (SVG).", app.deliver_screenshot)
 
 
-def actions(pane: str, keys: Iterable[Key], perform: Callable[[Key], object]) -> Iterator[Command]:
+def actions(pane: str, keys: Iterable[KeyHint], perform: Callable[[KeyHint], object]) -> Iterator[Command]:
     """Every action, once, with the words that it has in this pane, those of the pane first."""
-    seen: set[str] = set()
+    listed: set[str] = set()
     for key in sorted(keys, key=lambda key: pane not in key.where):
-        if key.name and key.name not in LEFT_OUT and key.action not in seen:
-            seen.add(key.action)
+        if key.name and key.name not in LEFT_OUT and key.action not in listed:
+            listed.add(key.action)
             yield Command(f"{key.label.capitalize()} ({key.shown})", key.help, partial(perform, key))

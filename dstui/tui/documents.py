@@ -13,7 +13,7 @@ from dstui.files import FileProblem, is_file, is_folder, is_there, typed_path, w
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
 from dstui.tui.forms.fields import help_for, shown, typed
 from dstui.tui.session.edits import UNSET
-from dstui.tui.session.session import Store
+from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
     from dstui.render.artifacts import Artifact
@@ -35,7 +35,7 @@ class NotSaved(Ask):
 class Documents(App[int]):
     """The part of the app that concerns files."""
 
-    store: Store
+    store: Session
     step: Step
     done: list[str]
     """The receipt: what was written and started."""
@@ -135,7 +135,7 @@ class Documents(App[int]):
             self.say(str(error), "error")
         else:
             self.say(f"Written to {next(iter(files)).parent}: {', '.join(p.name for p in files)}")
-        self.look_around()
+        self.refresh_lookups()
 
     def copy(self, text: str, what: str) -> None:
         """To the terminal's clipboard, and to a file, since a terminal may drop it without a word."""
@@ -189,7 +189,7 @@ class Documents(App[int]):
         """Go to a step; the app knows how."""
         raise NotImplementedError
 
-    def look_around(self) -> None:
+    def refresh_lookups(self) -> None:
         """The files around the Plan may be others now; who looks knows how."""
         raise NotImplementedError
 

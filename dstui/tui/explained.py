@@ -14,9 +14,9 @@ from dstui.tui.dialogs.dialog import Answer, Ask
 from dstui.tui.dialogs.text_viewer import WIDTH, Reading
 from dstui.tui.forms.steps.review_run import REVIEW
 from dstui.tui.jobs import Jobs
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.threads import in_thread
-from dstui.tui.run.diagnosis_pane import Why
+from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from dstui.tui.run.diagnosis_rows import WHOLE, stack_rows, whole_rows
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Explained(Jobs):
     """The part of the app that concerns why a job ended, or whom its ranks wait for."""
 
     @property
-    def why(self) -> Why | None:
+    def why(self) -> DiagnosisPane | None:
         """The pane under the log of the job that is looked at."""
         return self.run_pane.why if self.run_pane is not None and self.run_pane.folder is not None else None
 
@@ -53,8 +53,8 @@ class Explained(Jobs):
         if diagnosis is not None:
             self.push_screen(Reading("Why it ended", whole_rows(diagnosis, self._room)), self._line_wanted)
 
-    @on(Rows.Chosen, "#why")
-    def _reason_chosen(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen, "#why")
+    def _reason_chosen(self, event: RowList.Chosen) -> None:
         if event.key == WHOLE:
             self.action_reason()
         else:
@@ -99,21 +99,21 @@ class Explained(Jobs):
         folder = self.run_pane.folder if self.run_pane is not None else None
         if folder is not None:
             self.say("Looking where the ranks are…")
-            in_thread(self, partial(self._look_at_stacks, folder))
+            in_thread(self, partial(self._read_stacks, folder))
 
-    def _look_at_stacks(self, folder: JobFolder) -> None:
+    def _read_stacks(self, folder: JobFolder) -> None:
         from dstui.run.observe.stacks import stacks
 
-        self.call_later(self._stacks_seen, folder, stacks(folder))
+        self.call_later(self._show_stacks, folder, stacks(folder))
 
-    def _stacks_seen(self, folder: JobFolder, found: list[Stack]) -> None:
-        from dstui.run.observe.hang_analysis import folded
+    def _show_stacks(self, folder: JobFolder, found: list[Stack]) -> None:
+        from dstui.run.observe.hang_analysis import grouped
 
         self.clear_notifications()
         if not found:
             self.say("No rank runs now.")
         elif self.why is not None and self.why.folder == folder:
-            self.why.stand(folded(found))
+            self.why.stand(grouped(found))
             self.push_screen(Reading("Where the ranks are", stack_rows(found, self._room)))
 
     # The report

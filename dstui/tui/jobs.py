@@ -13,7 +13,7 @@ from textual.widget import Widget
 from dstui.tui.dialogs.dialog import Answer, Ask
 from dstui.tui.forms.steps import Step
 from dstui.tui.forms.steps.review_run import RUN
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.threads import in_thread
 from dstui.tui.logkeys import LogKeys
 from dstui.tui.session.session import JobState
@@ -21,7 +21,7 @@ from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
     from dstui.run.jobs.folder import JobFolder
-    from dstui.run.metrics.series import History
+    from dstui.run.metrics.series import MetricSeries
     from dstui.tui.forms.review import Review
 
 
@@ -32,7 +32,7 @@ class Jobs(LogKeys):
     """The part of the app that concerns jobs. Its panes are mounted when they are first seen."""
 
     review: Review | None = None
-    history: History | None = None
+    history: MetricSeries | None = None
     """What was read for the plot of the job that is looked at: opened again, it goes on from there."""
 
     # The two panes
@@ -46,9 +46,9 @@ class Jobs(LogKeys):
                 self.review = self.show_part(Review())
             self.review.names.focus()
         elif self.run_pane is None:
-            from dstui.tui.run.run_pane import Run
+            from dstui.tui.run.run_pane import RunPane
 
-            self.run_pane = self.show_part(Run())
+            self.run_pane = self.show_part(RunPane())
         else:
             self.run_pane.enter()
 
@@ -119,9 +119,9 @@ class Jobs(LogKeys):
         name = shlex.quote(folder.path.name)
         self._note(f"         dstui attach {name}     dstui stop {name}")
         self.show_step(RUN)
-        self.call_after_refresh(self.look_at, folder)
+        self.call_after_refresh(self.show_job, folder)
 
-    def look_at(self, folder: JobFolder) -> None:
+    def show_job(self, folder: JobFolder) -> None:
         """Show a job's ranks and logs."""
         if self.run_pane is not None:
             self.run_pane.attach(folder, self.store.state.plan.run.silence)
@@ -131,11 +131,11 @@ class Jobs(LogKeys):
     def _job_state(self, event: JobState) -> None:
         self.store.job_is(event.word)
 
-    @on(Rows.Chosen, "#jobs")
-    def _job_chosen(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen, "#jobs")
+    def _job_chosen(self, event: RowList.Chosen) -> None:
         from dstui.run.jobs.folder import JobFolder
 
-        self.look_at(JobFolder(str(event.key)))
+        self.show_job(JobFolder(str(event.key)))
 
     def action_jobs(self) -> None:
         """Back to the list of jobs."""
@@ -180,7 +180,7 @@ class Jobs(LogKeys):
 
     def action_metrics(self) -> None:
         """The metrics of the job as a plot."""
-        from dstui.run.metrics.series import History
+        from dstui.run.metrics.series import MetricSeries
         from dstui.tui.plot.plot_screen import Plot
 
         pane = self.run_pane
@@ -189,7 +189,7 @@ class Jobs(LogKeys):
         if self.history is None or self.history.folder != pane.folder:
             if self.history is not None:
                 self.history.close()
-            self.history = History(pane.folder)
+            self.history = MetricSeries(pane.folder)
         head = pane.head
         self.push_screen(Plot(self.history, lambda: head.rows[0]))
 

@@ -8,10 +8,10 @@ from textual import on
 
 from dstui.tui.dialogs.dialog import Prompt
 from dstui.tui.documents import Documents
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 
 if TYPE_CHECKING:
-    from dstui.tui.run.run_pane import Run
+    from dstui.tui.run.run_pane import RunPane
 
 STEP = r"\bstep\D{{0,3}}{}\b"
 """How lines name a step."""
@@ -22,7 +22,7 @@ FEW_HOSTS = 5
 class LogKeys(Documents):
     """The part of the app that concerns the log. Without a job its keys do nothing."""
 
-    run_pane: Run | None = None
+    run_pane: RunPane | None = None
 
     def show_rank(self, rank: int) -> bool:
         """The log of a rank. False where no job has it."""
@@ -42,10 +42,10 @@ class LogKeys(Documents):
         if self.run_pane is not None:
             self.run_pane.choose(least=self.run_pane.log_view.filter.next_level)
 
-    def action_fold(self) -> None:
+    def action_dedup(self) -> None:
         """Lines that several ranks said as one row, or each by itself."""
         if self.run_pane is not None:
-            self.run_pane.choose(fold=not self.run_pane.log_view.filter.fold)
+            self.run_pane.choose(dedup=not self.run_pane.log_view.filter.dedup)
 
     def action_host(self) -> None:
         """The log of the next host's ranks; where there are many hosts, ask which."""
@@ -95,13 +95,13 @@ class LogKeys(Documents):
 
         return moment(text, self.run_pane.latest) if self.run_pane is not None else None
 
-    @on(Rows.Chosen, "#log")
-    def _line_chosen_in_log(self, event: Rows.Chosen) -> None:
-        from dstui.logs.log_rows import Merged
+    @on(RowList.Chosen, "#log")
+    def _line_chosen_in_log(self, event: RowList.Chosen) -> None:
+        from dstui.logs.log_rows import LogRows
         from dstui.tui.dialogs.whole_line import WholeLine
 
         pane = self.run_pane
-        if pane is not None and isinstance(pane.log_view.lines, Merged) and isinstance(event.key, int):
+        if pane is not None and isinstance(pane.log_view.lines, LogRows) and isinstance(event.key, int):
             self.push_screen(WholeLine(pane.log_view.lines, event.key, dict(pane.log_view.hosts)))
 
     def action_rank(self) -> None:

@@ -20,11 +20,11 @@ from dstui.tui.kit.threads import in_thread
 from dstui.tui.session.latest_value import Latest
 
 if TYPE_CHECKING:
-    from dstui.check.reference import Oracle, Verdict
+    from dstui.check.reference import ReferenceChecker, ReferenceVerdict
     from dstui.machine.live import Live
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
-    from dstui.tui.session.file_lookups import Look
+    from dstui.tui.session.file_lookups import Lookup
 
 
 HERE = "this machine"
@@ -39,10 +39,10 @@ class Probed(Message):
         self.machine = machine
 
 
-class Judged(Message):
+class Validated(Message):
     """DeepSpeed's own parser has judged a Plan of this text; None where it cannot be asked here."""
 
-    def __init__(self, text: str, verdict: Verdict | None) -> None:
+    def __init__(self, text: str, verdict: ReferenceVerdict | None) -> None:
         super().__init__()
         self.text, self.verdict = text, verdict
 
@@ -55,23 +55,23 @@ class MayItLook(Message):
         self.plan = plan
 
 
-class Saw(Message):
+class LookedUp(Message):
     """What lies on disk around the Plan."""
 
-    def __init__(self, seen: Mapping[Look, Any]) -> None:
+    def __init__(self, lookups: Mapping[Lookup, Any]) -> None:
         super().__init__()
-        self.seen = seen
+        self.lookups = lookups
 
 
 class Verdicts(Explained):
     """The part of the app that looks and asks. Threads only post messages; the app changes the state."""
 
     live: Live | None = None
-    to_judge: Latest[tuple[Plan, int | None]] | None = None
+    to_validate: Latest[tuple[Plan, int | None]] | None = None
     """The Plan, and how many ranks it makes."""
-    oracle: Oracle | None = None
-    to_look_at: Latest[Plan] | None = None
-    _looked_at: Plan | None = None
+    reference: ReferenceChecker | None = None
+    to_resolve: Latest[Plan] | None = None
+    _resolved: Plan | None = None
     _types: Mapping[str, bool] = MappingProxyType({})
     """Which 16-bit floats DeepSpeed takes on the CPUs here; empty until it has said so."""
     _asked_about: frozenset[str] = frozenset()
@@ -79,7 +79,7 @@ class Verdicts(Explained):
 
     # The machine
 
-    def look_at_machine(self) -> None:
+    def probe_machine(self) -> None:
         """Probe in a thread; the GPUs' load is then followed while the Machine step is seen."""
         in_thread(self, self._probe)
 
@@ -113,82 +113,82 @@ class Verdicts(Explained):
 
     # The files around the Plan
 
-    def start_looking(self) -> None:
+    def start_lookups(self) -> None:
         """Follow what lies around the Plan."""
-        self.to_look_at = Latest()
-        in_thread(self, partial(self._look, self.to_look_at))
+        self.to_resolve = Latest()
+        in_thread(self, partial(self._resolve_waiting, self.to_resolve))
 
-    def look_around(self) -> None:
+    def refresh_lookups(self) -> None:
         """Look again; what is the same as before changes nothing."""
-        if self.to_look_at is not None:
-            self._looked_at = self.store.state.plan
-            self.to_look_at.put(self._looked_at)
+        if self.to_resolve is not None:
+            self._resolved = self.store.state.plan
+            self.to_resolve.put(self._resolved)
 
-    def look_if_edited(self) -> None:
+    def lookup_if_edited(self) -> None:
         """Look, where the Plan is another one than at the last look."""
-        if self.store.state.plan is not self._looked_at:
-            self.look_around()
+        if self.store.state.plan is not self._resolved:
+            self.refresh_lookups()
 
-    def _look(self, waiting: Latest[Plan]) -> None:
-        from dstui.tui.session.file_lookups import look_up
+    def _resolve_waiting(self, waiting: Latest[Plan]) -> None:
+        from dstui.tui.session.file_lookups import resolve_all
 
         while (plan := waiting.take()) is not None and not waiting.closed:
-            self.post_message(Saw(look_up(plan)))
+            self.post_message(LookedUp(resolve_all(plan)))
 
-    @on(Saw)
-    def _saw(self, event: Saw) -> None:
-        self.store.saw(event.seen)
+    @on(LookedUp)
+    def _looked_up(self, event: LookedUp) -> None:
+        self.store.took_lookups(event.lookups)
 
     # DeepSpeed's own verdict
 
-    def start_judging(self) -> None:
+    def start_reference(self) -> None:
         """Keep a child with DeepSpeed's parser warm, and have it judge every edit."""
-        self.to_judge = Latest()
-        in_thread(self, self._judge)
+        self.to_validate = Latest()
+        in_thread(self, self._validate)
         self.ask_deepspeed()
 
     def ask_deepspeed(self) -> None:
         """Have the Plan judged as it is now, unless that is known."""
         state = self.store.state
-        if self.to_judge is not None and state.judged != state.plan.text:
-            self.to_judge.put((state.plan, state.ranks))
+        if self.to_validate is not None and state.validated != state.plan.text:
+            self.to_validate.put((state.plan, state.ranks))
 
-    def _judge(self) -> None:
-        from dstui.check.reference import Oracle, OracleError
+    def _validate(self) -> None:
+        from dstui.check.reference import ReferenceChecker, ReferenceFailure
         from dstui.render.launch import interpreter
         from dstui.trusted_python import looks_with, own, to_be_asked
 
-        waiting, python = self.to_judge, ""
+        waiting, python = self.to_validate, ""
         try:
             while waiting is not None and (asked := waiting.take()) is not None and not waiting.closed:
                 plan, ranks = asked
-                if self.oracle is None or looks_with(plan) != python:
+                if self.reference is None or looks_with(plan) != python:
                     python = looks_with(plan)
                     self._stop_oracle()
-                    self.oracle = Oracle(python)
-                verdict = self.oracle.judge(plain(plan.deepspeed, plan.job.integration != "deepspeed"), ranks)
+                    self.reference = ReferenceChecker(python)
+                verdict = self.reference.validate(plain(plan.deepspeed, plan.job.integration != "deepspeed"), ranks)
                 instead_of = "" if python != sys.executable or own(plan) else interpreter(plan)
-                self.post_message(Judged(plan.text, replace(verdict, instead_of=instead_of)))
+                self.post_message(Validated(plan.text, replace(verdict, instead_of=instead_of)))
                 if to_be_asked(plan):
                     self.post_message(MayItLook(plan))
-        except OracleError:  # no DeepSpeed there: the checks stand alone
-            self.post_message(Judged("", None))
+        except ReferenceFailure:  # no DeepSpeed there: the checks stand alone
+            self.post_message(Validated("", None))
         finally:
             self._stop_oracle()
 
     def _stop_oracle(self) -> None:
         """End the child, in whose answer its thread may wait for a minute."""
-        oracle, self.oracle = self.oracle, None
-        if oracle is not None:
-            oracle.close()
+        reference, self.reference = self.reference, None
+        if reference is not None:
+            reference.close()
 
-    @on(Judged)
-    def _judged(self, event: Judged) -> None:
+    @on(Validated)
+    def _validated(self, event: Validated) -> None:
         if event.verdict is None:
-            self.to_judge = None
+            self.to_validate = None
             return
         if event.text == self.store.state.plan.text:
-            self.store.judged(event.text, event.verdict)
+            self.store.validated(event.text, event.verdict)
         self._see_types(event.verdict.types)
 
     def _see_types(self, types: Mapping[str, bool]) -> None:
@@ -224,13 +224,13 @@ class Verdicts(Explained):
         from dstui.trusted_python import remember
 
         remember(plan, yes)
-        if yes and self.to_judge is not None:
-            self.to_judge.put((self.store.state.plan, self.store.state.ranks))
+        if yes and self.to_validate is not None:
+            self.to_validate.put((self.store.state.plan, self.store.state.ranks))
 
     def on_unmount(self) -> None:
         """No child outlives the app."""
         self._stop_live()
-        for waiting in (self.to_judge, self.to_look_at):
+        for waiting in (self.to_validate, self.to_resolve):
             if waiting is not None:
                 waiting.close()
         self._stop_oracle()

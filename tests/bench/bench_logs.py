@@ -20,7 +20,7 @@ import pytest
 
 from dstui.logs import newlines
 from dstui.logs.log_filter import Filter
-from dstui.logs.log_rows import Merged
+from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import PROBLEM, Search
 from dstui.run.jobs.folder import JobFolder
 from tests.flood import end, running_job
@@ -72,7 +72,7 @@ def numpy() -> None:
     newlines.load_soon().join()
 
 
-def opened(folder: JobFolder) -> Merged:
+def opened(folder: JobFolder) -> LogRows:
     view = Filter(rank=0).open(folder, {})
     view.poll()
     return view
@@ -84,7 +84,7 @@ def seconds(work: Callable[[], object]) -> tuple[float, object]:
     return time.perf_counter() - began, found
 
 
-def search(view: Merged, text: str) -> int:
+def search(view: LogRows, text: str) -> int:
     found = Search(text, view, regex=text == PROBLEM)
     while not found.complete:
         found.advance()
@@ -132,7 +132,7 @@ def test_a_search_takes_at_most_twice_greps_time(name: str, big: JobFolder, caps
     assert ratio <= 2.0
 
 
-def counted(folder: JobFolder) -> Merged:
+def counted(folder: JobFolder) -> LogRows:
     view = opened(folder)
     while view.reach():
         pass

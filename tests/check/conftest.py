@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from dstui.check.reference import Oracle
+from dstui.check.reference import ReferenceChecker
 
 
 @pytest.fixture(scope="session")
-def deepspeed() -> Iterator[Oracle]:
+def deepspeed() -> Iterator[ReferenceChecker]:
     """The installed DeepSpeed's parser."""
-    with Oracle() as oracle:
+    with ReferenceChecker() as oracle:
         yield oracle

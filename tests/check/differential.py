@@ -12,7 +12,7 @@ from typing import Any
 
 import dstui
 from dstui.check import check_config
-from dstui.check.reference import Oracle
+from dstui.check.reference import ReferenceChecker
 from tests.machines import NO_GPU
 
 EXTRACT = Path(dstui.__file__).parent / "oracle" / "extract.py"
@@ -32,9 +32,9 @@ class Tally:
         return f"{self.taken} taken by both, {self.refused} refused by both, {ours} refused by us only, {theirs} by DeepSpeed only"
 
 
-def compare(config: dict[str, Any], ranks: int, version: str, oracle: Oracle, tally: Tally) -> None:
+def compare(config: dict[str, Any], ranks: int, version: str, oracle: ReferenceChecker, tally: Tally) -> None:
     """One configuration, both verdicts."""
-    theirs = oracle.judge(config, ranks)
+    theirs = oracle.validate(config, ranks)
     findings = check_config(config, NO_GPU, world_size=ranks, deepspeed_version=version)
     refused = [f for f in findings if f.severity == "error" and f.when == "parse"]
     if theirs.ok and not refused:

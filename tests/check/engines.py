@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from configs import put
 from dstui.check import check_config
-from dstui.check.reference import Oracle, with_types
+from dstui.check.reference import ReferenceChecker, with_types
 from tests.machines import NO_GPU
 
 KEYS = {
@@ -101,9 +101,9 @@ def engines(draw: st.DrawFn) -> dict[str, object]:
     return config
 
 
-def difference(config: dict[str, object], engine: Oracle) -> str:
+def difference(config: dict[str, object], engine: ReferenceChecker) -> str:
     """How our verdict differs from `deepspeed.initialize` on two CPU ranks; empty where it does not."""
-    theirs = engine.judge(config, 2)
+    theirs = engine.validate(config, 2)
     if theirs.message == "Type fp16 is not supported on your device.":
         return ""  # the word of this processor, which another would not give; it says nothing of the configuration
     ours = [

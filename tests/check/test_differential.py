@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from configs import configs
-from dstui.check.reference import Oracle
+from dstui.check.reference import ReferenceChecker
 from dstui.plan.catalogue import DATA, NEWEST, RELEASES
 from tests.accelerators import says
 from tests.releases import FOLDER
@@ -22,7 +22,7 @@ SAMPLE = settings(max_examples=150, deadline=None, database=None, phases=[Phase.
 
 
 @pytest.mark.parametrize("source", ["catalogue", "deepspeed"])
-def test_our_verdict_is_the_parsers(source: str, deepspeed: Oracle) -> None:
+def test_our_verdict_is_the_parsers(source: str, deepspeed: ReferenceChecker) -> None:
     facts = json.loads((DATA / f"deepspeed-{NEWEST}.json").read_text()) if source == "catalogue" else live_records()
     tally = Tally()
 
@@ -53,7 +53,7 @@ def test_our_verdict_is_an_older_parsers(version: str) -> None:
     def agree(config: dict[str, object], ranks: int) -> None:
         compare(config, ranks, version, oracle, tally)
 
-    with Oracle(path=str(folder)) as oracle:
+    with ReferenceChecker(path=str(folder)) as oracle:
         agree()
     assert not tally.differ, tally.differ[:3]
 
@@ -70,10 +70,10 @@ def test_our_verdict_is_initializes(fp16: bool, tmp_path: Path) -> None:
         if found := difference(config, engine):
             differ.append(found)
 
-    with Oracle(how="initialize", path=says(tmp_path, fp16=fp16)) as engine:
+    with ReferenceChecker(how="initialize", path=says(tmp_path, fp16=fp16)) as engine:
         assert engine.types()["fp16"] is fp16
         agree()
         refused = {"train_micro_batch_size_per_gpu": 1, **ADAM, "fp16": {"enabled": True}}
         assert difference(refused, engine) == ""
-        assert engine.judge(refused, 2).ok is fp16
+        assert engine.validate(refused, 2).ok is fp16
     assert not differ

@@ -10,7 +10,7 @@ from cases import CASES, Case
 from zenflow import FLOWS, MOMENTS, our_moment
 
 from dstui.check import check, check_config
-from dstui.check.reference import Oracle
+from dstui.check.reference import ReferenceChecker
 from dstui.check.rules import RULES
 from dstui.machine.snapshot import Software
 from dstui.plan import load
@@ -48,13 +48,13 @@ def test_every_rule_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("case", PARSED, ids=str)
-def test_what_is_said_to_be_refused_is_refused_in_those_words(case: Case, deepspeed: Oracle) -> None:
-    refused = deepspeed.judge(case.config("fires"), case.ranks)
+def test_what_is_said_to_be_refused_is_refused_in_those_words(case: Case, deepspeed: ReferenceChecker) -> None:
+    refused = deepspeed.validate(case.config("fires"), case.ranks)
     assert not refused.ok
     said = [f.why.removeprefix("DeepSpeed: ") for f in findings(case, "fires") if f.code == case.code]
     assert any(words and words in refused.message for words in said), f"{said} is not in {refused.message!r}"
     if case.machine is None:
-        passed = deepspeed.judge(case.config("passes"), case.ranks)
+        passed = deepspeed.validate(case.config("passes"), case.ranks)
         assert passed.ok, passed.message
 
 

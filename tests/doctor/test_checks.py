@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dstui.check.rules.machine.recommendation import Wish
+from dstui.check.rules.machine.recommendation import Requirement
 from dstui.doctor import ready as ready_program
 from dstui.doctor.case import CHECKS, Case, Judgement
 from dstui.doctor.checks import ORDER
@@ -50,11 +50,11 @@ def machine(
 
 
 def verdicts(id: str, case: Case) -> list[str]:
-    return [judgement.verdict for judgement in CHECKS[id].judge(case)]
+    return [judgement.verdict for judgement in CHECKS[id].evaluate(case)]
 
 
 def one(id: str, case: Case) -> Judgement:
-    found = list(CHECKS[id].judge(case))
+    found = list(CHECKS[id].evaluate(case))
     assert len(found) == 1, found
     assert found[0].fix is None or found[0].verdict != "ok"
     assert found[0].verdict not in ("warn", "fail") or found[0].fix, "what is wrong has a way out"
@@ -86,9 +86,9 @@ def test_hostfile(tmp_path: Path) -> None:
     assert one("hostfile", case(plan=plan())).verdict == "skipped"
     assert one("hostfile", case(plan=named)).verdict == "fail"
     (tmp_path / "hosts").write_text("a slots=1\na slots=1\n")
-    assert "line 2" in one("hostfile", case(plan=named)).seen
+    assert "line 2" in one("hostfile", case(plan=named)).observed
     (tmp_path / "hosts").write_text("a slots=1\nb slots=3\n")
-    assert one("hostfile", case(plan=named)).seen == "2 hosts, 4 slots"
+    assert one("hostfile", case(plan=named)).observed == "2 hosts, 4 slots"
 
 
 def test_reach() -> None:
@@ -97,11 +97,11 @@ def test_reach() -> None:
 
 
 def test_python() -> None:
-    assert "no interpreter at /venv/bin/python" in one("python", case(ready={"python_found": False})).seen
+    assert "no interpreter at /venv/bin/python" in one("python", case(ready={"python_found": False})).observed
     same = machine(software={"python": "3.11.7"})
     assert one("python", two(lambda c: c, m=same)).verdict == "ok"
     other = two(lambda c: replace(c, machine=machine(software={"python": "3.10.1"})), m=same)
-    assert one("python", other).seen == "Python 3.10.1 here, 3.11.7 on h1"
+    assert one("python", other).observed == "Python 3.10.1 here, 3.11.7 on h1"
 
 
 def test_versions() -> None:
@@ -119,18 +119,18 @@ def test_clock(skew: float | None, verdict: str) -> None:
 
 def test_driver() -> None:
     assert one("driver", case()).verdict == "skipped"
-    assert one("driver", case(machine(gpu()))).seen == "driver 580.95, CUDA up to 13.0"
+    assert one("driver", case(machine(gpu()))).observed == "driver 580.95, CUDA up to 13.0"
     dead = machine(host={"pci_gpus": (PciGpu(bus_id="0000:1b:00.0"),)}, driver=Driver(state=Unknown("the driver answers: unknown error")))
     assert one("driver", case(dead)).verdict == "fail"
 
 
 def test_gpu_count() -> None:
     assert one("gpu-count", case()).verdict == "skipped"
-    assert one("gpu-count", case(slots=2)).seen == "2 ranks on the CPU"
+    assert one("gpu-count", case(slots=2)).observed == "2 ranks on the CPU"
     assert one("gpu-count", case(machine(gpu(0), gpu(1)), slots=2)).verdict == "ok"
     assert one("gpu-count", case(machine(gpu(0), gpu(1, problem="lost")), slots=2)).verdict == "fail"
     mixed = two(lambda c: replace(c, machine=machine()), m=machine(gpu()), slots=1)
-    assert "there are some on h1" in one("gpu-count", mixed).seen
+    assert "there are some on h1" in one("gpu-count", mixed).observed
 
 
 def test_gpu_health() -> None:
@@ -142,15 +142,15 @@ def test_gpu_health() -> None:
 
 def test_gpu_models() -> None:
     assert one("gpu-models", case()).verdict == "skipped"
-    assert one("gpu-models", case(machine(gpu(0), gpu(1)))).seen == "all H100 80GB"
+    assert one("gpu-models", case(machine(gpu(0), gpu(1)))).observed == "all H100 80GB"
     found = two(lambda c: replace(c, machine=machine(gpu(name="NVIDIA A100-SXM4-80GB"))), m=machine(gpu()))
     assert one("gpu-models", found).verdict == "warn"
 
 
 def test_gpu_idle() -> None:
-    assert one("gpu-idle", case(machine(gpu()))).seen == "free"
+    assert one("gpu-idle", case(machine(gpu()))).observed == "free"
     assert one("gpu-idle", case(machine(gpu(memory_used=40 * GIB)))).verdict == "warn"
-    unused = case(machine(gpu(0), gpu(1, memory_used=40 * GIB)), wish=Wish(gpus=(0,)))
+    unused = case(machine(gpu(0), gpu(1, memory_used=40 * GIB)), requirement=Requirement(gpus=(0,)))
     assert one("gpu-idle", unused).verdict == "ok"
 
 
@@ -160,7 +160,7 @@ def test_xid() -> None:
     assert one("xid", case(ready={"xids": {}})).verdict == "skipped"
     assert one("xid", case(machine(gpu()))).verdict == "skipped"
     assert one("xid", case(machine(gpu()), ready={"xids": {"31": 4}})).verdict == "ok", "a wrong program is no broken GPU"
-    assert "fallen off the bus" in one("xid", case(machine(gpu()), ready={"xids": xids(log)})).seen
+    assert "fallen off the bus" in one("xid", case(machine(gpu()), ready={"xids": xids(log)})).observed
 
 
 def test_deepspeed() -> None:
@@ -169,7 +169,7 @@ def test_deepspeed() -> None:
     missing = one("deepspeed", case(machine(software={**installed, "deepspeed": None})))
     assert missing.fix == "/venv/bin/python -m pip install deepspeed"
     broken = case(machine(software=installed), ready={"imports": {"problem": "ImportError: libcudart.so.13"}})
-    assert "libcudart" in one("deepspeed", broken).seen
+    assert "libcudart" in one("deepspeed", broken).observed
 
 
 def test_torch_cuda() -> None:
@@ -179,7 +179,7 @@ def test_torch_cuda() -> None:
     blind = case(machine(gpu(), software=cuda, host={"environment": {"CUDA_VISIBLE_DEVICES": ""}}), ready={"imports": {"gpus": 0}})
     assert one("torch-cuda", blind).fix == "unset CUDA_VISIBLE_DEVICES"
     old = case(machine(gpu(), software=cuda), ready={"imports": {"gpus": 1, "arches": ["sm_70", "sm_80", "sm_86"]}})
-    assert "no kernels for sm_90" in one("torch-cuda", old).seen
+    assert "no kernels for sm_90" in one("torch-cuda", old).observed
     assert one("torch-cuda", replace(old, ready={"imports": {"gpus": 1, "arches": ["sm_80", "sm_90"]}})).verdict == "ok"
     consumer = case(machine(gpu(compute_capability="8.9"), software=cuda), ready={"imports": {"gpus": 1, "arches": ["sm_80", "sm_86"]}})
     assert one("torch-cuda", consumer).verdict == "ok", "code for 8.0 runs on 8.9"
@@ -192,7 +192,7 @@ def test_compiler() -> None:
     bare = machine(gpu(), software={**tools, "gxx": None, "ninja": None})
     assert one("compiler", case(bare)).verdict == "warn"
     needed = one("compiler", case(bare, plan=adam))
-    assert needed.verdict == "fail" and needed.seen.startswith("no g++, no ninja: DeepSpeed compiles the fused Adam")
+    assert needed.verdict == "fail" and needed.observed.startswith("no g++, no ninja: DeepSpeed compiles the fused Adam")
     plain = plan("deepspeed: {optimizer: {type: AdamW, params: {lr: 1e-4, torch_adam: true}}}\n")
     assert one("compiler", case(bare, plan=plain)).verdict == "warn"
 
@@ -203,7 +203,7 @@ def test_nvcc() -> None:
     assert one("nvcc", case(machine(gpu(), software=cuda))).verdict == "ok"
     assert one("nvcc", case(machine(gpu(), software={**cuda, "nvcc": None}), plan=adam)).verdict == "fail"
     older = one("nvcc", case(machine(gpu(), software={**cuda, "cuda_toolkit": "12.4"}), plan=adam))
-    assert older.verdict == "fail" and "refuses" in older.seen
+    assert older.verdict == "fail" and "refuses" in older.observed
     assert one("nvcc", case(machine(software=cuda))).verdict == "skipped"
 
 
@@ -240,7 +240,7 @@ def test_memlock() -> None:
     small = machine(host={"memlock": 8 << 20})
     assert one("memlock", case(small)).verdict == "ok"
     assert one("memlock", case(small, plan=offload)).verdict == "warn"
-    assert one("memlock", case(machine(host={"memlock": None}), plan=offload)).seen == "no limit"
+    assert one("memlock", case(machine(host={"memlock": None}), plan=offload)).observed == "no limit"
     rdma = machine(host={"memlock": 8 << 20, "infiniband": (IbPort(device="mlx5_0", port=1, state="ACTIVE"),)})
     assert one("memlock", case(rdma, hosts=("h1", "h2"))).verdict == "fail"
 
@@ -253,7 +253,7 @@ def test_open_files(limit: int | None, verdict: str) -> None:
 def test_cpus() -> None:
     offload = plan("deepspeed: {zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}}\n")
     host = {"cpus_usable": 16, "cpu_quota": None}
-    assert one("cpus", case(machine(host=host), slots=8)).seen == "2 for each of 8 ranks"
+    assert one("cpus", case(machine(host=host), slots=8)).observed == "2 for each of 8 ranks"
     assert one("cpus", case(machine(host=host), slots=8, plan=offload)).verdict == "warn"
     assert one("cpus", case(machine(host={**host, "cpu_quota": 2.0}), slots=8)).verdict == "warn"
 
@@ -262,24 +262,24 @@ def test_memory() -> None:
     host = {"memory_total": 64 * GIB, "memory_limit": None}
     assert one("memory", case(machine(host=host), slots=8)).verdict == "ok"
     tight = one("memory", case(machine(host={**host, "memory_limit": 8 * GIB}), slots=8))
-    assert tight.verdict == "warn" and "cgroup" in tight.seen
+    assert tight.verdict == "warn" and "cgroup" in tight.observed
 
 
 def test_names() -> None:
     addresses = {"": "h2", "h1": ["10.0.0.1"], "h2": ["10.0.0.2"]}
     assert one("names", case()).verdict == "skipped"
     assert one("names", two(lambda c: c, ready={"names": addresses})).verdict == "ok"
-    assert "does not know the name h1" in one("names", two(lambda c: replace(c, ready={"names": {**addresses, "h1": []}}))).seen
-    assert "takes h2 for 127.0.1.1" in one("names", two(lambda c: replace(c, ready={"names": {**addresses, "h2": ["127.0.1.1"]}}))).seen
+    assert "does not know the name h1" in one("names", two(lambda c: replace(c, ready={"names": {**addresses, "h1": []}}))).observed
+    assert "takes h2 for 127.0.1.1" in one("names", two(lambda c: replace(c, ready={"names": {**addresses, "h2": ["127.0.1.1"]}}))).observed
 
 
 def test_port() -> None:
     taken = {"listen": {"problem": "Address already in use", "holder": "pid 7 (python)"}}
-    assert one("port", case(ready={"listen": {"peers": 0}})).seen == "port 29500 is free"
+    assert one("port", case(ready={"listen": {"peers": 0}})).observed == "port 29500 is free"
     assert one("port", case(ready=taken)).verdict == "warn", "a launch on this machine takes a free one"
     assert one("port", case(ready=taken, plan=plan("cluster: {master_port: 29501}\n"))).verdict == "fail"
     reached = {"connect": {"reached": True, "problem": ""}}
-    assert one("port", two(lambda c: replace(c, ready=reached))).seen == "reaches port 29500 on h1"
+    assert one("port", two(lambda c: replace(c, ready=reached))).observed == "reaches port 29500 on h1"
     refused = {"connect": {"reached": False, "problem": "Connection refused"}}
     assert one("port", two(lambda c: replace(c, ready=refused))).verdict == "fail"
 
@@ -289,25 +289,25 @@ def test_interface() -> None:
     assert one("interface", case()).verdict == "skipped"
     several = {"hosts": ("h1", "h2")}
     assert "ib0" in str(one("interface", case(machine(host={"nics": (slow, fast)}), **several)).fix)
-    told = Wish(environment={"NCCL_SOCKET_IFNAME": "ib0"})
-    assert one("interface", case(machine(host={"nics": (slow, fast)}), wish=told, **several)).verdict == "ok"
-    assert one("interface", case(machine(host={"nics": (slow,)}), wish=Wish(stage=3), **several)).verdict == "warn"
-    assert one("interface", case(machine(host={"nics": (slow,)}), wish=Wish(stage=1), **several)).verdict == "ok"
+    told = Requirement(environment={"NCCL_SOCKET_IFNAME": "ib0"})
+    assert one("interface", case(machine(host={"nics": (slow, fast)}), requirement=told, **several)).verdict == "ok"
+    assert one("interface", case(machine(host={"nics": (slow,)}), requirement=Requirement(stage=3), **several)).verdict == "warn"
+    assert one("interface", case(machine(host={"nics": (slow,)}), requirement=Requirement(stage=1), **several)).verdict == "ok"
 
 
 def test_rdma() -> None:
     ports = (IbPort(device="mlx5_0", port=1, state="ACTIVE", gbps=400.0, link_layer="InfiniBand"),)
     down = (IbPort(device="mlx5_0", port=1, state="DOWN"),)
-    several: dict[str, Any] = {"hosts": ("h1", "h2"), "wish": Wish(nodes=2)}
+    several: dict[str, Any] = {"hosts": ("h1", "h2"), "wish": Requirement(nodes=2)}
     assert one("rdma", case(machine(host={"infiniband": ()}), **several)).verdict == "skipped"
     assert one("rdma", case(machine(host={"infiniband": ports}), **several)).verdict == "ok"
     assert one("rdma", case(machine(host={"infiniband": down}), **several)).verdict == "warn"
-    assert "peermem" in one("rdma", case(machine(gpu(), host={"infiniband": ports}), **several)).seen
+    assert "peermem" in one("rdma", case(machine(gpu(), host={"infiniband": ports}), **several)).observed
 
 
 def test_all_reduce() -> None:
     assert one("all-reduce", case()).verdict == "skipped"
-    assert one("all-reduce", case(deep={"ranks": 2, "seconds": 3.0})).seen == "2 ranks in 3.0 s"
+    assert one("all-reduce", case(deep={"ranks": 2, "seconds": 3.0})).observed == "2 ranks in 3.0 s"
     assert one("all-reduce", case(deep={"problem": "h2: timed out"})).verdict == "fail"
 
 
@@ -322,9 +322,9 @@ def test_script() -> None:
     here = {"plan": plan(), "ready": {"script": {"hash": "aa", "compiles": True}}}
     assert one("script", case(**here)).verdict == "ok"
     assert one("script", case(plan=plan(), ready={"script": {"problem": "No such file or directory"}})).verdict == "fail"
-    assert "line 3" in one("script", case(plan=plan(), ready={"script": {"problem": "line 3: invalid syntax", "compiles": False}})).seen
+    assert "line 3" in one("script", case(plan=plan(), ready={"script": {"problem": "line 3: invalid syntax", "compiles": False}})).observed
     differing = two(lambda c: replace(c, ready={"script": {"hash": "bb", "compiles": True}}), **here)
-    assert "another one on h1" in one("script", differing).seen
+    assert "another one on h1" in one("script", differing).observed
 
 
 def test_model(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_model(tmp_path: Path) -> None:
     assert "git-lfs" in look_at_model(str(tmp_path))["problem"]
     (tmp_path / "2.safetensors").write_bytes(b"x" * 2000)
     whole = look_at_model(str(tmp_path))
-    assert one("model", case(plan=plan("model: {source: ./m}\n"), ready={"model": whole})).seen == "./m: 2 files of weights"
+    assert one("model", case(plan=plan("model: {source: ./m}\n"), ready={"model": whole})).observed == "./m: 2 files of weights"
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -375,16 +375,16 @@ def test_hub(hub_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert one("hub", case()).verdict == "skipped"
     assert verdict("org/open").verdict == "ok"
-    assert "has no org/none (status 404)" in verdict("org/none").seen
-    assert "no token" in verdict("org/gated").seen
+    assert "has no org/none (status 404)" in verdict("org/none").observed
+    assert "no token" in verdict("org/gated").observed
     (hub_home / "token").write_text("hf_x")
-    assert "there is a token" in verdict("org/gated").seen
+    assert "there is a token" in verdict("org/gated").observed
     kept = hub_home / "hub/models--org--none/snapshots/1"
     kept.mkdir(parents=True)
     (kept / "config.json").write_text("{}")
-    assert verdict("org/none").seen == "org/none is in the cache"
+    assert verdict("org/none").observed == "org/none is in the cache"
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert "HF_HUB_OFFLINE" in verdict("org/open").seen
+    assert "HF_HUB_OFFLINE" in verdict("org/open").observed
 
 
 def test_a_hub_that_does_not_answer_is_said(hub_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -393,20 +393,20 @@ def test_a_hub_that_does_not_answer_is_said(hub_home: Path, monkeypatch: pytest.
         for endpoint in (f"http://127.0.0.1:{deaf.getsockname()[1]}", "http://127.0.0.1:9", "no address"):
             monkeypatch.setenv("HF_ENDPOINT", endpoint)
             found = one("hub", case(plan=plan("model: {source: org/open}\n"), ready={"hub": look_at_hub("org/open")}))
-            assert found.verdict == "warn" and f"{endpoint} does not answer (" in found.seen
+            assert found.verdict == "warn" and f"{endpoint} does not answer (" in found.observed
 
 
 def test_trackers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     trainer = load("version: 1\njob: {script: t.py, args: [--report_to, tensorboard, wandb, --lr, '1']}\n")
     monitor = plan("deepspeed: {comet: {enabled: true}}\n")
     assert one("trackers", case()).verdict == one("trackers", case(plan=plan())).verdict == "skipped"
-    assert "no key of Weights & Biases on h1" in one("trackers", case(plan=trainer)).seen
-    assert "COMET" not in one("trackers", case(plan=monitor)).seen and one("trackers", case(plan=monitor)).verdict == "warn"
+    assert "no key of Weights & Biases on h1" in one("trackers", case(plan=trainer)).observed
+    assert "COMET" not in one("trackers", case(plan=monitor)).observed and one("trackers", case(plan=monitor)).verdict == "warn"
     assert one("trackers", case(plan=trainer, environment={"WANDB_API_KEY": "x"})).verdict == "ok"
     assert one("trackers", case(plan=trainer, environment={"WANDB_API_KEY": "x"}, here=False)).verdict == "warn", "it stays here"
     assert one("trackers", case(plan=trainer, ready={"keys": ["wandb"]})).verdict == "ok"
     offline = plan("cluster: {env: {WANDB_MODE: offline}}\ndeepspeed: {wandb: {enabled: true}}\n")
-    assert one("trackers", case(plan=offline)).seen == "Weights & Biases: WANDB_MODE is offline"
+    assert one("trackers", case(plan=offline)).observed == "Weights & Biases: WANDB_MODE is offline"
     for name in ("WANDB_API_KEY", "WANDB_BASE_URL", "NETRC", "COMET_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -418,9 +418,9 @@ def test_trackers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_time_left() -> None:
     assert one("time-left", case()).verdict == "skipped"
-    assert one("time-left", case(environment={"SLURM_JOB_END_TIME": str(int(time.time()) + 7230)})).seen.startswith("2 h 0 min until")
+    assert one("time-left", case(environment={"SLURM_JOB_END_TIME": str(int(time.time()) + 7230)})).observed.startswith("2 h 0 min until")
     assert one("time-left", case(environment={"SLURM_JOB_END_TIME": str(int(time.time()) + 600)})).verdict == "warn"
-    assert "0 h 0 min" in one("time-left", case(environment={"SLURM_JOB_END_TIME": "1"})).seen
+    assert "0 h 0 min" in one("time-left", case(environment={"SLURM_JOB_END_TIME": "1"})).observed
 
 
 def test_folder() -> None:
@@ -442,10 +442,10 @@ def test_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     far = two(lambda c: c, environment={"HF_HOME": "/data/hf"})
     assert one("environment", case(environment={"HF_HOME": "/data/hf"})).verdict == "skipped"
-    assert "HF_HOME" in one("environment", far).seen
+    assert "HF_HOME" in one("environment", far).observed
     assert one("environment", replace(far, plan=plan("cluster: {env: {HF_HOME: /data/hf}}\n"))).verdict == "ok"
     (tmp_path / ".deepspeed_env").write_text("FOO=1\n")
-    assert "every launch" in str(next(iter(CHECKS["environment"].judge(far))).fix)
+    assert "every launch" in str(next(iter(CHECKS["environment"].evaluate(far))).fix)
 
 
 def test_a_host_that_cannot_be_reached_fails_once_and_is_not_judged_further() -> None:
@@ -458,7 +458,7 @@ def test_a_host_that_cannot_be_reached_fails_once_and_is_not_judged_further() ->
 
 def test_hosts_that_the_plan_does_not_tell_are_a_failure_of_their_own() -> None:
     result = examine([case()], "cluster.include: the host 'h9' is not in the pool")[0]
-    assert (result.id, result.verdict) == ("hosts", "fail") and "h9" in result.seen and result.fix
+    assert (result.id, result.verdict) == ("hosts", "fail") and "h9" in result.observed and result.fix
 
 
 def test_an_answer_that_lacks_something_stops_no_other_check() -> None:
@@ -493,6 +493,6 @@ def test_the_model_is_compared_with_the_memory_of_gpus_and_ram() -> None:
 
 
 def test_checkpoints_are_compared_with_the_room_on_the_disk() -> None:
-    assert "room for 22 checkpoints of 87.9 GB" in one("disk-room", planned(3, 80)).seen
+    assert "room for 22 checkpoints of 87.9 GB" in one("disk-room", planned(3, 80)).observed
     assert one("disk-room", planned(3, 80, free=100)).verdict == "warn"
     assert one("disk-room", Case(host="a", machine=machine(), plan=plan())).verdict == "skipped"

@@ -105,11 +105,11 @@ def test_children_that_look_have_no_entry_of_the_path_that_means_the_current_fol
 
 
 def test_a_relative_path_of_the_users_own_leads_no_oracle_into_the_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dstui.check.reference import Oracle
+    from dstui.check.reference import ReferenceChecker
 
     monkeypatch.chdir(cloned)
     monkeypatch.setenv("PYTHONPATH", f":.:{cloned}")
-    with Oracle() as oracle:
+    with ReferenceChecker() as oracle:
         assert oracle.judge({"train_micro_batch_size_per_gpu": 1}, 1).ok
     assert harmed(cloned) == []
 

@@ -93,7 +93,7 @@ def forecast_of(
     """What the forecast says of the same ranks."""
     facts = facts_of_config(model)
     written = Model(sequence_length=sequence, activation_checkpointing=checkpointing)
-    setup, _said = setup_of(config, written, "deepspeed", ranks=world_size, nodes=1, hidden=facts.hidden, on_cpu=True)
+    setup, _reported = setup_of(config, written, "deepspeed", ranks=world_size, nodes=1, hidden=facts.hidden, on_cpu=True)
     n = counts(facts, written, persistence=setup.persistence if setup.stage == 3 else 0)
     assert n is not None and facts.shape is not None
     s = states(setup, n)

@@ -134,8 +134,8 @@ def test_ranks_on_cpus_need_ram_for_everything() -> None:
 
 
 def test_what_is_not_known_is_said() -> None:
-    said = forecast(plan().unset("model.sequence_length").unset("deepspeed.optimizer"), facts(), EIGHT_H100).unknown
-    assert [sentence.split(":")[0] for sentence in said] == [
+    reported = forecast(plan().unset("model.sequence_length").unset("deepspeed.optimizer"), facts(), EIGHT_H100).unknown
+    assert [sentence.split(":")[0] for sentence in reported] == [
         "the script builds the optimizer",
         "model.sequence_length is not given",
         "model.activation_checkpointing is not given",

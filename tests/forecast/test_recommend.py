@@ -11,7 +11,7 @@ from dstui.check import check
 from dstui.forecast.findings import findings_of
 from dstui.forecast.forecast import forecast
 from dstui.forecast.model import facts_of_params, unknown_model
-from dstui.forecast.recommend import Recommendation, recommend
+from dstui.forecast.recommend import RankedPlans, recommend
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 
@@ -62,7 +62,7 @@ NOTHING = [
 ]
 
 
-def asked(machine: str, model: str, **sets: object) -> tuple[Plan, Recommendation]:
+def asked(machine: str, model: str, **sets: object) -> tuple[Plan, RankedPlans]:
     where, nodes = MACHINES[machine]
     ranks = len(where.gpus) * nodes
     given = plan(MODELS[model], stage=2, steps=SAMPLES // ranks, nodes=nodes, **sets)

@@ -25,8 +25,8 @@ def test_each_rank_holds_what_the_forecast_says_by_part(ranks: Ranks, stage: int
     config = config_of(stage, precision)
     answer = ranks.measure(config, GPT2, steps=2, sequence=32)
     assert not answer["error"], answer
-    said = held(forecast_of(config, GPT2)[0])
+    reported = held(forecast_of(config, GPT2)[0])
     for found in answer["ranks"]:
         really = {part: size for part, size in found["stepped"].items() if part != "other"}
-        assert sum(found["stepped"].values()) == pytest.approx(sum(said.values()), rel=0.01)
-        assert really == {part: pytest.approx(size, rel=0.01) for part, size in said.items()}
+        assert sum(found["stepped"].values()) == pytest.approx(sum(reported.values()), rel=0.01)
+        assert really == {part: pytest.approx(size, rel=0.01) for part, size in reported.items()}

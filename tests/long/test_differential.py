@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
 from differential import Tally, compare, live_records
 
 from configs import configs
-from dstui.check.reference import Oracle
+from dstui.check.reference import ReferenceChecker
 from dstui.plan.catalogue import DATA, NEWEST, RELEASES
 from tests.releases import installed
 
@@ -40,7 +40,7 @@ def test_our_verdict_is_the_parsers(version: str, source: str) -> None:
     def agree(config: dict[str, object], ranks: int) -> None:
         compare(config, ranks, version, oracle, tally)
 
-    with Oracle(path=path) as oracle:
+    with ReferenceChecker(path=path) as oracle:
         agree()
     print(f"\nDeepSpeed {version}, keys from the {source}: {tally}")
     for one in tally.differ[:20]:

@@ -34,7 +34,7 @@ from dstui.run.supervise.start import start
 from dstui.run.supervise.stop import stop
 from dstui.tui.app import DstuiApp
 from dstui.tui.dialogs.text_viewer import Reading
-from dstui.tui.run.diagnosis_pane import Why
+from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.tui.conftest import screen, text_of
 
 HERE = Path(__file__).parent
@@ -155,7 +155,7 @@ CHOSEN = [name for name in os.environ.get("DSTUI_FAULTS", "").split(",") if name
 
 async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[float, str, int | None, str]:
     """What the pane says once the job has ended (or hangs): when it said so first, the cause, the rank, the kind."""
-    why, first, done = pilot.app.query_one(Why), 0.0, None
+    why, first, done = pilot.app.query_one(DiagnosisPane), 0.0, None
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         await pilot.pause(0.02)
@@ -199,7 +199,7 @@ async def one(name: str, path: Path) -> dict[str, Any]:
         plan = load(PLAN.format(path=path, **words), "plan.yaml", str(path))
         folder = start(plan, Machine.unprobed(), run_dir=path / "job")
         stack.callback(stop, folder)
-        app = DstuiApp(plan, None, Machine.unprobed(), folder, judge=False)
+        app = DstuiApp(plan, None, Machine.unprobed(), folder, validate=False)
         async with app.run_test(size=(120, 40)) as pilot:
             await pilot.pause()
             said, cause, rank, kind = await seen(pilot, folder, fault)

@@ -16,14 +16,14 @@ from cases import CASES, Case
 from engines import difference, engines
 from test_rules import findings
 
-from dstui.check.reference import Oracle
+from dstui.check.reference import ReferenceChecker
 from tests.accelerators import says
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceChecker]:
     """The installed DeepSpeed's `initialize`, on CPU ranks that take fp16, whatever CPU this is."""
-    with Oracle(how="initialize", path=says(tmp_path_factory.mktemp("cpu"), fp16=True)) as one:
+    with ReferenceChecker(how="initialize", path=says(tmp_path_factory.mktemp("cpu"), fp16=True)) as one:
         yield one
 
 
@@ -31,15 +31,15 @@ PROVEN = [case for case in CASES if case.proof == "init"]
 
 
 @pytest.mark.parametrize("case", PROVEN, ids=str)
-def test_what_is_said_to_fail_fails_in_those_words(case: Case, engine: Oracle) -> None:
+def test_what_is_said_to_fail_fails_in_those_words(case: Case, engine: ReferenceChecker) -> None:
     said = [f for f in findings(case, "fires") if f.code == case.code]
     steps = 1 if any(f.when == "run" for f in said) else case.steps
-    died = engine.judge(case.config("fires"), case.ranks, steps=steps)
+    died = engine.validate(case.config("fires"), case.ranks, steps=steps)
     assert not died.ok
     assert any(f.why.removeprefix("DeepSpeed: ") in died.message and f.when == died.when for f in said), (died, said)
 
 
-def test_our_verdict_is_initializes(engine: Oracle, count: int = 200) -> None:
+def test_our_verdict_is_initializes(engine: ReferenceChecker, count: int = 200) -> None:
     differ: list[str] = []
 
     @seed(int(os.environ.get("DSTUI_SEED", "1")))

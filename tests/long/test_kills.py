@@ -87,7 +87,7 @@ def one_kill(number: int, path: Path) -> dict[str, Any]:
     front = subprocess.Popen(["sleep", "1000"], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # noqa: PLW1509
     screen = None
     try:
-        folder = Lab(path).start("all:buffer", "all:listen", "all:hang", front_pid=front.pid)
+        folder = Lab(path).start("all:buffer", "all:listen", "all:hang", owner_pid=front.pid)
         if not early:
             ready(folder)
             moment /= 1 if kind == "tui" else 4

@@ -14,26 +14,26 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "check"))
 
 from zenflow import FLOWS, MOMENTS
 
-from dstui.check.reference import Oracle
+from dstui.check.reference import ReferenceChecker
 from tests.releases import installed
 
 COMPILE = "from deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().load()"
 
 
 @pytest.fixture(scope="module", params=MOMENTS)
-def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Oracle]]:
+def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ReferenceChecker]]:
     """A release, and its `initialize`. The Adam of one release is not that of another, so each has a folder of its own for it."""
     path = installed(request.param)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path_factory.mktemp("ops")))
         patch.setenv("DS_ACCELERATOR", "cpu")
         subprocess.run([sys.executable, "-c", COMPILE], env={**os.environ, "PYTHONPATH": path}, check=True, capture_output=True)
-        with Oracle(how="initialize", path=path) as oracle:
+        with ReferenceChecker(how="initialize", path=path) as oracle:
             yield request.param, oracle
 
 
 @pytest.mark.parametrize("name", FLOWS)
-def test_zenflow_dies_when_it_is_said_to(name: str, release: tuple[str, Oracle]) -> None:
+def test_zenflow_dies_when_it_is_said_to(name: str, release: tuple[str, ReferenceChecker]) -> None:
     version, oracle = release
-    died = oracle.judge(FLOWS[name], 1, steps=2)
+    died = oracle.validate(FLOWS[name], 1, steps=2)
     assert (died.when, died.ok) == (MOMENTS[version][name], MOMENTS[version][name] is None), died

@@ -25,11 +25,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def look(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Look:
     """Probe a system of systems.json, with further lines of the profile before its own: errors, delays, other answers."""
 
-    def look_at(system: str, *lines: str, deadline: float = 20.0, driver: Path = library, serials: bool = False) -> Machine:
+    def probe_host(system: str, *lines: str, deadline: float = 20.0, driver: Path = library, serials: bool = False) -> Machine:
         profile = tmp_path / "profile"
         profile.write_text("".join(f"{line}\n" for line in lines) + (fakenvml.profile(system) if system else ""))
         monkeypatch.setenv("LD_LIBRARY_PATH", str(driver))
         monkeypatch.setenv("FAKENVML_PROFILE", str(profile))
         return probe(deadline, serials=serials)
 
-    return look_at
+    return probe_host

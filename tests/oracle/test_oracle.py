@@ -9,40 +9,40 @@ from pathlib import Path
 
 import pytest
 
-from dstui.check.reference import Oracle, OracleError
+from dstui.check.reference import ReferenceChecker, ReferenceFailure
 
 
 @pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    with Oracle() as one:
+def oracle() -> Iterator[ReferenceChecker]:
+    with ReferenceChecker() as one:
         yield one
 
 
-def test_it_gives_deepspeeds_verdict_in_its_words_for_the_planned_ranks(oracle: Oracle) -> None:
-    assert oracle.judge({"train_batch_size": 4}, 4).ok
-    refused = oracle.judge({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 4}, 4)
+def test_it_gives_deepspeeds_verdict_in_its_words_for_the_planned_ranks(oracle: ReferenceChecker) -> None:
+    assert oracle.validate({"train_batch_size": 4}, 4).ok
+    refused = oracle.validate({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 4}, 4)
     assert (refused.ok, refused.kind) == (False, "AssertionError")
     assert "has to be greater than 0" in refused.message
     assert refused.version.count(".") == 2
 
 
-def test_one_warm_child_serves_many_questions(oracle: Oracle) -> None:
+def test_one_warm_child_serves_many_questions(oracle: ReferenceChecker) -> None:
     start = time.perf_counter()
-    with Oracle() as cold:
-        cold.judge({"train_batch_size": 1})
+    with ReferenceChecker() as cold:
+        cold.validate({"train_batch_size": 1})
     one_start = time.perf_counter() - start
-    oracle.judge({"train_batch_size": 1})
+    oracle.validate({"train_batch_size": 1})
     start = time.perf_counter()
     for stage in range(200):
-        oracle.judge({"train_batch_size": 1, "zero_optimization": {"stage": stage % 5}})
+        oracle.validate({"train_batch_size": 1, "zero_optimization": {"stage": stage % 5}})
     assert time.perf_counter() - start < 20 * one_start, "a child for each would take 200 times as long"
 
 
-def test_it_reads_a_file_as_deepspeed_does_and_says_what_it_warns_of(oracle: Oracle) -> None:
-    assert oracle.judge("{train_batch_size: 2 # a comment\n}", 2).ok
-    twice = oracle.judge('{"train_batch_size": 2, "train_batch_size": 2}', 2)
+def test_it_reads_a_file_as_deepspeed_does_and_says_what_it_warns_of(oracle: ReferenceChecker) -> None:
+    assert oracle.validate("{train_batch_size: 2 # a comment\n}", 2).ok
+    twice = oracle.validate('{"train_batch_size": 2, "train_batch_size": 2}', 2)
     assert "Duplicate keys" in twice.message
-    old = oracle.judge({"train_batch_size": 2, "zero_optimization": {"stage": 1, "cpu_offload": True}}, 2)
+    old = oracle.validate({"train_batch_size": 2, "zero_optimization": {"stage": 1, "cpu_offload": True}}, 2)
     assert old.ok and any("deprecated" in said for said in old.warnings)
 
 
@@ -50,18 +50,18 @@ def test_a_python_without_deepspeed_is_a_sentence(tmp_path: Path) -> None:
     empty = tmp_path / "python"
     empty.write_text(f'#!/bin/sh\nexec {sys.executable} -S -E "$@"\n')
     empty.chmod(0o755)
-    with Oracle(str(empty)) as one, pytest.raises(OracleError, match="no DeepSpeed that can be imported"):
-        one.judge({"train_batch_size": 1})
-    with pytest.raises(OracleError, match="cannot be started"):
-        Oracle(str(tmp_path / "nosuch"))
+    with ReferenceChecker(str(empty)) as one, pytest.raises(ReferenceFailure, match="no DeepSpeed that can be imported"):
+        one.validate({"train_batch_size": 1})
+    with pytest.raises(ReferenceFailure, match="cannot be started"):
+        ReferenceChecker(str(tmp_path / "nosuch"))
 
 
 def test_initialize_is_really_called_on_cpu_ranks() -> None:
     adam = {"type": "AdamW", "params": {"lr": 1e-3, "torch_adam": True}}
-    with Oracle(how="initialize") as engine:
-        fine = engine.judge({"train_micro_batch_size_per_gpu": 4, "optimizer": adam, "zero_optimization": {"stage": 1}}, 2, steps=1)
+    with ReferenceChecker(how="initialize") as engine:
+        fine = engine.validate({"train_micro_batch_size_per_gpu": 4, "optimizer": adam, "zero_optimization": {"stage": 1}}, 2, steps=1)
         assert fine.ok, fine.message
-        unknown = engine.judge({"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "sgd"}}, 1)
+        unknown = engine.validate({"train_micro_batch_size_per_gpu": 4, "optimizer": {"type": "sgd"}}, 1)
         assert (unknown.when, unknown.message) == ("initialize", "sgd is not a supported DeepSpeed Optimizer")
-        refused = engine.judge({"train_micro_batch_size_per_gpu": 0, "optimizer": adam}, 1)
+        refused = engine.validate({"train_micro_batch_size_per_gpu": 0, "optimizer": adam}, 1)
         assert refused.when == "parse"

@@ -27,7 +27,7 @@ class Lab:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def start(self, *behaviour: str, cluster: str = "", front_pid: int | None = None, job: str = "", run: str = "") -> JobFolder:
+    def start(self, *behaviour: str, cluster: str = "", owner_pid: int | None = None, job: str = "", run: str = "") -> JobFolder:
         """Start a job whose ranks behave as said (see behave.py)."""
         script = job or f"script: {HERE / 'behave.py'}"
         words = ", ".join(f'"{word}"' for word in behaviour)
@@ -36,7 +36,7 @@ class Lab:
             f"cluster: {{hosts: {{localhost: 2}}{', ' + cluster if cluster else ''}}}\nrun: {{{run}}}\ndeepspeed: {{train_batch_size: 2}}\n"
         )
         plan = load(text, "lab.yaml", str(self.path))
-        return start(plan, Machine.unprobed(), run_dir=self.path / "job", front_pid=front_pid)
+        return start(plan, Machine.unprobed(), run_dir=self.path / "job", owner_pid=owner_pid)
 
 
 def end_of(folder: JobFolder) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from dstui.logs.arrival_index import Notes
+from dstui.logs.arrival_index import ArrivalWriter
 from dstui.logs.time_parsing import iso
 from dstui.run.jobs.folder import JobFolder
 
@@ -19,7 +19,7 @@ class MadeJob:
     def __init__(self, path: Path, ranks: int, *, state: str = "running", hosts: int = 1) -> None:
         self.folder, self.ranks = JobFolder(path), ranks
         self.folder.prepare(1)
-        self.notes = Notes(self.folder)
+        self.notes = ArrivalWriter(self.folder)
         self.hosts = {rank: f"worker-{rank * hosts // ranks}" for rank in range(ranks)}
         self.status(state)
 
@@ -42,6 +42,6 @@ class MadeJob:
         with self.folder.log(rank, attempt).open("a") as log:
             log.write("".join(line + end for line in lines))
 
-    def look(self, seconds: float, attempt: int = 1) -> None:
+    def update(self, seconds: float, attempt: int = 1) -> None:
         """The supervisor looks, so many seconds after the beginning."""
-        self.notes.look(BEGAN + seconds, attempt)
+        self.notes.update(BEGAN + seconds, attempt)

@@ -115,12 +115,12 @@ def stopped_at_once(lab: Lab) -> dict[str, Any]:
     return ending(folder, report=stop(folder))
 
 
-def the_front_is_killed(lab: Lab) -> dict[str, Any]:
-    front = subprocess.Popen(["sleep", "1000"])
-    folder = lab.start("all:hang", front_pid=front.pid)
+def the_owner_is_killed(lab: Lab) -> dict[str, Any]:
+    owner = subprocess.Popen(["sleep", "1000"])
+    folder = lab.start("all:hang", owner_pid=owner.pid)
     ready(folder)
-    front.kill()
-    front.wait()
+    owner.kill()
+    owner.wait()
     return ending(folder)
 
 
@@ -251,7 +251,7 @@ SCENARIOS: dict[str, Callable[[Lab], dict[str, Any]]] = {
         the_runner_is_killed,
         stopped_politely,
         stopped_at_once,
-        the_front_is_killed,
+        the_owner_is_killed,
         the_supervisor_is_killed,
         nobody_looks,
         stopped_without_supervisor,

@@ -350,7 +350,7 @@ def test_a_fix_is_an_edit_of_the_plan_where_it_can_be(tmp_path: Path) -> None:
     assert (halved.get("deepspeed.train_micro_batch_size_per_gpu"), halved.get("deepspeed.gradient_accumulation_steps")) == (2, 2)
 
 
-@pytest.mark.parametrize("signature", [s for s in ALL if any(way.patch for way in s.all_ways())], ids=lambda s: s.id)
+@pytest.mark.parametrize("signature", [s for s in ALL if any(way.patch for way in s.all_remedies())], ids=lambda s: s.id)
 def test_every_patch_fits_every_plan(signature, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     bare = "version: 1\njob: {script: t.py}\n"
     rich = bare + (
@@ -361,7 +361,7 @@ def test_every_patch_fits_every_plan(signature, tmp_path: Path) -> None:  # type
     )
     for text in (bare, bare + "deepspeed: {train_batch_size: 2}\n", rich):
         plan = load(text, "p.yaml", str(tmp_path))
-        for way in signature.all_ways():
+        for way in signature.all_remedies():
             patch = way.patch(plan) if way.patch else None
             if patch is not None:
                 assert plan.patch(patch).text != plan.text

@@ -17,7 +17,7 @@ from made import made
 
 from dstui.run.diagnosis import Diagnosis, diagnose_job
 from dstui.run.jobs.folder import JobFolder
-from dstui.run.supervise.resource_facts import Facts, cgroup_of, kills_in, least, look
+from dstui.run.supervise.resource_facts import ResourceFacts, cgroup_of, kills_in, least, resources
 from tests.waiting import wait_for
 
 GIB = 1 << 30
@@ -152,7 +152,7 @@ def test_the_kills_of_a_processs_cgroup_are_read_in_both_versions_also_where_onl
     assert cgroup_of(8, root / "proc", root / "cg") is None
     write(group, {"memory.limit_in_bytes": str((1 << 63) - 4096), "memory.max_usage_in_bytes": "5\n"})
     write(root, {"proc/vmstat": "oom_kill 12\n", "proc/meminfo": "MemFree: 1 kB\nMemAvailable: 3 kB\n"})
-    seen = look(group, [tmp_path], root / "proc", root / "shm")
+    seen = resources(group, [tmp_path], root / "proc", root / "shm")
     assert {name: seen[name] for name in ("oom_kill", "host_oom_kill", "memory_available")} == {
         "oom_kill": 3,
         "host_oom_kill": 12,
@@ -171,7 +171,7 @@ def test_the_least_that_was_free_is_kept() -> None:
 
 
 def test_this_machine_can_be_looked_at(tmp_path: Path) -> None:
-    facts = Facts([tmp_path, tmp_path / "gone"])
+    facts = ResourceFacts([tmp_path, tmp_path / "gone"])
     facts.began(0, os.getpid())
     facts.now()
     found = facts.ended([0])

@@ -6,27 +6,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.logs.dedup import Rows, Said
+from dstui.logs.dedup import Batch, DedupRows
 
 Lines = list[list[list[bytes]]]
 LINE = st.sampled_from([b"a", b"b", b"c", b"", b"step 1", b"step 2"])
 LOOKS = st.lists(st.lists(st.lists(LINE, max_size=6), min_size=3, max_size=3), max_size=6)
 
 
-def rows_of(looks: Lines, *, fold: bool = True, every: float = 0.1) -> Rows:
-    rows = Rows(fold=fold)
+def rows_of(looks: Lines, *, dedup: bool = True, every: float = 0.1) -> DedupRows:
+    rows = DedupRows(dedup=dedup)
     for number, look in enumerate(looks):
-        rows.add(number * every, [Said(rank, rank, lines) for rank, lines in enumerate(look) if lines])
+        rows.add(number * every, [Batch(rank, rank, lines) for rank, lines in enumerate(look) if lines])
     return rows
 
 
-def said_by(rows: Rows, rank: int) -> list[bytes]:
+def said_by(rows: DedupRows, rank: int) -> list[bytes]:
     return [raw for raw, said in zip(rows.raw, rows.said, strict=True) if said >> rank & 1]
 
 
-@given(looks=LOOKS, fold=st.booleans())
-def test_every_line_of_every_rank_is_there_once_and_in_its_order(looks: Lines, fold: bool) -> None:
-    rows = rows_of(looks, fold=fold)
+@given(looks=LOOKS, dedup=st.booleans())
+def test_every_line_of_every_rank_is_there_once_and_in_its_order(looks: Lines, dedup: bool) -> None:
+    rows = rows_of(looks, dedup=dedup)
     for rank in range(3):
         assert said_by(rows, rank) == [line for look in looks for line in look[rank]]
     assert sum(said.bit_count() for said in rows.said) == rows.lines == sum(len(lines) for look in looks for lines in look)

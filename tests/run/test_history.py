@@ -11,12 +11,12 @@ from made import made
 
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.metrics.buckets import LIMIT, Buckets, Fault, Point, smoothed, thinned
-from dstui.run.metrics.series import KEPT_RANKS, Curve, History
+from dstui.run.metrics.series import KEPT_RANKS, Curve, MetricSeries
 
 
-def whole(folder: JobFolder) -> History:
+def whole(folder: JobFolder) -> MetricSeries:
     """All that is there now."""
-    history = History(folder)
+    history = MetricSeries(folder)
     while history.advance(0.01):
         pass
     return history

@@ -41,9 +41,9 @@ def test_a_lock_that_nobody_holds_is_reported_once_with_its_path(tmp_path: Path)
     lock.parent.mkdir(parents=True)
     lock.touch()
     builds = OpBuilds(tmp_path)
-    assert builds.look({}) == []  # it may be on its way out
-    assert builds.look({}) == [f"{lock} was left by a build that was killed: ranks that need shm_comm wait for ever. Delete it"]
-    assert builds.look({}) == []
+    assert builds.poll({}) == []  # it may be on its way out
+    assert builds.poll({}) == [f"{lock} was left by a build that was killed: ranks that need shm_comm wait for ever. Delete it"]
+    assert builds.poll({}) == []
     builds.remove_locks()
     assert lock.exists()  # not of this job
 
@@ -52,7 +52,7 @@ def test_a_build_of_another_run_is_said_to_be_waited_for(tmp_path: Path) -> None
     lock = tmp_path / "cpu_adam" / "lock"
     lock.parent.mkdir()
     with lock.open("w"):
-        assert OpBuilds(tmp_path).look({}) == [f"process {os.getpid()}, not of this job, is compiling cpu_adam; ranks that need it wait"]
+        assert OpBuilds(tmp_path).poll({}) == [f"process {os.getpid()}, not of this job, is compiling cpu_adam; ranks that need it wait"]
 
 
 def test_extensions_are_built_where_torch_builds_them() -> None:

@@ -33,7 +33,7 @@ def record(folder: JobFolder, rank: int, code: int | None = None, ended: float |
     folder.record(rank).write_text(json.dumps({**facts, **more}).ljust(1024))
 
 
-def seen(folder: JobFolder, hosts: int = 2) -> Ranks:
+def last_alive(folder: JobFolder, hosts: int = 2) -> Ranks:
     ranks = Ranks.expected(folder, dict.fromkeys(range(hosts), HERE))
     ranks.update(NOW)
     return ranks
@@ -42,15 +42,15 @@ def seen(folder: JobFolder, hosts: int = 2) -> Ranks:
 def test_the_first_to_fail_by_time_gives_the_exit_status(folder: JobFolder) -> None:
     record(folder, 0, 1, 1002.0)
     record(folder, 1, 3, 1001.0)
-    ranks = seen(folder)
+    ranks = last_alive(folder)
     assert (ranks.first_failure, ranks.exit_code(), ranks.over) == (1, 3, True)
 
 
 def test_0_only_where_every_rank_ended_with_0(folder: JobFolder) -> None:
     record(folder, 0, 0, 1001.0)
-    assert (seen(folder).exit_code(), seen(folder).over, seen(folder).waiting) == (1, False, [1])
+    assert (last_alive(folder).exit_code(), last_alive(folder).over, last_alive(folder).waiting) == (1, False, [1])
     record(folder, 1, 0, 1002.0)
-    assert (seen(folder).exit_code(), seen(folder).over) == (0, True)
+    assert (last_alive(folder).exit_code(), last_alive(folder).over) == (0, True)
 
 
 def test_a_rank_that_is_gone_without_a_word_was_killed_before_its_peers_could_notice(folder: JobFolder) -> None:
@@ -58,18 +58,18 @@ def test_a_rank_that_is_gone_without_a_word_was_killed_before_its_peers_could_no
     gone.wait()
     record(folder, 0, 1, NOW + 0.1)  # the peer's connection broke
     record(folder, 1, shim=gone.pid, ticks=1)
-    ranks = seen(folder)
+    ranks = last_alive(folder)
     assert (ranks.ranks[1].state, ranks.first_failure, ranks.exit_code()) == ("lost", 1, 137)
 
 
 def test_a_pid_that_was_given_to_somebody_else_is_not_the_rank(folder: JobFolder) -> None:
     record(folder, 0, ticks=1)  # our own pid, another start
-    assert seen(folder, 1).ranks[0].state == "lost"
+    assert last_alive(folder, 1).ranks[0].state == "lost"
 
 
 def test_a_rank_of_another_host_is_not_judged_by_our_processes(folder: JobFolder) -> None:
     record(folder, 0, host="elsewhere", ticks=1)
-    assert seen(folder, 1).living == [0]
+    assert last_alive(folder, 1).living == [0]
 
 
 def test_a_record_tells_how_many_ranks_there_are(folder: JobFolder) -> None:
@@ -83,4 +83,4 @@ def test_a_record_tells_how_many_ranks_there_are(folder: JobFolder) -> None:
 def test_a_record_that_is_torn_is_not_there_yet(folder: JobFolder, text: str) -> None:
     folder.record(0).write_text(text)
     (folder.record(0).parent / "rank_x.json").write_text("{}")
-    assert seen(folder, 1).waiting == [0]
+    assert last_alive(folder, 1).waiting == [0]

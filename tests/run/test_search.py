@@ -11,30 +11,30 @@ from made_logs import MadeJob
 
 from dstui.logs import log_rows
 from dstui.logs.levels import ERROR
-from dstui.logs.log_rows import Merged
+from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import PROBLEM, Search
 from dstui.logs.timeline import Timeline
 
 LINES = [f"step {number} loss {'nan' if number % 97 == 0 else 1.5}" for number in range(20_000)] + ["Error: École \x1b[31mred\x1b[0m"]
 
 
-def settle(lines: Merged) -> Merged:
+def settle(lines: LogRows) -> LogRows:
     """Everything that is there, counted."""
     while lines.poll() or not lines.complete:
         lines.wanted = 4
     return lines
 
 
-def rows(lines: Merged) -> list[tuple[int | None, str, int]]:
+def rows(lines: LogRows) -> list[tuple[int | None, str, int]]:
     return [(line.rank, line.text, line.said) for line in map(lines.line, range(lines.first, lines.end))]
 
 
 SAID = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["step 1", "step 2", "saved", "x" * 200])), max_size=60)
 
 
-@given(said=SAID, opened=st.integers(0, 59), block=st.sampled_from([1, 300, 1 << 18]), fold=st.booleans())
+@given(said=SAID, opened=st.integers(0, 59), block=st.sampled_from([1, 300, 1 << 18]), dedup=st.booleans())
 def test_rows_hold_every_line_of_every_rank_once_and_in_its_order(
-    tmp_path_factory: pytest.TempPathFactory, said: list[tuple[int, str]], opened: int, block: int, fold: bool
+    tmp_path_factory: pytest.TempPathFactory, said: list[tuple[int, str]], opened: int, block: int, dedup: bool
 ) -> None:
     job, lines = MadeJob(tmp_path_factory.mktemp("job"), 3), None
     with pytest.MonkeyPatch.context() as patch:
@@ -42,13 +42,13 @@ def test_rows_hold_every_line_of_every_rank_once_and_in_its_order(
         patch.setattr(log_rows, "KEPT", 2)
         for number, (rank, text) in enumerate(said):
             if number == opened:
-                lines = Merged(Timeline(job.folder), fold=fold)
+                lines = LogRows(Timeline(job.folder), dedup=dedup)
             job.say(rank, text)
             job.look(number)
             if lines is not None:
                 lines.timeline.find()
                 lines.poll()
-        lines = settle(lines or Merged(Timeline(job.folder), fold=fold))
+        lines = settle(lines or LogRows(Timeline(job.folder), dedup=dedup))
         told = [(lines.line(number).text, lines.who(number)) for number in range(lines.first, lines.end)]
         lines.timeline.close()
     for rank in range(3):
@@ -72,7 +72,7 @@ def test_what_speaks_of_an_error(tmp_path: Path, line: str, speaks: bool) -> Non
     job.say(0, "all fine")
     job.say(0, line)
     job.look(1)
-    search = Search(PROBLEM, settle(Merged(Timeline(job.folder), fold=False)), regex=True)
+    search = Search(PROBLEM, settle(LogRows(Timeline(job.folder), dedup=False)), regex=True)
     search.advance(10.0)
     assert bool(search.found) == speaks
 
@@ -80,7 +80,7 @@ def test_what_speaks_of_an_error(tmp_path: Path, line: str, speaks: bool) -> Non
 def test_the_end_is_there_first_and_the_beginning_when_somebody_asks(tmp_path: Path) -> None:
     job = MadeJob(tmp_path, 1)
     job.say(0, *(f"line {n} {'.' * 100}" for n in range(100_000)))
-    lines = Merged(Timeline(job.folder))
+    lines = LogRows(Timeline(job.folder))
     lines.poll(0.0)
     assert lines.line(lines.end - 1).text.startswith("line 99999 ")
     assert not lines.complete
@@ -95,7 +95,7 @@ def test_where_memory_is_short_the_oldest_lines_are_left_out_and_that_is_said(tm
     monkeypatch.setattr(log_rows, "MEMORY", 2000)
     job = MadeJob(tmp_path, 1)
     job.say(0, *(f"line {n} {'.' * 100}" for n in range(100_000)))
-    lines = settle(Merged(Timeline(job.folder)))
+    lines = settle(LogRows(Timeline(job.folder)))
     assert lines.left_out
     assert lines.line(lines.end - 1).text.startswith("line 99999 ")
 
@@ -105,7 +105,7 @@ def test_only_errors_are_shown_and_tracebacks_whole(tmp_path: Path) -> None:
     trace = ["Traceback (most recent call last):", '  File "train.py", line 1', "ValueError: no"]
     job.say(0, "step 1", "[WARNING] careful", *trace, "step 2")
     job.say(1, "step 1", "step 2")
-    assert [text for _, text, _ in rows(settle(Merged(Timeline(job.folder), least=ERROR)))] == trace
+    assert [text for _, text, _ in rows(settle(LogRows(Timeline(job.folder), least=ERROR)))] == trace
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_only_errors_are_shown_and_tracebacks_whole(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("fold", [True, False])
-def test_a_search_finds_what_a_look_at_every_row_would_find(tmp_path: Path, text: str, regex: bool, fold: bool) -> None:
+def test_a_search_finds_what_a_look_at_every_row_would_find(tmp_path: Path, text: str, regex: bool, dedup: bool) -> None:
     job = MadeJob(tmp_path, 2)
     job.say(0, *LINES)
     job.say(1, *LINES[:12_000])
-    search = Search(text, Merged(Timeline(job.folder), fold=fold), regex=regex)
+    search = Search(text, LogRows(Timeline(job.folder), dedup=dedup), regex=regex)
     while not search.complete:
         search.lines.poll()
         search.advance()
@@ -139,7 +139,7 @@ def test_a_search_finds_what_a_look_at_every_row_would_find(tmp_path: Path, text
 def test_a_search_finds_what_comes_later(tmp_path: Path) -> None:
     job = MadeJob(tmp_path, 1)
     job.say(0, "step 1")
-    lines = Merged(Timeline(job.folder))
+    lines = LogRows(Timeline(job.folder))
     lines.poll()
     search = Search("Step", lines)
     search.advance()
@@ -154,6 +154,6 @@ def test_a_capital_letter_makes_a_search_mind_case(tmp_path: Path) -> None:
     job = MadeJob(tmp_path, 1)
     job.say(0, "Error here", "error there")
     for pattern, count in (("error", 2), ("Error", 1)):
-        search = Search(pattern, settle(Merged(Timeline(job.folder))))
+        search = Search(pattern, settle(LogRows(Timeline(job.folder))))
         search.advance()
         assert len(search.found) == count

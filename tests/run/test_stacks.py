@@ -16,7 +16,7 @@ from made import dstui, made
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.status import ranks_of
 from dstui.run.observe.follow import Follower
-from dstui.run.observe.hang_analysis import folded
+from dstui.run.observe.hang_analysis import grouped
 from dstui.run.observe.stacks import Stack, Thread, find_program, report, stacks, why_not
 from dstui.run.observe.stragglers import Watch
 from dstui.run.supervise.stop import stop
@@ -150,7 +150,7 @@ def reducing(rank: int, meeting: str = "all_reduce", line: int = 31) -> Stack:
 
 def test_who_has_not_come_to_the_meeting_is_named_first_and_ranks_at_one_place_together() -> None:
     late = stack(15, "read (socket.py:7)", "load (data.py:7)", "main (train.py:28)", own="load (data.py:7)")
-    assert folded([*map(reducing, range(15)), late, Stack(16, "h2", reason="it runs on h2")]) == (
+    assert grouped([*map(reducing, range(15)), late, Stack(16, "h2", reason="it runs on h2")]) == (
         "rank 15 has not reached the all_reduce that ranks 0-14 wait in.",
         "rank 15: in load (data.py:7)",
         "ranks 0-14: waiting in all_reduce, from main (train.py:31)",
@@ -159,7 +159,7 @@ def test_who_has_not_come_to_the_meeting_is_named_first_and_ranks_at_one_place_t
 
 
 def test_ranks_in_different_meetings_took_different_ways() -> None:
-    found = folded([reducing(0), reducing(1, "broadcast", 40), reducing(2)])
+    found = grouped([reducing(0), reducing(1, "broadcast", 40), reducing(2)])
     assert found[0].startswith("The ranks wait in different meetings")
     assert found[1:] == (
         "rank 1: waiting in broadcast, from main (train.py:40)",
@@ -168,10 +168,10 @@ def test_ranks_in_different_meetings_took_different_ways() -> None:
 
 
 def test_ranks_that_all_compute_are_only_told_where_they_are() -> None:
-    assert folded([stack(0, "forward (model.py:3)"), stack(1, "forward (model.py:3)")]) == ("ranks 0-1: in forward (model.py:3)",)
+    assert grouped([stack(0, "forward (model.py:3)"), stack(1, "forward (model.py:3)")]) == ("ranks 0-1: in forward (model.py:3)",)
     joining = stack(0, "wait (x.py:1)", "init_process_group (torch/distributed/distributed_c10d.py:9)")
-    assert folded([reducing(1, "rendezvous"), reducing(2, "rendezvous")])[0].startswith("ranks 1-2: waiting for the other ranks to join")
-    assert folded([joining])[0].startswith("rank 0: ")
+    assert grouped([reducing(1, "rendezvous"), reducing(2, "rendezvous")])[0].startswith("ranks 1-2: waiting for the other ranks to join")
+    assert grouped([joining])[0].startswith("rank 0: ")
 
 
 SCRIPT = """

@@ -38,7 +38,7 @@ def test_every_line_is_told_once_in_the_order_of_its_rank_from_either_end(
         wrote[rank] += lines
         job.say(rank, *lines)
         if seen and second >= forgotten:
-            job.look(second)
+            job.update(second)
     if unfinished:
         wrote[1].append("and then")
         job.say(1, "and then", end="")
@@ -54,13 +54,13 @@ def test_every_line_is_told_once_in_the_order_of_its_rank_from_either_end(
 def test_lines_have_the_time_of_the_look_that_saw_them_and_that_order(tmp_path: Path) -> None:
     job = MadeJob(tmp_path, 2)
     job.say(1, "first")
-    job.look(1)
+    job.update(1)
     job.say(0, "second")
     job.say(1, "second")
     job.say(1, "begun", end="")
-    job.look(2)
+    job.update(2)
     job.say(1, " and ended")
-    job.look(3)
+    job.update(3)
     expected = [(1, 1, "first"), (2, 0, "second"), (2, 1, "second"), (3, 1, "begun and ended")]
     timeline = Timeline(job.folder)
     assert told(timeline, timeline.forth()) == expected
@@ -94,10 +94,10 @@ def test_what_comes_is_told_once_and_a_line_that_is_never_finished_at_the_end(tm
 def test_every_attempt_is_told_and_one_can_be_chosen(tmp_path: Path) -> None:
     job = MadeJob(tmp_path, 1)
     job.say(0, "first attempt")
-    job.look(1)
+    job.update(1)
     job.folder.prepare(2)
     job.say(0, "second attempt", attempt=2)
-    job.look(2, attempt=2)
+    job.update(2, attempt=2)
     for attempt, expected in ((None, ["first attempt", "second attempt"]), (2, ["second attempt"])):
         timeline = Timeline(job.folder, attempt=attempt)
         assert [line for _, _, line in told(timeline, timeline.forth())] == expected
@@ -106,11 +106,11 @@ def test_every_attempt_is_told_and_one_can_be_chosen(tmp_path: Path) -> None:
 def test_what_dstui_says_of_the_job_has_its_place_among_the_lines(tmp_path: Path) -> None:
     job = MadeJob(tmp_path, 1)
     job.say(0, "before")
-    job.look(1)
+    job.update(1)
     job.folder.append_event(BEGAN + 2, "notice", text="rank 0 waits")
     job.folder.append_event(BEGAN + 2.5, "facts", anything=1)
     job.say(0, "after")
-    job.look(3)
+    job.update(3)
     timeline = Timeline(job.folder)
     assert told(timeline, timeline.forth()) == [(1, 0, "before"), (2, None, "rank 0 waits"), (3, 0, "after")]
 
@@ -129,7 +129,7 @@ def test_rubbish_in_the_index_loses_no_line(tmp_path_factory: pytest.TempPathFac
     job = MadeJob(tmp_path_factory.mktemp("job"), 2)
     for rank in (0, 1):
         job.say(rank, "first", "second")
-        job.look(rank)
+        job.update(rank)
     index = job.folder.arrivals_file
     index.write_bytes(index.read_bytes()[:40] + rubbish)
     timeline = Timeline(job.folder)

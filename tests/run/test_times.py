@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.logs.arrival_index import ATTEMPT, HEADER, LAUNCHER, RECORD, Arrivals, Notes
+from dstui.logs.arrival_index import ATTEMPT, HEADER, LAUNCHER, RECORD, Arrivals, ArrivalWriter
 from dstui.run.jobs.folder import JobFolder
 
 
@@ -30,14 +30,14 @@ def records(folder: JobFolder) -> list[tuple[float, int, int, int]]:
 
 
 def test_a_look_notes_what_has_grown_and_nothing_else(folder: JobFolder) -> None:
-    notes = Notes(folder)
+    notes = ArrivalWriter(folder)
     grow(folder.log(0), 10)
     grow(folder.log(11), 7)
-    notes.look(100.0, 1)
+    notes.update(100.0, 1)
     grow(folder.log(11), 5)
     grow(folder.launcher_log, 3)
-    notes.look(101.0, 1)
-    notes.look(102.0, 1)
+    notes.update(101.0, 1)
+    notes.update(102.0, 1)
     assert sorted(records(folder)) == sorted(
         [(100.0, ATTEMPT, 10, 10), (100.0, ATTEMPT + 11, 7, 7), (101.0, ATTEMPT + 11, 5, 12), (101.0, LAUNCHER, 3, 3)]
     )
@@ -51,17 +51,17 @@ def test_a_new_supervisor_goes_on_where_the_last_was_killed(
 ) -> None:
     folder = JobFolder(tmp_path_factory.mktemp("job"))
     folder.prepare(1)
-    notes, sizes = Notes(folder), dict[int, int]()
+    notes, sizes = ArrivalWriter(folder), dict[int, int]()
     for time, (grown, killed, torn) in enumerate(looks):
         for rank, size in grown.items():
             grow(folder.log(rank), size)
             sizes[rank] = sizes.get(rank, 0) + size
-        notes.look(float(time), 1)
+        notes.update(float(time), 1)
         if killed:
             with folder.arrivals_file.open("ab") as file:
                 file.write(torn)  # a record of which only a part was written
-            notes = Notes(folder)
-    notes.look(1e9, 1)
+            notes = ArrivalWriter(folder)
+    notes.update(1e9, 1)
     covered = dict.fromkeys(sizes, 0)
     for _, log, more, size in records(folder):
         assert covered[log - ATTEMPT] + more == size
@@ -71,12 +71,12 @@ def test_a_new_supervisor_goes_on_where_the_last_was_killed(
 
 
 def test_an_attempt_has_logs_of_its_own(folder: JobFolder) -> None:
-    notes = Notes(folder)
+    notes = ArrivalWriter(folder)
     grow(folder.log(0), 10)
-    notes.look(1.0, 1)
+    notes.update(1.0, 1)
     folder.prepare(2)
     grow(folder.log(0, 2), 4)
-    notes.look(2.0, 2)
+    notes.update(2.0, 2)
     assert records(folder) == [(1.0, ATTEMPT, 10, 10), (2.0, 2 * ATTEMPT, 4, 4)]
 
 
@@ -84,7 +84,7 @@ def test_an_index_of_another_version_is_neither_read_nor_written(folder: JobFold
     foreign = b"dstui arrivals 9\n".ljust(len(HEADER)) + RECORD.pack(1.0, ATTEMPT, 5, 5)
     folder.arrivals_file.write_bytes(foreign)
     grow(folder.log(0), 10)
-    Notes(folder).look(1.0, 1)
+    ArrivalWriter(folder).update(1.0, 1)
     assert folder.arrivals_file.read_bytes() == foreign
     assert records(folder) == []
 
@@ -92,8 +92,8 @@ def test_an_index_of_another_version_is_neither_read_nor_written(folder: JobFold
 def test_a_disk_that_is_full_costs_no_note_only_its_time(folder: JobFolder) -> None:
     grow(folder.log(0), 10)
     folder.arrivals_file.symlink_to("/dev/full")
-    notes = Notes(folder)
-    notes.look(1.0, 1)
+    notes = ArrivalWriter(folder)
+    notes.update(1.0, 1)
     folder.arrivals_file.unlink()
-    notes.look(2.0, 1)
+    notes.update(2.0, 1)
     assert records(folder) == [(2.0, ATTEMPT, 10, 10)]

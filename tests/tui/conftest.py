@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from dstui.files import read_plan
 from dstui.machine.snapshot import Machine
 from dstui.tui.app import DstuiApp
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from tests import machines
 from tests.machines import A100, NO_GPU, gpus, joined
 
@@ -51,14 +51,14 @@ def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
 
     @asynccontextmanager
     async def opened(
-        text: str = PLAN, *, gpus: int = 0, size: tuple[int, int] = (120, 40), judge: bool = False
+        text: str = PLAN, *, gpus: int = 0, size: tuple[int, int] = (120, 40), reference: bool = False
     ) -> AsyncIterator[Pilot[int]]:
         path = tmp_path / "plan.yaml"
         path.write_text(text)
         (tmp_path / "train.py").write_text(SCRIPT)
-        app = DstuiApp(read_plan(path), path, machine(gpus), judge=judge)
+        app = DstuiApp(read_plan(path), path, machine(gpus), reference=reference)
         async with app.run_test(size=size, notifications=True) as pilot:
-            await until(pilot, lambda: app.store.state.checked and app.store.state.seen)
+            await until(pilot, lambda: app.store.state.checked and app.store.state.lookups)
             yield pilot
 
     return opened
@@ -93,4 +93,4 @@ def screen(pilot: Pilot[int]) -> str:
 
 def text_of(pilot: Pilot[int], selector: str) -> str:
     """The rows of one list as text."""
-    return "\n".join(row.text for row in pilot.app.screen.query_one(selector, Rows).rows)
+    return "\n".join(row.text for row in pilot.app.screen.query_one(selector, RowList).rows)

@@ -55,7 +55,7 @@ async def test_a_spoilt_job_folder_ends_nothing(
     async with open_app() as pilot:
         await pilot.press("9")
         await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-        pilot.app.look_at(folder)
+        pilot.app.show_job(folder)
         await until(pilot, lambda: "Log: all ranks" in screen(pilot))
         if meanwhile:
             spoil(folder)

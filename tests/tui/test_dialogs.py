@@ -19,7 +19,7 @@ from dstui.tui.plot.plot_screen import OtherRun, Plot
 from tests.monkey import Keys, Mouse
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 from tests.tui.hands import give
-from tests.tui.test_reason import job, look_at
+from tests.tui.test_reason import job, show_job
 
 TWICE = [("escape", "escape"), ("enter", "enter"), ("enter", "escape"), ("escape", "enter", "escape"), ("y", "y"), ("n", "y", "enter")]
 
@@ -153,7 +153,7 @@ async def test_escape_leads_back_from_the_review_and_from_the_list_of_jobs(open_
 
 async def test_over_a_job_every_dialog_ends_once(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job(tmp_path / "job"))
+        await show_job(pilot, job(tmp_path / "job"))
         for opening, kind, keys in (
             (("up", "enter"), WholeLine, ("x", "x")),
             (("d",), Reading, ("enter", "escape", "enter")),

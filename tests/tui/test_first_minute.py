@@ -29,7 +29,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
     async def begun(files: dict[str, str], gpus: int = 0, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[int]]:
         for name, text in files.items():
             (folder / name).write_text(text)
-        app = DstuiApp(None, None, machine(gpus), judge=False)
+        app = DstuiApp(None, None, machine(gpus), reference=False)
         async with app.run_test(size=size, notifications=True) as pilot:
             await until(pilot, lambda: "Start from what?" in screen(pilot))
             yield pilot
@@ -50,7 +50,7 @@ async def test_a_recipe_is_a_plan_for_the_script_that_was_found(begin: Begin) ->
         await pilot.press("r")
         assert value(pilot, "job.script") == "train.py"
         assert value(pilot, "job.args") == ["--deepspeed_config", "{ds_config}"]
-        await until(pilot, lambda: store(pilot).state.seen and store(pilot).state.worst() != "error")
+        await until(pilot, lambda: store(pilot).state.lookups and store(pilot).state.worst() != "error")
 
 
 async def test_a_file_is_opened_by_its_number(begin: Begin) -> None:

@@ -18,7 +18,7 @@ async def test_the_screen_shows_every_line_of_a_flood_that_it_watched(open_app: 
     async with open_app() as pilot:
         await pilot.press("9")
         await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-        pilot.app.look_at(folder)
+        pilot.app.show_job(folder)
         flood = start_flood(folder.path, RANKS, RATE, SECONDS)
         await until(pilot, lambda: flood.poll() is not None, 60)
         flood.communicate()
@@ -31,9 +31,9 @@ async def test_the_screen_shows_every_line_of_a_flood_that_it_watched(open_app: 
 
 
 def test_the_log_has_each_line_of_every_rank_in_its_order_folded_or_not(tmp_path: Path) -> None:
-    for fold in (True, False):
-        folder = running_job(tmp_path / f"job {fold}", RANKS)
-        view = Filter(fold=fold).open(folder, {})
+    for dedup in (True, False):
+        folder = running_job(tmp_path / f"job {dedup}", RANKS)
+        view = Filter(dedup=dedup).open(folder, {})
         flood = start_flood(folder.path, RANKS, RATE, SECONDS)
         deadline = time.monotonic() + 60
         while flood.poll() is None:
@@ -43,4 +43,4 @@ def test_the_log_has_each_line_of_every_rank_in_its_order_folded_or_not(tmp_path
         flood.communicate()
         end(folder)
         assert shown(view).of == dict.fromkeys(range(RANKS), LINES)
-        assert shown(Filter(fold=fold).open(folder, {})).of == dict.fromkeys(range(RANKS), LINES)
+        assert shown(Filter(dedup=dedup).open(folder, {})).of == dict.fromkeys(range(RANKS), LINES)

@@ -36,11 +36,11 @@ def job(tmp_path: Path) -> MadeJob:
     return made
 
 
-async def look_at(pilot: Pilot[int], folder: JobFolder) -> None:
+async def show_job(pilot: Pilot[int], folder: JobFolder) -> None:
     """Attach to the job, and wait until its log is there."""
     await pilot.press("9")
     await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-    pilot.app.look_at(folder)
+    pilot.app.show_job(folder)
     await until(pilot, lambda: "lines  following" in screen(pilot))
 
 
@@ -50,7 +50,7 @@ def clock(second: float) -> str:
 
 async def test_what_all_ranks_said_is_one_row_with_its_time_until_u_unfolds_it(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job.folder)
+        await show_job(pilot, job.folder)
         assert f"{clock(119)}    ×8 step 119 loss 1.5" in screen(pilot)
         assert "124 rows, 964 lines" in screen(pilot)
         await pilot.press("u")
@@ -60,7 +60,7 @@ async def test_what_all_ranks_said_is_one_row_with_its_time_until_u_unfolds_it(o
 
 async def test_v_shows_warnings_and_errors_then_errors_and_a_all_lines_again(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job.folder)
+        await show_job(pilot, job.folder)
         await pilot.press("v")
         await until(pilot, lambda: "Log: all ranks, warnings and errors, folded" in screen(pilot) and "4 of 964 lines" in screen(pilot))
         assert "r5 [W] NCCL watchdog: waiting" in screen(pilot)
@@ -73,7 +73,7 @@ async def test_v_shows_warnings_and_errors_then_errors_and_a_all_lines_again(ope
 
 async def test_h_goes_round_the_hosts(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job.folder)
+        await show_job(pilot, job.folder)
         await pilot.press("h")
         await until(pilot, lambda: "Log: worker-0, folded" in screen(pilot) and "×4 step 119" in screen(pilot))
         await pilot.press("h", "e")
@@ -84,7 +84,7 @@ async def test_h_goes_round_the_hosts(open_app: Open, job: MadeJob) -> None:
 
 async def test_t_goes_to_a_time_and_another_filter_stays_there(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job.folder)
+        await show_job(pilot, job.folder)
         await pilot.press("t", *"25:00", "enter")
         await until(pilot, lambda: "25:00 is neither a time nor a step" in screen(pilot))
         await pilot.press("escape", "t", *clock(30), "enter")
@@ -101,7 +101,7 @@ async def test_errors_of_all_ranks_are_counted_and_enter_shows_one_whole_with_wh
     open_app: Open, job: MadeJob
 ) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job.folder)
+        await show_job(pilot, job.folder)
         await pilot.press("e")
         await until(pilot, lambda: "errors 1 of 2" in screen(pilot))
         await pilot.press("n")
@@ -123,7 +123,7 @@ async def test_what_comes_is_shown_and_a_progress_bar_while_its_rank_is_looked_a
     assert owned(made.folder).lock() is not None
     made.say(0, "ready")
     async with open_app() as pilot:
-        await look_at(pilot, made.folder)
+        await show_job(pilot, made.folder)
         made.say(0, "loaded")
         made.say(1, "loaded")
         await until(pilot, lambda: "×2 loaded" in screen(pilot))
@@ -138,7 +138,7 @@ async def test_the_beginning_is_found_by_going_home(open_app: Open, tmp_path: Pa
     made = MadeJob(tmp_path / "job", 1, state="succeeded")
     made.say(0, *(f"line {n} {'.' * 100}" for n in range(60_000)))
     async with open_app() as pilot:
-        await look_at(pilot, made.folder)
+        await show_job(pilot, made.folder)
         assert "line 59999 " in screen(pilot)
         await pilot.press("home")
         await until(pilot, lambda: " line 0 ." in screen(pilot))
@@ -153,7 +153,7 @@ async def test_many_ranks_are_summed_up_by_host_with_the_worst_first(open_app: O
     made.say(0, "step 1")
     made.look(1)
     async with open_app(size=(100, 30)) as pilot:
-        await look_at(pilot, made.folder)
+        await show_job(pilot, made.folder)
         await until(pilot, lambda: f"{ranks - 1:,} ended" in text_of(pilot, "#ranks"))
         shown = text_of(pilot, "#ranks").splitlines()
         assert shown[0].split() == f"{ranks:,} ranks on {hosts} hosts ✖ 1 failed ✔ {ranks - 1:,} ended step 1".split()
@@ -168,7 +168,7 @@ async def test_the_name_of_a_host_is_text_and_nothing_else(open_app: Open, tmp_p
     made.status("succeeded")
     made.say(1, "here")
     async with open_app() as pilot:
-        await look_at(pilot, made.folder)
+        await show_job(pilot, made.folder)
         await pilot.press("h", "h")
         await until(pilot, lambda: "Log: [b]x, folded" in screen(pilot))
         assert "\x1b" not in screen(pilot)

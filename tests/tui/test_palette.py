@@ -15,7 +15,7 @@ from dstui.tui.plot.plot_screen import Plot
 from tests.monkey import Keys
 from tests.tui.conftest import PLAN, Open, screen, store, until
 from tests.tui.hands import give
-from tests.tui.test_reason import job, look_at
+from tests.tui.test_reason import job, show_job
 
 LETTERS = {" ": "space", "(": "left_parenthesis", ")": "right_parenthesis", "[": "left_square_bracket", "]": "right_square_bracket"}
 
@@ -74,7 +74,7 @@ async def test_of_a_job_too(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await choose(pilot, "Stop")
         assert pilot.app.step.id == "run", "no job is looked at yet: the list of them is where to begin"
-        await look_at(pilot, job(tmp_path / "job"))
+        await show_job(pilot, job(tmp_path / "job"))
         await choose(pilot, "Stop")
         await until(pilot, lambda: "nothing to act on" in screen(pilot))
         await choose(pilot, "Bundle")

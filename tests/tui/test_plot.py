@@ -11,9 +11,9 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.run.jobs.folder import JobFolder
-from dstui.run.metrics.series import History
+from dstui.run.metrics.series import MetricSeries
 from dstui.run.observe.summary import value_text
-from dstui.tui.plot.curves import Line, Picture, View, decades, picture, ticks
+from dstui.tui.plot.curves import Picture, PlotLine, View, decades, picture, ticks
 from tests.own import owned
 from tests.tui.conftest import Open, screen, text_of, until, value
 
@@ -36,7 +36,7 @@ def job(path: Path, logs: dict[int, str], state: str = "succeeded", **attempts: 
 
 
 def drawn(folder: JobFolder, view: View = View(), other: JobFolder | None = None) -> Picture:  # noqa: B008
-    runs = [History(each) for each in (folder, other) if each is not None]
+    runs = [MetricSeries(each) for each in (folder, other) if each is not None]
     for history in runs:
         while history.advance(0.01):
             pass
@@ -52,9 +52,9 @@ def styles(shown: Picture) -> list[str]:
 
 
 def test_one_rank_is_a_line_and_several_are_a_mean_between_two_faint_ones(tmp_path: Path) -> None:
-    assert drawn(job(tmp_path / "one", {0: steps(3)})).lines == [Line([1, 2, 3], [1, 2, 3], "main")]
+    assert drawn(job(tmp_path / "one", {0: steps(3)})).lines == [PlotLine([1, 2, 3], [1, 2, 3], "main")]
     shown = drawn(job(tmp_path / "two", {0: steps(2), 1: steps(2, "{0}0")}))
-    assert shown.lines == [Line([1, 2], [1, 2], "faint"), Line([1, 2], [10, 20], "faint"), Line([1, 2], [5.5, 11], "main")]
+    assert shown.lines == [PlotLine([1, 2], [1, 2], "faint"), PlotLine([1, 2], [10, 20], "faint"), PlotLine([1, 2], [5.5, 11], "main")]
 
 
 def test_every_rank_has_a_line_with_its_name(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_logarithm_leaves_out_what_it_has_no_place_for_and_says_so(tmp_path: P
 
 def test_evaluation_stands_beside_the_loss_at_the_trainings_step(tmp_path: Path) -> None:
     shown = drawn(job(tmp_path / "job", {0: steps(4) + "eval_loss: 7\n"}))
-    assert shown.lines[-1] == Line([4], [7], "beside", "eval")
+    assert shown.lines[-1] == PlotLine([4], [7], "beside", "eval")
 
 
 def test_attempts_are_marked_where_they_begin_and_the_last_is_the_main_one(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_axes_have_round_numbers() -> None:
 async def open_plot(pilot: Pilot[int], folder: JobFolder) -> None:
     await pilot.press("9")
     await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-    pilot.app.look_at(folder)
+    pilot.app.show_job(folder)
     await until(pilot, lambda: pilot.app.run_pane.follower is not None)
     await pilot.press("m")
     await until(pilot, lambda: "Metrics" in screen(pilot) and "reading" not in screen(pilot))

@@ -17,7 +17,7 @@ from dstui.run.jobs.folder import JobFolder
 from dstui.run.observe.stacks import find_program
 from dstui.run.supervise.stop import stop
 from dstui.tui.dialogs.text_viewer import Reading
-from dstui.tui.run.diagnosis_pane import Why
+from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
@@ -46,26 +46,26 @@ def job(
     return folder
 
 
-async def look_at(pilot: Pilot[int], folder: JobFolder) -> Why:
+async def show_job(pilot: Pilot[int], folder: JobFolder) -> DiagnosisPane:
     """Attach to the job, and wait for the reason."""
     await pilot.press("9")
     await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-    pilot.app.look_at(folder)
-    why = pilot.app.query_one(Why)
+    pilot.app.show_job(folder)
+    why = pilot.app.query_one(DiagnosisPane)
     await until(pilot, lambda: why.diagnosis is not None and why.display)
     return why
 
 
 async def test_the_reason_is_there_when_the_last_rank_has_ended_and_before_the_job_has(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job(tmp_path / "job", state="running"))
+        await show_job(pilot, job(tmp_path / "job", state="running"))
         assert text_of(pilot, "#why").startswith("✖ rank 1 on here: A GPU ran out of memory")
         assert "OOM-GPU, high confidence" in screen(pilot)
 
 
 async def test_d_shows_the_whole_diagnosis_and_enter_on_a_line_goes_there_in_the_log(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job(tmp_path / "job"))
+        await show_job(pilot, job(tmp_path / "job"))
         await pilot.press("d")
         await until(pilot, lambda: isinstance(pilot.app.screen, Reading))
         whole = text_of(pilot, "#reading")
@@ -78,14 +78,14 @@ async def test_d_shows_the_whole_diagnosis_and_enter_on_a_line_goes_there_in_the
 async def test_two_independent_causes_are_both_named(open_app: Open, tmp_path: Path) -> None:
     other = 'Traceback (most recent call last):\n  File "/home/me/train.py", line 3, in <module>\nValueError: a bad shard\n'
     async with open_app() as pilot:
-        await look_at(pilot, job(tmp_path / "job", logs=(other, OOM)))
+        await show_job(pilot, job(tmp_path / "job", logs=(other, OOM)))
         shown = text_of(pilot, "#why")
         assert "A GPU ran out of memory" in shown and "independently of it, USER-PY" in shown
 
 
 async def test_the_fix_changes_the_open_plan_and_l_launches_from_there(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job(tmp_path / "job"))
+        await show_job(pilot, job(tmp_path / "job"))
         await pilot.press("x")
         await until(pilot, lambda: value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 2)
         assert store(pilot).path == tmp_path / "plan.yaml", "the document that is open is the job's own"
@@ -102,7 +102,7 @@ async def test_what_has_changed_since_the_last_run_is_told_before_the_launch(
     (tmp_path / "dstui_runs").mkdir()
     folder = job(tmp_path / "dstui_runs" / "small-1", base=tmp_path)
     async with open_app() as pilot:
-        await look_at(pilot, folder)
+        await show_job(pilot, folder)
         await pilot.press("x")
         await until(pilot, lambda: "Since small-1" in text_of(pilot, "#review-verdict"))
         assert "train_micro_batch_size_per_gpu: 4" in text_of(pilot, "#review-verdict")
@@ -113,7 +113,7 @@ async def test_the_fix_of_another_plans_job_opens_that_plan_and_loses_no_edit(op
     folder = job(tmp_path / "job", plan=other)
     async with open_app() as pilot:
         store(pilot).edit(("deepspeed.gradient_clipping", 0.5))
-        await look_at(pilot, folder)
+        await show_job(pilot, folder)
         await pilot.press("x")
         await until(pilot, lambda: "has edits that are not saved" in screen(pilot))
         await pilot.press("n")
@@ -127,7 +127,7 @@ async def test_the_fix_of_another_plans_job_opens_that_plan_and_loses_no_edit(op
 async def test_b_writes_a_report_and_never_over_another(open_app: Open, tmp_path: Path) -> None:
     folder = job(tmp_path / "job")
     async with open_app() as pilot:
-        await look_at(pilot, folder)
+        await show_job(pilot, folder)
         for name in ("job-bundle.zip", "job-bundle-2.zip"):
             await pilot.press("b")
             await until(pilot, (tmp_path / name).exists)
@@ -140,16 +140,16 @@ async def test_a_stop_is_told_as_a_stop_and_a_success_needs_no_reason(open_app: 
     stopped.stop_file.write_text(json.dumps({"exit_code": 143, "by": 4711, "command": "dstui stop job"}))
     os.utime(stopped.stop_file, (1767225600, 1767225600))
     async with open_app() as pilot:
-        await look_at(pilot, stopped)
+        await show_job(pilot, stopped)
         assert text_of(pilot, "#why").startswith("■ Somebody stopped the run")
         assert "dstui stop job" in text_of(pilot, "#why")
         well = job(tmp_path / "well", state="succeeded", logs=("step 2\n", "step 2\n"))
         for rank in (0, 1):
             well.record(rank).write_text(json.dumps({"rank": rank, "host": "here", "pid": 1, "ended": 1767225610.0, "exit_code": 0}))
-        pilot.app.look_at(well)
+        pilot.app.show_job(well)
         await until(pilot, lambda: store(pilot).state.run == "succeeded")
         await pilot.pause(0.5)
-        assert not pilot.app.query_one(Why).display
+        assert not pilot.app.query_one(DiagnosisPane).display
 
 
 @pytest.fixture
@@ -194,8 +194,8 @@ async def test_live_a_fault_is_named_with_its_rank_by_itself(
         async with open_app() as pilot:
             await pilot.press("9")
             await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-            pilot.app.look_at(folder)
-            why = pilot.app.query_one(Why)
+            pilot.app.show_job(folder)
+            why = pilot.app.query_one(DiagnosisPane)
             await until(pilot, lambda: why.diagnosis is not None and why.diagnosis.cause == cause and why.display, 120)
             assert why.diagnosis.first_failing_rank == 1
             await until(
@@ -209,7 +209,7 @@ async def test_live_a_fault_is_named_with_its_rank_by_itself(
 
 async def test_the_reason_is_wrapped_for_the_screen_that_it_is_on(open_app: Open, tmp_path: Path) -> None:
     async with open_app(size=(80, 24)) as pilot:
-        why = await look_at(pilot, job(tmp_path / "job"))
+        why = await show_job(pilot, job(tmp_path / "job"))
         for width in (80, 120, 70):
             await pilot.resize_terminal(width, 24)
             await until(pilot, lambda width=width: why.size.width == width - 2)

@@ -35,17 +35,17 @@ def job(tmp_path: Path) -> JobFolder:
     return folder
 
 
-async def look_at(pilot: Pilot[int], job: JobFolder) -> None:
+async def show_job(pilot: Pilot[int], job: JobFolder) -> None:
     """Attach to the job, and wait until all of it was read."""
     await pilot.press("9")
     await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-    pilot.app.look_at(job)
+    pilot.app.show_job(job)
     await until(pilot, lambda: store(pilot).state.run == "failed" and "exit status 3" in screen(pilot))
 
 
 async def test_a_job_that_ended_shows_its_summary_and_each_rank_in_words(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job)
+        await show_job(pilot, job)
         assert "✖ failed (exit status 3)  0:17" in text_of(pilot, "#run-head")
         assert "0 ✔ ended  step 400  loss 1" in text_of(pilot, "#ranks")
         assert "1 ✖ failed" in text_of(pilot, "#ranks")
@@ -55,7 +55,7 @@ async def test_a_job_that_ended_shows_its_summary_and_each_rank_in_words(open_ap
 async def test_a_job_that_failed_says_why_with_the_line_that_shows_it(open_app: Open, job: JobFolder) -> None:
     job.log(1).write_text("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flash_attn'\n")
     async with open_app() as pilot:
-        await look_at(pilot, job)
+        await show_job(pilot, job)
         await until(pilot, lambda: "Why it ended" in screen(pilot))
         assert "flash_attn" in text_of(pilot, "#why")
         assert "rank_1.log:2" in text_of(pilot, "#why")
@@ -63,7 +63,7 @@ async def test_a_job_that_failed_says_why_with_the_line_that_shows_it(open_app: 
 
 async def test_lines_of_a_log_are_shown_as_they_are_and_no_escape_gets_through(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job)
+        await show_job(pilot, job)
         await pilot.press("1")
         await until(pilot, lambda: "Log: rank 1" in screen(pilot) and "out of memory" in screen(pilot))
         shown = screen(pilot)
@@ -76,7 +76,7 @@ async def test_lines_of_a_log_are_shown_as_they_are_and_no_escape_gets_through(o
 
 async def test_a_rank_is_chosen_by_its_number_and_all_by_a(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job)
+        await show_job(pilot, job)
         await pilot.press("g", "0", "enter")
         await until(pilot, lambda: "Log: rank 0" in screen(pilot))
         await pilot.press("a")
@@ -87,7 +87,7 @@ async def test_a_rank_is_chosen_by_its_number_and_all_by_a(open_app: Open, job: 
 
 async def test_a_search_counts_its_matches_and_n_goes_from_one_to_the_next(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job)
+        await show_job(pilot, job)
         await pilot.press("0", "slash", *"step 39", "enter")
         await until(pilot, lambda: "of 11" in screen(pilot))  # 39 and 390 to 399
         first = pilot.app.run_pane.log_view.at
@@ -99,7 +99,7 @@ async def test_a_search_counts_its_matches_and_n_goes_from_one_to_the_next(open_
 
 async def test_e_goes_to_the_line_that_speaks_of_an_error(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job)
+        await show_job(pilot, job)
         await pilot.press("1", "e")
         view = pilot.app.run_pane.log_view
         assert "Traceback" in view.lines.line(view.at).text or "out of memory" in view.lines.line(view.at).text
@@ -107,7 +107,7 @@ async def test_e_goes_to_the_line_that_speaks_of_an_error(open_app: Open, job: J
 
 async def test_reading_is_never_disturbed_by_new_lines_which_are_counted(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
-        await look_at(pilot, job)
+        await show_job(pilot, job)
         await pilot.press("0")
         view, pane = pilot.app.run_pane.log_view, pilot.app.run_pane
         await until(pilot, lambda: view.follow and "step 400/400" in screen(pilot))

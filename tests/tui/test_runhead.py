@@ -97,4 +97,4 @@ async def test_the_run_screen_shows_the_head_of_a_job(open_app: Open, folder: Jo
 async def attach(pilot: Pilot[int], folder: JobFolder) -> None:
     await pilot.press("9")
     await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-    pilot.app.look_at(folder)
+    pilot.app.show_job(folder)

@@ -16,7 +16,7 @@ import pytest
 from textual.pilot import Pilot
 
 from tests.tui.conftest import PLAN, Open, screen, until
-from tests.tui.test_reason import job, look_at
+from tests.tui.test_reason import job, show_job
 
 BASELINES = Path(__file__).parent / "baselines"
 PLACE = "job folder /"
@@ -89,7 +89,7 @@ async def test_a_screen_looks_as_it_did(
     shown, file = SCREENS[name], BASELINES / f"{name}-{variant}.txt"
     async with open_app(shown.plan, gpus=4, size=VARIANTS[variant]) as pilot:
         if shown.job:
-            await look_at(pilot, job(Path.cwd() / "job"))
+            await show_job(pilot, job(Path.cwd() / "job"))
         for key in shown.keys:
             await pilot.press(key)
         await until(pilot, lambda: shown.text in screen(pilot))

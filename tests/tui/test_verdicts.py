@@ -6,9 +6,9 @@ from tests.tui.conftest import PLAN, Open, screen, store, until, value
 
 
 async def test_every_edit_is_judged_by_the_installed_deepspeed(open_app: Open) -> None:
-    async with open_app(judge=True) as pilot:
+    async with open_app(reference=True) as pilot:
         await pilot.press("3")
-        await until(pilot, lambda: store(pilot).state.judged == PLAN)
+        await until(pilot, lambda: store(pilot).state.validated == PLAN)
         assert store(pilot).state.verdict.ok
         await until(pilot, lambda: f"DeepSpeed {store(pilot).state.verdict.version} ✔" in screen(pilot))
         await pilot.press("6", "down", "down", "enter", "1", "3", "enter")
@@ -18,11 +18,11 @@ async def test_every_edit_is_judged_by_the_installed_deepspeed(open_app: Open) -
 
 
 async def test_what_deepspeed_refuses_and_no_rule_explains_is_said_in_its_words(open_app: Open) -> None:
-    from dstui.check.reference import Verdict
+    from dstui.check.reference import ReferenceVerdict
 
     async with open_app() as pilot:
         state = store(pilot).state
-        store(pilot).judged(state.plan.text, Verdict(False, "0.19.8", "AssertionError", "something\n  new"))
+        store(pilot).validated(state.plan.text, ReferenceVerdict(False, "0.19.8", "AssertionError", "something\n  new"))
         assert any("refuses this: something new" in f.message for f in store(pilot).state.findings)
         await pilot.press("3")
         assert "DeepSpeed 0.19.8 refuses this" in screen(pilot)

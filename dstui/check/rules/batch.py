@@ -25,7 +25,7 @@ class Triple(NamedTuple):
     steps: Any
 
 
-class Verdict(NamedTuple):
+class BatchVerdict(NamedTuple):
     """What DeepSpeed says of a triple: which of its checks fails first, and the numbers as it has completed them."""
 
     fails: str
@@ -63,30 +63,30 @@ def filled(written: Triple, ranks: Any) -> Triple:
     return Triple(micro * steps * ranks, micro, steps)
 
 
-def verdict(written: Triple, ranks: Any) -> Verdict:
+def verdict(written: Triple, ranks: Any) -> BatchVerdict:
     """Which of DeepSpeed's checks fails first."""
     if written.train is None and written.micro is None:
-        return Verdict("missing", written)
+        return BatchVerdict("missing", written)
     triple = written
     try:
         triple = filled(written, ranks)
         for name in triple._fields:
             if not getattr(triple, name) > 0:
-                return Verdict(name, triple)
+                return BatchVerdict(name, triple)
         train, micro, steps = triple
-        return Verdict("" if train == micro * steps * ranks else "product", triple)
+        return BatchVerdict("" if train == micro * steps * ranks else "product", triple)
     except (TypeError, ZeroDivisionError, OverflowError, ValueError):
-        return Verdict("type", triple)
+        return BatchVerdict("type", triple)
 
 
-def judged(c: Context) -> Verdict:
+def batch_verdict(c: Context) -> BatchVerdict:
     """The verdict for the planned ranks; for one rank where they are not known and the product is left open."""
     if elastic(c):
-        return Verdict("", given(c))
+        return BatchVerdict("", given(c))
     known = ranks(c)
     found = verdict(given(c), 1 if known is None else known)
     if known is None and (found.fails == "product" or (found.fails in ("micro", "steps") and getattr(given(c), found.fails) is None)):
-        return Verdict("", found.triple)
+        return BatchVerdict("", found.triple)
     return found
 
 
@@ -145,7 +145,7 @@ def nearest_train(c: Context) -> tuple[str, dict[str, Any]]:
 )
 def no_batch_size(c: Context) -> Problems:
     """Neither the batch size nor the micro-batch size is given."""
-    if judged(c).fails == "missing":
+    if batch_verdict(c).fails == "missing":
         fix = mended(c, ("set train_micro_batch_size_per_gpu (1 fits anywhere, more is faster)", {MICRO: 1}))
         yield c.problem("", "no batch size: give train_micro_batch_size_per_gpu or train_batch_size", fix=fix)
 
@@ -153,7 +153,7 @@ def no_batch_size(c: Context) -> Problems:
 @rule("DS002", "error", when="parse", says=PRODUCT, source=f"{CONFIG}:602")
 def product(c: Context) -> Problems:
     """The batch size is not micro-batch × accumulation steps × ranks."""
-    found, known = judged(c), ranks(c)
+    found, known = batch_verdict(c), ranks(c)
     if found.fails != "product":
         return
     train, micro, steps = found.triple
@@ -178,7 +178,7 @@ def fits_no_number_of_ranks(c: Context) -> Problems:
 @rule("DS004", "error", when="parse", says="Micro batch size per gpu: 0 has to be greater than 0", source=f"{CONFIG}:598")
 def less_than_a_sample_per_rank(c: Context) -> Problems:
     """The batch size leaves less than one sample for each rank."""
-    found = judged(c)
+    found = batch_verdict(c)
     if found.fails == "micro" and given(c).micro is None:
         says = f"Micro batch size per gpu: {found.triple.micro} has to be greater than 0"
         message = f"train_batch_size {found.triple.train:g} leaves less than one sample for each of {ranks(c):g} ranks"
@@ -188,7 +188,7 @@ def less_than_a_sample_per_rank(c: Context) -> Problems:
 @rule("DS005", "error", when="parse", says="Gradient accumulation steps: 0 has to be greater than 0", source=f"{CONFIG}:600")
 def less_than_a_micro_batch_per_rank(c: Context) -> Problems:
     """The batch size leaves less than one micro-batch for each rank."""
-    found = judged(c)
+    found = batch_verdict(c)
     if found.fails == "steps" and given(c).steps is None:
         train, micro, steps = found.triple
         says = f"Gradient accumulation steps: {steps} has to be greater than 0"
@@ -199,7 +199,7 @@ def less_than_a_micro_batch_per_rank(c: Context) -> Problems:
 @rule("DS006", "error", when="parse", says="has to be greater than 0", source=f"{CONFIG}:596")
 def not_positive(c: Context) -> Problems:
     """A batch key is zero or negative."""
-    written, fails = given(c), judged(c).fails
+    written, fails = given(c), batch_verdict(c).fails
     bad = [(path, v) for path, v in zip(KEYS, written, strict=True) if isinstance(v, (int, float)) and not v > 0]
     for path, value in bad if fails else []:
         fix = mended(c, (f"make {path} 1", {path: 1}), (f"remove {path}", {path: None}), nearest_train(c))
@@ -209,7 +209,7 @@ def not_positive(c: Context) -> Problems:
 @rule("DS007", "error", when="parse", says="not supported between instances of 'str' and 'int'", source=f"{CONFIG}:596")
 def not_a_number(c: Context) -> Problems:
     """A batch key holds no number, such as "8", or "auto" where nobody fills it."""
-    if judged(c).fails != "type":
+    if batch_verdict(c).fails != "type":
         return
     for path, value in zip(KEYS, given(c), strict=True):
         if value is None or (isinstance(value, (int, float)) and math.isfinite(value) and value != 0):

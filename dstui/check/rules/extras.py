@@ -202,7 +202,7 @@ def autotuning_deletes(c: Context) -> Problems:
         yield c.problem(path, message, severity="info", fix=c.put(path, False, "keep them"))
 
 
-SAID_ELSEWHERE = (
+REPORTED_ELSEWHERE = (
     *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "sequence_parallel_size"),
     *("gradient_clipping", "gradient_allreduce_op", "communication_data_type"),
     *("seq_parallel_communication_data_type", "seq_parallel_comm_data_type", "steps_per_print", "log_level", "wall_clock_breakdown"),
@@ -225,7 +225,7 @@ TOPICS = (
 def unchecked_value(c: Context) -> Problems:
     """A value of the wrong type where DeepSpeed reads it as it is, unchecked."""
     for path, value in c.flat.items():
-        if isinstance(value, Mapping) or path in SAID_ELSEWHERE or path.startswith(TOPICS) or value is None:
+        if isinstance(value, Mapping) or path in REPORTED_ELSEWHERE or path.startswith(TOPICS) or value is None:
             continue
         key = c.key(path)
         if key is None or key.type in ("any", "section", "dict") or _has_model(c, path) or (value == AUTO and c.integration != "deepspeed"):

@@ -106,9 +106,9 @@ def no_optimizer(c: Context) -> Problems:
     else:
         says, when = "", "run"
     fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": 1e-4}}, "add AdamW (or say job.optimizer: script)")
-    said = c.plan.get("job.optimizer") is not None  # where it is only the default, the script may well bring one
+    reported = c.plan.get("job.optimizer") is not None  # where it is only the default, the script may well bring one
     message = "no optimizer: job.optimizer is config, and the configuration has none"
-    yield c.problem("optimizer", message, says=says, when=when, fix=fix, severity=None if said else "warning")
+    yield c.problem("optimizer", message, says=says, when=when, fix=fix, severity=None if reported else "warning")
 
 
 @rule("DS078", "warning", source=f"{ENGINE}:1527")

@@ -87,7 +87,7 @@ def _type_without_instructions(c: Context) -> Problems:
         yield c.problem(f"{section}.enabled", f"DeepSpeed takes no {kind} on these CPUs", says=says, fix=fix)
 
 
-def _judged_here(c: Context, path: str) -> bool:
+def _decided_here(c: Context, path: str) -> bool:
     return c.has(path) and c.written(path) != AUTO
 
 
@@ -95,7 +95,7 @@ def _judged_here(c: Context, path: str) -> bool:
 def loss_scale(c: Context) -> Problems:
     """The loss scale is negative, infinite or no number."""
     path, value = "fp16.loss_scale", c.written("fp16.loss_scale")
-    if not _judged_here(c, path):
+    if not _decided_here(c, path):
         return
     number = None if isinstance(value, bool) else _number(value)
     if number is None or not math.isfinite(number) or number < 0:
@@ -120,7 +120,7 @@ def dynamic_loss_scale(c: Context) -> Problems:
     for name, default in (("loss_scale_window", 1000), ("min_loss_scale", 1)):
         path = f"fp16.{name}"
         value = c.written(path)
-        if not _judged_here(c, path):
+        if not _decided_here(c, path):
             continue
         fix = c.put(path, default, f"write {default}, the default")
         if isinstance(value, bool) or not _becomes_int(value):
@@ -216,8 +216,8 @@ def unknown_type(c: Context) -> Problems:
     for name in ("grad_accum_dtype", "param_dtype", "buffer_dtype"):
         path = f"data_types.{name}"
         value = c.written(path)
-        looked_at = name != "buffer_dtype" or model_type(c) != "fp32"  # buffers are cast with a 16-bit model only
-        if c.key(path) and looked_at and value not in (MISSING, None) and not known_type(value):
+        cast = name != "buffer_dtype" or model_type(c) != "fp32"  # buffers are cast with a 16-bit model only
+        if c.key(path) and cast and value not in (MISSING, None) and not known_type(value):
             yield c.problem(path, f"{name} is {value!r}: fp32, fp16 or bf16", fix=c.drop(path, f"remove {name}: it follows the model"))
 
 

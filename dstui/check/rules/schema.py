@@ -97,8 +97,8 @@ def _close(known: tuple[str, ...], name: str) -> list[str]:
     """The names most like this one, the best first. Asked for at every keystroke, and slow."""
     import difflib
 
-    folded = {key.lower().replace("-", "_"): key for key in known}
-    return [folded[key] for key in difflib.get_close_matches(name.lower().replace("-", "_").replace(" ", "_"), folded, 3, 0.8)]
+    normalised = {key.lower().replace("-", "_"): key for key in known}
+    return [normalised[key] for key in difflib.get_close_matches(name.lower().replace("-", "_").replace(" ", "_"), normalised, 3, 0.8)]
 
 
 def _same_form(c: Context, path: str, other: str) -> bool:
@@ -259,9 +259,9 @@ def section_that_is_none(c: Context) -> Problems:
         if value is MISSING or isinstance(value, Mapping) or section.endswith(".params"):
             continue
         parent = c.key(section.rpartition(".")[0])
-        judged_by_model = parent is not None and parent.strict
+        checked_by_model = parent is not None and parent.strict
         if (
-            judged_by_model
+            checked_by_model
             or not read(c, section)
             or section in c.release.removed
             or (ALSO_TAKEN.get(section, never)(value) and not c.before(NEWER.get(section, "0.0")))

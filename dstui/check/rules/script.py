@@ -36,8 +36,8 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
     if not words:
         return  # it finds the configuration by itself
     why = "a script finds the file only through its arguments, or through DSTUI_DS_CONFIG in its environment"
-    said = f" ({facts.why})" if facts is not None and known else ""
-    fix = Fix(f"add {' '.join(words)} to the arguments{said}", (write(c, "job.args", [*job.args, *words]),))
+    reported = f" ({facts.why})" if facts is not None and known else ""
+    fix = Fix(f"add {' '.join(words)} to the arguments{reported}", (write(c, "job.args", [*job.args, *words]),))
     yield about_the_plan("job.args", "no argument hands the DeepSpeed configuration to the script", why, fix)
 
 

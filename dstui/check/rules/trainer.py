@@ -61,11 +61,11 @@ def values_differ(c: Context) -> Problems:
     given = arguments(c)
     for path, names in SHARED.items():
         written = c.flat.get(path, MISSING)
-        said = [given[name] for name in names if name in given]
-        if written is MISSING or not said or written == AUTO or written in said:
+        reported = [given[name] for name in names if name in given]
+        if written is MISSING or not reported or written == AUTO or written in reported:
             continue
         why = f"transformers: {MISMATCH} TrainingArguments values: - ds {path}={written}"
-        message = f"{path} is {written}, but --{names[0]} is {said[0]}"
+        message = f"{path} is {written}, but --{names[0]} is {reported[0]}"
         yield c.problem(path, message, why=why, fix=c.put(path, AUTO, 'write "auto"'))
 
 

@@ -154,7 +154,7 @@ def other_stage(c: Context) -> Problems:
     """A key of another ZeRO stage: it has no effect at this one."""
     for name, value in c.section(ZERO).items():
         key = c.key(f"{ZERO}.{name}")
-        if key is None or not key.stages or c.stage in key.stages or name in SAID_ELSEWHERE or value in (AUTO, False, None):
+        if key is None or not key.stages or c.stage in key.stages or name in REPORTED_ELSEWHERE or value in (AUTO, False, None):
             continue
         if name == "stage" or value == key.default or isinstance(value, dict):
             continue
@@ -164,7 +164,7 @@ def other_stage(c: Context) -> Problems:
         yield c.problem(key.path, message, severity="info" if harmless else None, fix=c.drop(key.path, f"remove {name}"))
 
 
-SAID_ELSEWHERE = (
+REPORTED_ELSEWHERE = (
     "offload_param",
     "offload_optimizer",
     "zenflow",

@@ -8,4 +8,4 @@ from dstui.doctor.checks import gpus, host, job, network, reach, room, services,
 __all__ = ["ORDER", "gpus", "host", "job", "network", "reach", "room", "services", "software"]
 
 TOPICS = (reach, gpus, software, host, network, job, room, services)
-ORDER: tuple[Check, ...] = tuple(sorted(CHECKS.values(), key=lambda check: [t.__name__ for t in TOPICS].index(check.judge.__module__)))
+ORDER: tuple[Check, ...] = tuple(sorted(CHECKS.values(), key=lambda check: [t.__name__ for t in TOPICS].index(check.evaluate.__module__)))

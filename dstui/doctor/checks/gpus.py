@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dstui.check.rules.machine.recommendation import Advice
-from dstui.check.rules.machine.recommendations import advise
+from dstui.check.rules.machine.recommendation import Recommendation
+from dstui.check.rules.machine.recommendations import recommend
 from dstui.doctor.case import Case, Judgement, Verdict, check
 from dstui.machine.choice import busy
 from dstui.machine.codec import Unknown
@@ -13,23 +13,27 @@ from dstui.machine.codec import Unknown
 Judgements = Iterator[Judgement]
 VERDICT: dict[str | None, Verdict] = {"error": "fail", "warning": "warn", "info": "ok"}
 HEALTH = ("MC002", "MC003", "MC004", "MC005", "MC006", "MC007", "MC008", "MC010", "MC012", "MC015", "MC020")
-"""The pieces of advice that are about the health of GPUs and of the ways between them."""
+"""The recommendations that are about the health of GPUs and of the ways between them."""
 
 
-def advised(case: Case, *codes: str) -> list[Advice]:
-    """The advice of these codes for the host that says that something is wrong."""
-    return [advice for advice in advise(case.machine, case.wish) if advice.code in codes and advice.level != "info"]
+def recommended(case: Case, *codes: str) -> list[Recommendation]:
+    """The recommendations of these codes for the host that says that something is wrong."""
+    return [
+        recommendation
+        for recommendation in recommend(case.machine, case.requirement)
+        if recommendation.code in codes and recommendation.level != "info"
+    ]
 
 
-def judged(advice: Advice) -> Judgement:
-    """A piece of advice as a judgement."""
-    return Judgement(VERDICT[advice.level], advice.message, advice.fix or None)
+def judgement_of(recommendation: Recommendation) -> Judgement:
+    """A recommendation as a judgement."""
+    return Judgement(VERDICT[recommendation.level], recommendation.message, recommendation.fix or None)
 
 
 @check("driver")
 def driver(case: Case) -> Judgements:
     """NVIDIA's driver answers, where there is something to drive."""
-    found = advised(case, "MC001")
+    found = recommended(case, "MC001")
     if found:
         yield Judgement("fail", found[0].message, found[0].fix)
     elif case.machine.gpus:
@@ -61,8 +65,8 @@ def count(case: Case) -> Judgements:
 @check("gpu-health")
 def health(case: Case) -> Judgements:
     """No GPU is lost, throttled, badly connected or in a mode that forbids training."""
-    found = advised(case, *HEALTH)
-    yield from map(judged, found)
+    found = recommended(case, *HEALTH)
+    yield from map(judgement_of, found)
     if not found:
         yield Judgement(
             "ok" if case.machine.gpus else "skipped", "nothing wrong is reported" if case.machine.gpus else "no NVIDIA GPU here"
@@ -72,8 +76,8 @@ def health(case: Case) -> Judgements:
 @check("gpu-models")
 def models(case: Case) -> Judgements:
     """All GPUs of the job are of one kind."""
-    names = {gpu.short_name for gpu in case.wish.chosen(case.machine)}
-    everywhere = names | {gpu.short_name for other in case.others for gpu in other.wish.chosen(other.machine)}
+    names = {gpu.short_name for gpu in case.requirement.chosen(case.machine)}
+    everywhere = names | {gpu.short_name for other in case.others for gpu in other.requirement.chosen(other.machine)}
     if not names:
         yield Judgement("skipped", "no NVIDIA GPU here")
     elif len(everywhere) > 1:
@@ -86,7 +90,7 @@ def models(case: Case) -> Judgements:
 @check("gpu-idle")
 def idle(case: Case) -> Judgements:
     """Nobody else works on the chosen GPUs."""
-    chosen = case.wish.chosen(case.machine)
+    chosen = case.requirement.chosen(case.machine)
     taken = [gpu for gpu in chosen if busy(gpu)]
     for gpu in taken:
         processes = () if isinstance(gpu.processes, Unknown) else gpu.processes
@@ -116,11 +120,11 @@ XIDS = {
 @check("xid")
 def xid(case: Case) -> Judgements:
     """The kernel's log holds no error of a GPU's hardware."""
-    told = case.ready.get("xids")
-    grave = {number: count for number, count in (told or {}).items() if number in XIDS}
+    reported = case.ready.get("xids")
+    grave = {number: count for number, count in (reported or {}).items() if number in XIDS}
     if not case.machine.gpus and not case.machine.host.pci_gpus:
         yield Judgement("skipped", "no NVIDIA GPU here")
-    elif told is None:
+    elif reported is None:
         yield Judgement("skipped", "the kernel's log may not be read by this user")
     elif grave:
         words = "; ".join(f"Xid {number} ({count} x), {XIDS[number]}" for number, count in grave.items())

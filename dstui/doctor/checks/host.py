@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dstui.doctor.case import Case, Judgement, check
-from dstui.doctor.checks.gpus import advised, judged
+from dstui.doctor.checks.gpus import judgement_of, recommended
 from dstui.machine.codec import Unknown
 from dstui.machine.report import size
 
@@ -18,11 +18,11 @@ LITTLE_LOCKED = GIB
 @check("shm")
 def shared_memory(case: Case) -> Judgements:
     """Shared memory, through which the ranks of a host and data loaders talk."""
-    total, found = case.machine.host.shm_total, advised(case, "MC013")
+    total, found = case.machine.host.shm_total, recommended(case, "MC013")
     if isinstance(total, Unknown):
         yield Judgement("skipped", total.reason)
     elif found:
-        yield judged(found[0])
+        yield judgement_of(found[0])
     else:
         yield Judgement("ok", f"{size(case.machine.host.shm_free)} free of {size(total)}")
 

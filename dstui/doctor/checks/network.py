@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dstui.doctor.case import Case, Judgement, check
-from dstui.doctor.checks.gpus import advised, judged
+from dstui.doctor.checks.gpus import judgement_of, recommended
 from dstui.doctor.gather import PORT
 from dstui.machine.codec import known
 
@@ -16,19 +16,19 @@ SLOW_MEGABITS = 10_000
 @check("names")
 def names(case: Case) -> Judgements:
     """Every host knows every host's name, and nobody takes its own for the loop-back."""
-    told = case.ready.get("names")
-    if len(case.hosts) < 2 or not told:
+    reported = case.ready.get("names")
+    if len(case.hosts) < 2 or not reported:
         yield Judgement("skipped", "one host")
         return
-    unknown = [host for host in case.hosts if not told.get(host)]
-    looped = [host for host in case.hosts if any(address.startswith("127.") for address in told.get(host) or ())]
+    unknown = [host for host in case.hosts if not reported.get(host)]
+    looped = [host for host in case.hosts if any(address.startswith("127.") for address in reported.get(host) or ())]
     if unknown:
         yield Judgement("fail", f"does not know the name {unknown[0]}", f"add {unknown[0]} and its address to /etc/hosts on {case.host}")
     elif looped:
         fix = (
             f"let {looped[0]} mean its address in the cluster, in /etc/hosts on {case.host}: ranks would look for each other on themselves"
         )
-        yield Judgement("fail", f"takes {looped[0]} for {told[looped[0]][0]}", fix)
+        yield Judgement("fail", f"takes {looped[0]} for {reported[looped[0]][0]}", fix)
     else:
         yield Judgement("ok", f"knows all {len(case.hosts)} hosts")
 
@@ -67,14 +67,14 @@ def interface(case: Case) -> Judgements:
         return
     fastest = max(nics, key=lambda nic: known(nic.speed, 0))
     default = next((nic for nic in nics if nic.default_route), fastest)
-    chosen = "NCCL_SOCKET_IFNAME" in case.wish.environment
+    chosen = "NCCL_SOCKET_IFNAME" in case.requirement.environment
     lacking = [other.host for other in case.others if default.name not in _names(other)]
     if known(fastest.speed, 0) > known(default.speed, 0) > 0 and not chosen:
         fix = f"cluster.env: {{NCCL_SOCKET_IFNAME: {fastest.name}, GLOO_SOCKET_IFNAME: {fastest.name}}}"
         yield Judgement("warn", f"{fastest.name} is faster than {default.name}, over which the host has its default route", fix)
     elif chosen and lacking:
         yield Judgement("warn", f"{lacking[0]} has no interface {default.name}", "give NCCL_SOCKET_IFNAME as a list of beginnings: eth,ens")
-    elif 0 < known(fastest.speed, 0) < SLOW_MEGABITS and case.wish.stage == 3:
+    elif 0 < known(fastest.speed, 0) < SLOW_MEGABITS and case.requirement.stage == 3:
         fix = "zero_hpz_partition_size keeps the weights' gathers within a host; stage 1 or 2 sends less"
         yield Judgement("warn", f"{fastest.name} has {known(fastest.speed, 0) / 1000:g} Gb/s: ZeRO-3 over hosts will wait for it", fix)
     else:
@@ -92,8 +92,8 @@ def rdma(case: Case) -> Judgements:
     if len(case.hosts) < 2 or not ports:
         yield Judgement("skipped", "one host" if len(case.hosts) < 2 else "no RDMA adapter")
         return
-    found = advised(case, "MC017")
-    yield from map(judged, found)
+    found = recommended(case, "MC017")
+    yield from map(judgement_of, found)
     modules = known(case.machine.driver.modules, ())
     if case.machine.gpus and not {"nvidia_peermem", "nv_peer_mem"} & set(modules):
         fix = "modprobe nvidia-peermem, as root (not needed where NCCL says that it uses DMA-BUF)"

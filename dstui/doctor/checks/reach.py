@@ -51,8 +51,10 @@ def python(case: Case) -> Judgements:
         yield Judgement("fail", f"no interpreter at {case.python}", fix)
         return
     if not case.asked:
-        seen = f"{case.python}, which the Plan names, was not run: nobody has said yet that it may be, so nothing is known of its packages"
-        yield Judgement("warn", seen, f"dstui doctor PLAN {OPTION} (it is remembered)")
+        observed = (
+            f"{case.python}, which the Plan names, was not run: nobody has said yet that it may be, so nothing is known of its packages"
+        )
+        yield Judgement("warn", observed, f"dstui doctor PLAN {OPTION} (it is remembered)")
         return
     yield from _same(
         case, "Python", lambda c: c.machine.software.python, "use one virtual environment on a shared folder, or the same on each host"

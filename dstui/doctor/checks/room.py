@@ -24,11 +24,11 @@ def _judged(case: Case, need: Need | None, code: str, what: str) -> Judgements:
         yield Judgement("ok", f"about {size(need.bytes)} of {what} are needed, {size(need.capacity)} are free")
     else:
         assert case.plan is not None and case.facts is not None
-        told = findings_of(case.plan, case.facts, case.machine, case.pool, found)
-        fix = next((finding.fix.text for finding in told if finding.code == code and finding.fix), None)
+        reported = findings_of(case.plan, case.facts, case.machine, case.pool, found)
+        fix = next((finding.fix.text for finding in reported if finding.code == code and finding.fix), None)
         low, high = need.range
-        seen = f"about {size(need.bytes)} of {what} are needed ({size(low)} to {size(high)}), {size(need.capacity)} are free"
-        yield Judgement("warn", seen, fix or "close what else uses it, or take a smaller micro-batch")
+        observed = f"about {size(need.bytes)} of {what} are needed ({size(low)} to {size(high)}), {size(need.capacity)} are free"
+        yield Judgement("warn", observed, fix or "close what else uses it, or take a smaller micro-batch")
 
 
 @check("gpu-room")
@@ -54,8 +54,8 @@ def disk_room(case: Case) -> Judgements:
     for path, folder in (case.ready.get("folders") or {}).items():
         free = folder.get("free")
         if isinstance(free, int) and free < wanted:
-            seen = f"a checkpoint takes {size(found.checkpoint)}, and {size(free)} are free in {path}"
-            yield Judgement("warn", seen, "make room, save elsewhere, or keep fewer checkpoints")
+            observed = f"a checkpoint takes {size(found.checkpoint)}, and {size(free)} are free in {path}"
+            yield Judgement("warn", observed, "make room, save elsewhere, or keep fewer checkpoints")
         elif isinstance(free, int):
             each = size(found.checkpoint)
             yield Judgement("ok", f"{size(free)} free in {path}: room for {free // max(found.checkpoint, 1)} checkpoints of {each}")

@@ -77,8 +77,8 @@ def time_left(case: Case) -> Judgements:
         yield Judgement("skipped", "no SLURM job, or it does not tell when it ends")
         return
     left = max(int(ends) - time.time(), 0.0)
-    seen = f"{left // 3600:.0f} h {left % 3600 // 60:.0f} min until SLURM ends the job"
+    observed = f"{left // 3600:.0f} h {left % 3600 // 60:.0f} min until SLURM ends the job"
     if left < SHORT:
-        yield Judgement("warn", seen, "ask for more (--time), or save often and be told before (#SBATCH --signal=B:USR1@600)")
+        yield Judgement("warn", observed, "ask for more (--time), or save often and be told before (#SBATCH --signal=B:USR1@600)")
     else:
-        yield Judgement("ok", seen)
+        yield Judgement("ok", observed)

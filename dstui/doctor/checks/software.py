@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from dstui.doctor.case import Case, Judgement, check
-from dstui.doctor.checks.gpus import advised, judged
+from dstui.doctor.checks.gpus import judgement_of, recommended
 from dstui.doctor.checks.reach import UNASKED
 from dstui.machine.codec import Unknown
 
@@ -41,11 +41,11 @@ def deepspeed(case: Case) -> Judgements:
 @check("torch-cuda")
 def torch_cuda(case: Case) -> Judgements:
     """torch's build fits the driver and the GPUs."""
-    found, imports, gpus = advised(case, "MC014"), case.ready.get("imports") or {}, case.machine.gpus
+    found, imports, gpus = recommended(case, "MC014"), case.ready.get("imports") or {}, case.machine.gpus
     if not gpus or not case.asked:
         yield Judgement("skipped", UNASKED if gpus else "no NVIDIA GPU here")
         return
-    yield from map(judged, found)
+    yield from map(judgement_of, found)
     if found:
         return
     if imports.get("gpus") == 0:

@@ -14,9 +14,9 @@ from dstui.forecast.architecture.config import Config, ModelProblem
 from dstui.forecast.architecture.decoders import DECODERS, decoder
 from dstui.forecast.architecture.encoders import ENCODERS
 from dstui.forecast.architecture.seq2seq import SEQ2SEQ
-from dstui.forecast.architecture.tensors import Architecture, Shape, Tensor
+from dstui.forecast.architecture.tensors import Architecture, Tensor, TensorShape
 
-__all__ = ["KNOWN", "Architecture", "ModelProblem", "Shape", "Tensor", "architecture"]
+__all__ = ["KNOWN", "Architecture", "ModelProblem", "Tensor", "TensorShape", "architecture"]
 
 _OTHERS: dict[str, Callable[[Config], Architecture]] = {**ENCODERS, **SEQ2SEQ, **COMPOSED}
 KNOWN: tuple[str, ...] = (*DECODERS, *_OTHERS)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from dstui.forecast.architecture.config import Config, Flag
-from dstui.forecast.architecture.tensors import Architecture, Census, Shape
+from dstui.forecast.architecture.tensors import Architecture, Census, TensorShape
 
 NO_BIAS: Flag = False
 ATTENTION_BIAS: Flag = ("attention_bias", False)
@@ -155,11 +155,11 @@ def decoder(c: Config, kind: str) -> Architecture:
     return Architecture(kind, tuple(census.tensors), shape, idle, groups)
 
 
-def _shape(c: Config, kind: str, traits: Decoder) -> Shape:
+def _shape(c: Config, kind: str, traits: Decoder) -> TensorShape:
     hidden = c.number("hidden_size", "n_embd", "d_model")
     heads = c.number("num_attention_heads", "n_head", "num_heads")
     width = c.number(traits.width, default=4 * hidden)
-    return Shape(
+    return TensorShape(
         family=traits.activations,
         hidden=hidden,
         layers=c.number("num_hidden_layers", "n_layer", "num_layers", most=10_000),
@@ -192,7 +192,7 @@ def _width_of_a_token(c: Config, traits: Decoder, width: int) -> int:
     return c.number("num_experts_per_tok", least=1) * of_expert + shared
 
 
-def _ends(census: Census, c: Config, traits: Decoder, shape: Shape) -> None:
+def _ends(census: Census, c: Config, traits: Decoder, shape: TensorShape) -> None:
     """Embeddings, positions, final norm and head."""
     rows, narrow = c.number("vocab_size"), c.number("word_embed_proj_dim", default=shape.hidden)
     census.add("embed_tokens", "embedding", rows, narrow)
@@ -216,7 +216,7 @@ def _ends(census: Census, c: Config, traits: Decoder, shape: Shape) -> None:
             census.add("lm_head", "other", rows)
 
 
-def _norms(census: Census, c: Config, kind: str, traits: Decoder, shape: Shape) -> None:
+def _norms(census: Census, c: Config, kind: str, traits: Decoder, shape: TensorShape) -> None:
     """The norms of the hidden state in each layer, of which parallel branches share one."""
     if traits.norm == "none" or not c.flag(("layer_norm_elementwise_affine", True)):
         return
@@ -230,7 +230,7 @@ def _norms(census: Census, c: Config, kind: str, traits: Decoder, shape: Shape) 
     census.norm("norm", shape.hidden, traits.norm == "layer", times=count * shape.layers)
 
 
-def _attention(census: Census, c: Config, traits: Decoder, shape: Shape) -> None:
+def _attention(census: Census, c: Config, traits: Decoder, shape: TensorShape) -> None:
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     widths = (queries, keys, keys) if len(traits.qkv) == 3 else (queries + 2 * keys,)
     for module, width in zip(traits.qkv, widths, strict=True):
@@ -243,7 +243,7 @@ def _attention(census: Census, c: Config, traits: Decoder, shape: Shape) -> None
         census.norm(module, heads * shape.head_dim, traits.qk_norm == "layer", times=shape.layers)
 
 
-def _mlps(census: Census, c: Config, traits: Decoder, shape: Shape) -> int:
+def _mlps(census: Census, c: Config, traits: Decoder, shape: TensorShape) -> int:
     """The MLP of each layer, or its experts; the parameters of experts that a token does not go through."""
     hidden, layers = shape.hidden, shape.layers
     if not traits.experts:

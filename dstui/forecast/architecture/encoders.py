@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dstui.forecast.architecture.config import Config
-from dstui.forecast.architecture.tensors import Architecture, Census, Shape
+from dstui.forecast.architecture.tensors import Architecture, Census, TensorShape
 
 NAMES = {"bert": ("query", "key", "value", "dense", "dense", "dense"), "distilbert": ("q_lin", "k_lin", "v_lin", "out_lin", "lin1", "lin2")}
 VIT_NAMES, SIGLIP_NAMES = NAMES["bert"], ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2")
 
 
-def _layers(census: Census, names: tuple[str, ...], shape: Shape, qkv_bias: bool = True) -> None:
+def _layers(census: Census, names: tuple[str, ...], shape: TensorShape, qkv_bias: bool = True) -> None:
     """Layers of a plain transformer: four linear layers of attention, two of the MLP, two norms."""
     h, times = shape.hidden, shape.layers
     query, key, value, out, widen, narrow = names
@@ -23,9 +23,9 @@ def _layers(census: Census, names: tuple[str, ...], shape: Shape, qkv_bias: bool
     census.norm("norm", h, True, 2 * times)
 
 
-def _shape(c: Config, family: str, vocabulary: int) -> Shape:
+def _shape(c: Config, family: str, vocabulary: int) -> TensorShape:
     hidden, heads = c.number("hidden_size", "dim"), c.number("num_attention_heads", "n_heads")
-    return Shape(
+    return TensorShape(
         family=family,
         hidden=hidden,
         layers=c.number("num_hidden_layers", "n_layers", most=10_000),
@@ -62,7 +62,7 @@ def _masked(census: Census, h: int, rows: int) -> None:
     census.add("decoder", "other", rows)
 
 
-def _bert_head(census: Census, c: Config, head: str, shape: Shape) -> None:
+def _bert_head(census: Census, c: Config, head: str, shape: TensorShape) -> None:
     h = shape.hidden
     if head in ("Model", "SequenceClassification", "PreTraining", "NextSentencePrediction", "MultipleChoice"):
         census.linear("pooler", h, h, True)
@@ -71,7 +71,7 @@ def _bert_head(census: Census, c: Config, head: str, shape: Shape) -> None:
     _classes(census, h, {"PreTraining": 2, "NextSentencePrediction": 2, "MultipleChoice": 1}.get(head, _labels(c, head)))
 
 
-def _roberta_head(census: Census, c: Config, head: str, shape: Shape) -> None:
+def _roberta_head(census: Census, c: Config, head: str, shape: TensorShape) -> None:
     h = shape.hidden
     if head in ("Model", "MultipleChoice"):
         census.linear("pooler", h, h, True)
@@ -82,7 +82,7 @@ def _roberta_head(census: Census, c: Config, head: str, shape: Shape) -> None:
     _classes(census, h, 1 if head == "MultipleChoice" else _labels(c, head))
 
 
-def _distilbert_head(census: Census, c: Config, head: str, shape: Shape) -> None:
+def _distilbert_head(census: Census, c: Config, head: str, shape: TensorShape) -> None:
     h = shape.hidden
     if shape.vocabulary:
         _masked(census, h, shape.vocabulary)
@@ -103,7 +103,7 @@ def _classes(census: Census, h: int, labels: int) -> None:
         census.add("classifier", "other", labels)
 
 
-HEADS: Mapping[str, Callable[[Census, Config, str, Shape], None]] = {
+HEADS: Mapping[str, Callable[[Census, Config, str, TensorShape], None]] = {
     "bert": _bert_head,
     "roberta": _roberta_head,
     "xlm-roberta": _roberta_head,

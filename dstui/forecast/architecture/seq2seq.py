@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from dstui.forecast.architecture.config import Config
-from dstui.forecast.architecture.tensors import Architecture, Census, Shape
+from dstui.forecast.architecture.tensors import Architecture, Census, TensorShape
 
 
 def t5(c: Config) -> Architecture:
@@ -52,9 +52,9 @@ def bart(c: Config) -> Architecture:
     return Architecture("bart", tuple(census.tensors), shape, groups=(("q_proj", "k_proj", "v_proj"),))
 
 
-def _shape(c: Config, family: str, head_dim: int, ffn: int, layers: int) -> Shape:
+def _shape(c: Config, family: str, head_dim: int, ffn: int, layers: int) -> TensorShape:
     heads = c.number("num_heads", "encoder_attention_heads")
-    return Shape(
+    return TensorShape(
         family=family,
         hidden=c.number("d_model"),
         layers=layers,

@@ -33,7 +33,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class TensorShape:
     """The sizes that activations, FLOPs and communication follow from."""
 
     family: str
@@ -83,7 +83,7 @@ class Architecture:
     kind: str
     """Its `model_type`."""
     tensors: tuple[Tensor, ...]
-    shape: Shape
+    shape: TensorShape
     idle: int = 0
     """Parameters of experts that a token does not go through."""
     groups: tuple[tuple[str, ...], ...] = field(default=())

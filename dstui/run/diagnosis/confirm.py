@@ -22,7 +22,7 @@ BUS_ERROR = 128 + 7
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FactsEvent:
     """A line of events.jsonl that holds facts."""
 
     line: int
@@ -46,31 +46,31 @@ def events_of(folder: JobFolder) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def add_facts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
     """What the facts prove becomes a hit, what they speak against a remark."""
-    looks = [Look(line, event) for line, event in events_of(folder) if event.get("event") == "facts"]
-    looks = [look for look in looks if look.facts.get("attempt") == ranks.attempt]
-    ends = {number: look for look in looks for number in look.facts.get("ranks") or () if number in ranks.ranks}
-    if not ends or looks[0].facts.get("ranks"):
+    events = [FactsEvent(line, event) for line, event in events_of(folder) if event.get("event") == "facts"]
+    events = [event for event in events if event.facts.get("attempt") == ranks.attempt]
+    ends = {number: event for event in events for number in event.facts.get("ranks") or () if number in ranks.ranks}
+    if not ends or events[0].facts.get("ranks"):
         return  # nothing to compare with
     found.files.append(str(folder.events_file))
-    facts = Facts(found, ranks, looks[0], ends)
+    facts = ConfirmedFacts(found, ranks, events[0], ends)
     facts.memory()
     facts.shared_memory()
     facts.disks()
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ConfirmedFacts:
     """What was seen at the launch, and at the end of each rank."""
 
     found: Findings
     ranks: Ranks
-    launch: Look
-    ends: Mapping[int, Look]
+    launch: FactsEvent
+    ends: Mapping[int, FactsEvent]
 
     def memory(self) -> None:
         """Kills that the kernel counted: in the rank's own cgroup, in the job's, or somewhere on this host."""
         last = list(self.ends.values())[-1]
-        own = sum((look.facts.get("killed") or {}).get(str(rank), 0) for rank, look in self.ends.items())
+        own = sum((event.facts.get("killed") or {}).get(str(rank), 0) for rank, event in self.ends.items())
         counted, host = own + (self._risen(last, "oom_kill") or 0), self._risen(last, "host_oom_kill") or 0
         many = counted or host
         where = "of the job's cgroup for want of memory" if counted else "of this host for want of memory while the job ran"
@@ -79,33 +79,33 @@ class Facts:
             self._hit("OOM-HOST", rank, text, sure=bool(counted))
         if self._risen(last, "oom_kill") is None or many:
             return
-        said = "the kernel counted no such kill, neither in the job's cgroup nor on this host"
-        self.found.remarks["KILLED-UNKNOWN"] = f"It was not for want of memory: {said}."
+        reported = "the kernel counted no such kill, neither in the job's cgroup nor on this host"
+        self.found.remarks["KILLED-UNKNOWN"] = f"It was not for want of memory: {reported}."
         free = last.least("memory_available")
         if free is not None and free > PLENTY:
             why = "the allocation by itself was too large, or a limit that the script has set refused it"
-            self.found.remarks["ALLOC-REFUSED"] = f"The host always had {size(free)} of memory left, and {said}: {why}."
+            self.found.remarks["ALLOC-REFUSED"] = f"The host always had {size(free)} of memory left, and {reported}: {why}."
 
     def shared_memory(self) -> None:
         """Whether /dev/shm was full when a rank died of a bus error."""
         named = {hit.rank for hit in self.found.hits if hit.signature.id == "SIGBUS-SHM"}
-        for rank, look in self.ends.items():
-            total, free = look.number("shm_total"), look.least("shm_free")
+        for rank, event in self.ends.items():
+            total, free = event.number("shm_total"), event.least("shm_free")
             if not total or free is None or (self.ranks.ranks[rank].exit_code != BUS_ERROR and rank not in named):
                 continue
-            told = f"{size(free)} of {size(total)} free"
+            reported = f"{size(free)} of {size(total)} free"
             if free <= total * FULL:
-                self._hit("SIGBUS-SHM", rank, f"shared memory (/dev/shm) was full: {told}")
+                self._hit("SIGBUS-SHM", rank, f"shared memory (/dev/shm) was full: {reported}")
             else:
-                text = f"/dev/shm was not full (always {told}): look for a mapped file on a disk that is full or broken."
+                text = f"/dev/shm was not full (always {reported}): look for a mapped file on a disk that is full or broken."
                 self.found.remarks["SIGBUS-SHM"] = text
 
     def disks(self) -> None:
         """What room there was in the folders of the job."""
         least = next(iter(self.ends.values())).facts.get("least") or {}
-        told = [f"{size(free)} in {place}" for place, free in (least.get("disk_free") or {}).items() if isinstance(free, int)]
-        if told:
-            self.found.remarks["CKPT-DISK"] = f"Of the job's own folders there was always left: {', '.join(told)}."
+        reported = [f"{size(free)} in {place}" for place, free in (least.get("disk_free") or {}).items() if isinstance(free, int)]
+        if reported:
+            self.found.remarks["CKPT-DISK"] = f"Of the job's own folders there was always left: {', '.join(reported)}."
 
     def _killed(self) -> list[int]:
         """Ranks that died of SIGKILL, the first first, and those whose data-loader worker did."""
@@ -114,7 +114,7 @@ class Facts:
         killed.sort(key=lambda rank: self.found.ended.get(rank, 0.0))
         return [*killed, *(rank for rank in workers if rank in self.ends and rank is not None)]
 
-    def _risen(self, end: Look, name: str) -> int | None:
+    def _risen(self, end: FactsEvent, name: str) -> int | None:
         """By how much a count has risen since the launch."""
         before, after = self.launch.number(name), end.number(name)
         return None if before is None or after is None else max(after - before, 0)
@@ -124,10 +124,10 @@ class Facts:
         self.found.hits.append(Hit(BY_ID[signature], place, text, FACTS, rank, self.ranks.ranks[rank].host, sure=sure))
 
 
-def _limits(look: Look) -> str:
+def _limits(event: FactsEvent) -> str:
     """What the cgroup may take, and took at most."""
-    told = [f"{word} {size(value)}" for word in ("limit", "peak") if (value := look.number(f"memory_{word}")) is not None]
-    return f" ({', '.join(told)})" if told else ""
+    reported = [f"{word} {size(value)}" for word in ("limit", "peak") if (value := event.number(f"memory_{word}")) is not None]
+    return f" ({', '.join(reported)})" if reported else ""
 
 
 def size(count: int) -> str:

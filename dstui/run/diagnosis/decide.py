@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dstui.run.diagnosis.failure_context import Case
+from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Findings
 from dstui.run.diagnosis.rules.causes import cause
 from dstui.run.diagnosis.rules.stops import asked, ended_by_signal, stopped
@@ -18,7 +18,7 @@ from dstui.run.diagnosis.rules.successes import nothing_failed, quiet, well
 from dstui.run.diagnosis.rules.waits import hint, left_early, symptom, timed_out
 from dstui.run.diagnosis.verdict import Verdict
 
-RULES: tuple[Callable[[Case], Verdict | None], ...] = (
+RULES: tuple[Callable[[FailureContext], Verdict | None], ...] = (
     asked,
     well,
     timed_out,
@@ -34,8 +34,8 @@ RULES: tuple[Callable[[Case], Verdict | None], ...] = (
 """In this order: what a rule finds, no later one is asked for."""
 
 
-def judge(found: Findings) -> tuple[Verdict, Case]:
+def decide(found: Findings) -> tuple[Verdict, FailureContext]:
     """The cause of what the logs say."""
-    case = Case(found)
-    verdicts = (rule(case) for rule in RULES)
-    return next((verdict for verdict in verdicts if verdict is not None), Verdict(None)), case
+    context = FailureContext(found)
+    verdicts = (rule(context) for rule in RULES)
+    return next((verdict for verdict in verdicts if verdict is not None), Verdict(None)), context

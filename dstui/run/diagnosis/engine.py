@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.plan.finding import Fix
-from dstui.run.diagnosis.decide import judge
+from dstui.run.diagnosis.decide import decide
 from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence, Kind
-from dstui.run.diagnosis.failure_context import Case
+from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import FACTS, Findings, Hit
 from dstui.run.diagnosis.log_reader import read_logs
 from dstui.run.diagnosis.signature import Signature
@@ -33,11 +33,11 @@ def diagnose_logs(paths: Iterable[Path | str], plan: Plan | None = None) -> Diag
 
 def conclude(found: Findings, plan: Plan | None = None) -> Diagnosis:
     """The diagnosis that follows from findings; the fixes as patches where the Plan is known."""
-    verdict, case = judge(found)
+    verdict, context = decide(found)
     if verdict.signature is None:
-        return _unknown(case)
+        return _unknown(context)
     signature = verdict.signature
-    evidence = _evidence(case, verdict)
+    evidence = _evidence(context, verdict)
     ranks = sorted({hit.rank for hit in verdict.hits if hit.rank is not None and hit.signature.role == "root"})
     hosts = {hit.host for hit in verdict.hits if hit.host and (verdict.rank is None or hit.rank == verdict.rank)}
     kind = "benign" if signature.id == "BENIGN-NOISE" else KINDS.get(signature.role, "failure")
@@ -54,7 +54,7 @@ def conclude(found: Findings, plan: Plan | None = None) -> Diagnosis:
         signature.confirm,
         _fixes(signature, verdict, plan),
         tuple(verdict.others),
-        _notes(case, verdict),
+        _notes(context, verdict),
     )
 
 
@@ -67,19 +67,19 @@ def _title(verdict: Verdict) -> str:
     return verdict.signature.title
 
 
-def _evidence(case: Case, verdict: Verdict) -> tuple[Evidence, ...]:
+def _evidence(context: FailureContext, verdict: Verdict) -> tuple[Evidence, ...]:
     """The lines that show it: the first of each rank, what says more about it, and how the processes ended."""
-    found, lines = case.found, list[Evidence]()
-    seen: set[tuple[int | None, str, bool]] = set()
+    found, lines = context.found, list[Evidence]()
+    reported: set[tuple[int | None, str, bool]] = set()
     for hit in [*verdict.hits, *_once(verdict.sub)]:
-        said = (hit.rank, hit.signature.id, hit.stream == FACTS)  # what was seen of the machine is another kind of evidence
-        if said in seen:
+        key = (hit.rank, hit.signature.id, hit.stream == FACTS)  # what was seen of the machine is another kind of evidence
+        if key in reported:
             continue
-        seen.add(said)
+        reported.add(key)
         if hit.raised and hit.raised.frame and not hit.raised.in_launcher:
             lines.append(found.evidence((hit.at[0], hit.raised.frame_line), hit.raised.frame, hit.rank, hit.host))
         lines.append(found.evidence(hit.at, hit.text, hit.rank, hit.host))
-    ends = [found.evidence(end.at, end.text, end.rank, end.host) for end in case.bad_ends if verdict.signature is not BY_ID["HANG"]]
+    ends = [found.evidence(end.at, end.text, end.rank, end.host) for end in context.bad_ends if verdict.signature is not BY_ID["HANG"]]
     return tuple(dict.fromkeys([*lines[:MOST_LINES], *ends[:2]]))
 
 
@@ -89,9 +89,9 @@ def _once(hits: list[Hit]) -> list[Hit]:
 
 def _fixes(signature: Signature, verdict: Verdict, plan: Plan | None) -> tuple[Fix, ...]:
     """The ways out, those of the more exact finding first; a patch only where the Plan leaves something to change."""
-    ways = [way for hit in _once(verdict.sub) for way in hit.signature.all_ways()] if signature.id == "OP-BUILD" else []
+    remedies = [way for hit in _once(verdict.sub) for way in hit.signature.all_remedies()] if signature.id == "OP-BUILD" else []
     fixes: dict[str, Fix] = {}
-    for way in [*ways, *signature.all_ways()]:
+    for way in [*remedies, *signature.all_remedies()]:
         patch = way.patch(plan) if way.patch and plan else None
         if way.patch and plan and patch is None:
             continue  # the Plan has it already, or nothing of the kind
@@ -99,26 +99,26 @@ def _fixes(signature: Signature, verdict: Verdict, plan: Plan | None) -> tuple[F
     return tuple(fixes.values())
 
 
-def _notes(case: Case, verdict: Verdict) -> tuple[str, ...]:
+def _notes(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
     """What keeps a reader from believing the launcher, and what else should be known."""
     notes: list[str] = []
-    named = {end.rank for end in case.bad_ends if end.rank is not None and end.stream.split(":", 1)[1] in case.found.agents}
+    named = {end.rank for end in context.bad_ends if end.rank is not None and end.stream.split(":", 1)[1] in context.found.agents}
     if verdict.rank is not None and named and verdict.rank not in named:
         notes.append(f"torchrun names rank {min(named)}: that is the first that ended, not the first that failed.")
-    last = {int(rank) for end in case.bad_ends for rank in LAST_STARTED.findall(end.text)}
+    last = {int(rank) for end in context.bad_ends for rank in LAST_STARTED.findall(end.text)}
     if verdict.rank is not None and last - {verdict.rank}:
         notes.append("The command in DeepSpeed's line `exits with return code` is that of the rank started last: only its code counts.")
     if (
-        any(hit.signature.id == "CVD-IGNORED" for hit in case.found.hits)
+        any(hit.signature.id == "CVD-IGNORED" for hit in context.found.hits)
         and verdict.signature is not None
         and verdict.signature.role == "root"
     ):
         notes.append("CUDA_VISIBLE_DEVICES was ignored: the launcher was told which GPUs to use in another way.")
-    if verdict.signature is BY_ID["OOM-GPU"] and len(case.ranks) > 1:
-        notes.append(_who_ran_out({hit.rank for hit in verdict.hits}, len(case.ranks)))
-    if verdict.signature is not None and (remark := case.found.remarks.get(verdict.signature.id)):
+    if verdict.signature is BY_ID["OOM-GPU"] and len(context.ranks) > 1:
+        notes.append(_who_ran_out({hit.rank for hit in verdict.hits}, len(context.ranks)))
+    if verdict.signature is not None and (remark := context.found.remarks.get(verdict.signature.id)):
         notes.append(remark)
-    slow = {hit.signature.title for hit in case.found.hits if hit.signature.role == "performance"}
+    slow = {hit.signature.title for hit in context.found.hits if hit.signature.role == "performance"}
     return (*notes, *sorted(f"{title}." for title in slow))
 
 
@@ -131,18 +131,18 @@ def _who_ran_out(ranks: set[int | None], world: int) -> str:
     return "Every rank ran out: the run is too large for these GPUs." if len(ranks) == world else "Several ranks ran out."
 
 
-def _unknown(case: Case) -> Diagnosis:
+def _unknown(context: FailureContext) -> Diagnosis:
     """No cause: the first error of each rank is what there is to look at."""
-    found, lines = case.found, list[Evidence]()
-    for hit in sorted(found.hits, key=case.order):
+    found, lines = context.found, list[Evidence]()
+    for hit in sorted(found.hits, key=context.order):
         if hit.signature.role in ("cascade", "root") and all(line.rank != hit.rank or line.text != hit.text for line in lines):
             lines.append(found.evidence(hit.at, hit.text, hit.rank, hit.host))
-    for end in case.bad_ends[:2]:
+    for end in context.bad_ends[:2]:
         lines.append(found.evidence(end.at, end.text, end.rank, end.host))
-    rank, certain = case.suspect()
+    rank, certain = context.suspect()
     return Diagnosis(
         None,
-        "failure" if case.failed or lines else "success",
+        "failure" if context.failed or lines else "success",
         "low",
         UNKNOWN,
         evidence=tuple(lines[:MOST_LINES]),

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from dstui.run.diagnosis.exits import SIGNAL_CAUSES
 from dstui.run.diagnosis.findings import Ended, Findings, Hit
-from dstui.run.diagnosis.lines import rank_said
+from dstui.run.diagnosis.lines import rank_in
 from dstui.run.diagnosis.signatures import BY_ID
 
 ALIVE = 0.05
@@ -15,7 +15,7 @@ ALIVE = 0.05
 NEVER = float("inf")
 
 
-class Case:
+class FailureContext:
     """The findings, with ranks resolved."""
 
     def __init__(self, found: Findings) -> None:
@@ -36,9 +36,9 @@ class Case:
     def ranks(self) -> set[int]:
         """Every rank that is known to exist."""
         found = self.found
-        seen = {hit.rank for hit in found.hits if hit.rank is not None} | {end.rank for end in found.ends if end.rank is not None}
-        seen |= set(found.pids.values()) | set(found.enqueued) | found.spoke
-        return seen | set(range(min(found.world or 0, 1 << 16)))
+        known = {hit.rank for hit in found.hits if hit.rank is not None} | {end.rank for end in found.ends if end.rank is not None}
+        known |= set(found.pids.values()) | set(found.enqueued) | found.spoke
+        return known | set(range(min(found.world or 0, 1 << 16)))
 
     @property
     def single(self) -> bool:
@@ -123,7 +123,7 @@ class Case:
         late = sorted(rank for rank, work in self.found.enqueued.items() if work == least)
         return late if late and len(late) < len(self.found.enqueued) else self.silent()
 
-    def last_said(self) -> int | None:
+    def last_rank_named(self) -> int | None:
         """The rank that had the last word, where only one names itself in the last lines."""
-        said = {rank_said(line) for lines in self.found.tails.values() for line in lines} - {None}
-        return said.pop() if len(said) == 1 else None
+        reported = {rank_in(line) for lines in self.found.tails.values() for line in lines} - {None}
+        return reported.pop() if len(reported) == 1 else None

@@ -76,14 +76,14 @@ def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: Statu
     """The ends of the ranks in the place of what the launcher says of them: from their records, else from the job's status."""
     found.world = max(len(ranks.ranks), 1)
     found.spoke |= {number for number in ranks.ranks if not folder.log(number, ranks.attempt).is_file()}  # who knows what it said
-    told = status.get("ranks", {})
-    seen = _lost(folder)
+    reported = status.get("ranks", {})
+    last_alive = _lost(folder)
     ends: list[Ended] = []
     for number, rank in ranks.ranks.items():
-        code = rank.exit_code if rank.over else told.get(str(number), {}).get("exit_code")
+        code = rank.exit_code if rank.over else reported.get(str(number), {}).get("exit_code")
         if not isinstance(code, int):
             continue
-        found.ended[number] = seen.get(number, rank.seen) if rank.state == "lost" else rank.ended or rank.seen
+        found.ended[number] = last_alive.get(number, rank.last_alive) if rank.state == "lost" else rank.ended or rank.last_alive
         if code == 0:
             found.well.add(number)
             continue
@@ -99,10 +99,10 @@ def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
     """Of ranks that were refused memory: which limit of the process did it, as far as their shims have seen one."""
     for number in sorted({hit.rank for hit in found.hits if hit.signature.id == "ALLOC-REFUSED" and hit.rank in ranks.ranks}):
         path = folder.record(number, ranks.attempt)
-        told = [f"{size(most)} ({name})" for name, most in (read_record(path).get("limits") or {}).items()]
-        if told:
+        reported = [f"{size(most)} ({name})" for name, most in (read_record(path).get("limits") or {}).items()]
+        if reported:
             found.files.append(str(path))
-            text = f"each process of rank {number} may have {' and '.join(told)} of memory, whatever the host has"
+            text = f"each process of rank {number} may have {' and '.join(reported)} of memory, whatever the host has"
             found.hits.append(Hit(BY_ID["MEMORY-LIMIT"], (len(found.files) - 1, 1), text, FACTS, number))
 
 
@@ -208,7 +208,7 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
             return None
         fixes = [f.fix for f in check(plan, script=look_into_script(plan)) if f.code in HANDS_OVER and f.fix]
     shown = Evidence(str(folder.events_file), ends[-1][0], f"{folder.ds_config.name} was never opened while the job ran")
-    fixes += [Fix(way.text) for way in signature.all_ways()]
+    fixes += [Fix(way.text) for way in signature.all_remedies()]
     return Diagnosis(
         signature.id, "failure", "high", signature.title, signature.cause, (shown,), confirm=signature.confirm, fixes=tuple(fixes)
     )

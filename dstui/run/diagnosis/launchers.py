@@ -7,7 +7,7 @@ import re
 
 from dstui.run.diagnosis.exits import Exit, exits_in
 from dstui.run.diagnosis.findings import TEXT_CAP, Ended, Findings, Place
-from dstui.run.diagnosis.lines import Label, rank_said
+from dstui.run.diagnosis.lines import Label, rank_in
 
 Key = tuple[int, str]
 """File and label: one of the outputs that are interleaved in a file."""
@@ -48,7 +48,7 @@ class Launchers:
             found.agents.add(key[1])
         self._ends(label, place, key)
         self._processes(text, place)
-        if (enqueued := ENQUEUED.search(text)) and (rank := label.rank if label.rank is not None else rank_said(text)) is not None:
+        if (enqueued := ENQUEUED.search(text)) and (rank := label.rank if label.rank is not None else rank_in(text)) is not None:
             found.enqueued[rank] = int(enqueued[1])
         elif ORPHAN.match(text):
             found.orphaned = place

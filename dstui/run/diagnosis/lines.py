@@ -29,7 +29,7 @@ LABELS = (
         "host",
     ),
 )
-SAID = re.compile(r"\[[Rr]ank:? ?(\d{1,5})[\]:, ]|\bRank (\d{1,5})\]")
+REPORTED = re.compile(r"\[[Rr]ank:? ?(\d{1,5})[\]:, ]|\bRank (\d{1,5})\]")
 """A rank that the program, or NCCL's watchdog, names itself by."""
 FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 NOT_HOSTS = frozenset({"srun", "slurmstepd", "error", "warning", "info", "note", "fatal", "debug", "step", "loss", "epoch", "main"})
@@ -76,9 +76,9 @@ def _no_host(name: str | None) -> bool:
     return name is not None and (name.lower() in NOT_HOSTS or name.endswith("Error"))
 
 
-def rank_said(text: str) -> int | None:
+def rank_in(text: str) -> int | None:
     """The rank that a line names as its own: `[Rank 2] Watchdog caught …`."""
-    found = SAID.search(text[:200])
+    found = REPORTED.search(text[:200])
     return int(found[1] or found[2]) if found else None
 
 

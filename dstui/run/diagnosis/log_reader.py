@@ -80,17 +80,17 @@ def _scan(file: BinaryIO, scanner: Scanner, name: str) -> None:
         # The loop that all of a log goes through: 0.6 µs for a line that is like one before.
         for number, line in enumerate(lines, first):
             if line.translate(None, DIGITS) not in nothing:
-                _look(scanner, number, line)
+                _scan_line(scanner, number, line)
         tail = [*tail, *lines[-MOST_BLANK:]][-MOST_BLANK:]
     scanner.found.tails[name] = [decode(line) for line in tail if line and not line.isspace()][-TAIL_LINES:]
 
 
-def _look(scanner: Scanner, number: int, line: bytes) -> None:
+def _scan_line(scanner: Scanner, number: int, line: bytes) -> None:
     """A line that is like none before, or can hold something; what a progress bar has overwritten counts too."""
     if len(line) > LONGEST:
         line = line[: LONGEST // 2] + b" " + line[-LONGEST // 2 :]
     for segment in line.split(b"\r") if b"\r" in line else (line,):
-        if (shape := scanner.shapes.look(segment)) is not None:
+        if (shape := scanner.shapes.match(segment)) is not None:
             scanner.feed(number, decode(segment), shape)
 
 

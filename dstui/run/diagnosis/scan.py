@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
-from dstui.run.diagnosis.lines import Label, rank_said, read_label
+from dstui.run.diagnosis.lines import Label, rank_in, read_label
 from dstui.run.diagnosis.shapes import Shape, Shapes
 from dstui.run.diagnosis.signature import Sign, Signature
 from dstui.run.diagnosis.signatures import BY_ID
@@ -65,7 +65,7 @@ class Scanner:
             self._keep(BY_ID[raised.place or "USER-PY"], label, place, key, raised)
 
     def _keep(self, signature: Signature, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
-        rank = label.rank if label.rank is not None else rank_said(label.text)
+        rank = label.rank if label.rank is not None else rank_in(label.text)
         if signature.role in ("root", "symptom", "cascade") and rank is not None and not (raised and raised.ignored):
             self.found.spoke.add(rank)
         hit = Hit(

@@ -72,7 +72,7 @@ class Shapes:
         self._known: dict[bytes, Shape] = {}
         self._noise: dict[bytes, int] = defaultdict(int)
 
-    def look(self, line: bytes) -> Shape | None:
+    def match(self, line: bytes) -> Shape | None:
         """What a line can hold; None for nothing, which is what most lines hold. Known noise that comes again and again is nothing."""
         bare = line.translate(None, DIGITS)
         if bare in self.nothing:

@@ -48,7 +48,7 @@ def rx(text: str, regex: str) -> Sign:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Remedy:
     """One way out: in words, and where the Plan can be changed so that it is gone, how."""
 
     text: str
@@ -67,7 +67,7 @@ class Signature:
     """What brings it about."""
     signs: tuple[str | Sign, ...] = ()
     """A line with any of them shows it; a plain string stands for a line that contains it."""
-    ways: tuple[str | Way, ...] = ()
+    remedies: tuple[str | Remedy, ...] = ()
     confirm: str = ""
     """The fact that makes it certain."""
     explains: tuple[str, ...] = ()
@@ -87,6 +87,6 @@ class Signature:
         """The signs, each with its literal text."""
         return tuple(Sign(sign) if isinstance(sign, str) else sign for sign in self.signs)
 
-    def all_ways(self) -> tuple[Way, ...]:
+    def all_remedies(self) -> tuple[Remedy, ...]:
         """The ways out."""
-        return tuple(Way(way) if isinstance(way, str) else way for way in self.ways)
+        return tuple(Remedy(way) if isinstance(way, str) else way for way in self.remedies)

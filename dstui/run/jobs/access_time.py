@@ -21,8 +21,8 @@ def watch(path: Path) -> None:
         os.utime(path, ns=(UNREAD, modified))  # before any modification: relatime notes the next read
         with path.open("rb") as file:
             file.read(1)
-        told = path.stat().st_atime_ns != UNREAD
-        os.utime(path, ns=(UNREAD if told else UNKNOWN, modified))
+        reported = path.stat().st_atime_ns != UNREAD
+        os.utime(path, ns=(UNREAD if reported else UNKNOWN, modified))
 
 
 def was_read(path: Path) -> bool | None:

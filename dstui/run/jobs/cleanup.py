@@ -47,14 +47,14 @@ class OpBuilds:
     root: Path
     ours: dict[Path, float] = field(default_factory=dict)
     """Locks that a rank of this job took -> when we saw it."""
-    _said: set[Path] = field(default_factory=set)
+    _reported: set[Path] = field(default_factory=set)
     _unheld: set[Path] = field(default_factory=set)
 
-    def look(self, ranks: Mapping[int, int]) -> list[str]:
+    def poll(self, ranks: Mapping[int, int]) -> list[str]:
         """Sentences on what has begun or ended since the last look; `ranks` are the pids of the living ranks on this host."""
         locks = {*self.root.glob("*/lock"), *self.root.glob("*/*/lock")}
         news = [self._ended(lock) for lock in self.ours.keys() - locks]
-        for lock in locks - self._said:
+        for lock in locks - self._reported:
             rank = next((rank for rank, pid in ranks.items() if opened(pid, lock.resolve())), None)
             if rank is not None:
                 self.ours[lock] = time()
@@ -68,8 +68,8 @@ class OpBuilds:
                 continue
             else:
                 news.append(f"{lock} was left by a build that was killed: ranks that need {lock.parent.name} wait for ever. Delete it")
-            self._said.add(lock)
-        self._said &= locks
+            self._reported.add(lock)
+        self._reported &= locks
         self._unheld &= locks
         return news
 

@@ -22,7 +22,7 @@ STAMP = re.compile(r"-\d{8}-\d{6}(?:-\d+)?$")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class KnownRun:
     """A run that is still there."""
 
     folder: JobFolder
@@ -49,13 +49,13 @@ class Run:
         return os.path.realpath(self.begun_in) == os.path.realpath(Path.cwd())
 
 
-def known() -> list[Run]:
+def known() -> list[KnownRun]:
     """The runs that are still there, oldest first."""
     found: dict[Path, Entry | None] = {Path(entry.folder): entry for entry in entries()}
     with suppress(OSError):
         lying = (Path(os.path.realpath(path)) for path in sorted((Path.cwd() / RUNS_FOLDER).iterdir()))
         found.update({path: found.get(path) for path in lying})
-    runs = [Run(folder, _started(folder), entry) for path, entry in found.items() if is_job(folder := JobFolder(path))]
+    runs = [KnownRun(folder, _started(folder), entry) for path, entry in found.items() if is_job(folder := JobFolder(path))]
     return sorted((run for run in runs if run.started), key=lambda run: run.started)
 
 
@@ -93,7 +93,7 @@ def find(name: str = "") -> JobFolder:
     return _newest_here(found) if not name else _named(name, found)
 
 
-def _newest_here(found: Sequence[Run]) -> JobFolder:
+def _newest_here(found: Sequence[KnownRun]) -> JobFolder:
     here = [run for run in found if run.is_here]
     if not here:
         elsewhere = "; ".join(f"{run.folder.name} in {run.begun_in}" for run in found[:-4:-1])
@@ -101,12 +101,12 @@ def _newest_here(found: Sequence[Run]) -> JobFolder:
     return _newest(here)
 
 
-def _newest(found: Sequence[Run]) -> JobFolder:
+def _newest(found: Sequence[KnownRun]) -> JobFolder:
     """Of several runs the one that was started last; what others have put into the folder does not come before one's own."""
     return ([run for run in found if run.entry] or found)[-1].folder
 
 
-def _named(name: str, found: Sequence[Run]) -> JobFolder:
+def _named(name: str, found: Sequence[KnownRun]) -> JobFolder:
     same = [run for run in found if run.folder.name == name]
     if not same and (of_plan := [run for run in found if run.plan == name]):
         of_plan = [run for run in of_plan if run.is_here] or of_plan
@@ -118,8 +118,8 @@ def _named(name: str, found: Sequence[Run]) -> JobFolder:
         raise LookupError(f"There is no run called {name}. dstui runs lists them; the latest is {found[-1].folder.name}")
     if len(same) > 1:
         names = [run.folder.name for run in same]
-        told = names if len(set(names)) == len(names) else [str(run.folder.path) for run in same]
-        raise LookupError(f"{name} may be {', '.join(told[:-1])} or {told[-1]}: write more of the name, or the folder")
+        reported = names if len(set(names)) == len(names) else [str(run.folder.path) for run in same]
+        raise LookupError(f"{name} may be {', '.join(reported[:-1])} or {reported[-1]}: write more of the name, or the folder")
     return same[0].folder
 
 

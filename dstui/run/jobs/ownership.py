@@ -108,9 +108,9 @@ def own_tag(folder: JobFolder, status: Mapping[str, Any]) -> str:
 
     Raises NotOwn where the index does not know this folder with this tag, or where others could have written what decides.
     """
-    said, place, known = status.get("tag"), os.path.realpath(folder.path), entries()
-    here = [entry for entry in known if entry.folder == place or (entry.tag and entry.tag == said and _same(entry.folder, place))]
-    tag = next((entry.tag for entry in reversed(here) if entry.tag and entry.tag == (said or entry.tag)), "")
+    reported, place, known = status.get("tag"), os.path.realpath(folder.path), entries()
+    here = [entry for entry in known if entry.folder == place or (entry.tag and entry.tag == reported and _same(entry.folder, place))]
+    tag = next((entry.tag for entry in reversed(here) if entry.tag and entry.tag == (reported or entry.tag)), "")
     if strange := _strange(folder):
         raise NotOwn(strange)
     if tag:
@@ -120,7 +120,7 @@ def own_tag(folder: JobFolder, status: Mapping[str, Any]) -> str:
         raise NotOwn(f"was started by an older dstui, which noted no tag (pkill -TERM -f {by_hand} stops it)")
     if here:
         raise NotOwn("holds another job than the one that you started here")
-    elsewhere = next((entry.folder for entry in known if entry.tag and entry.tag == said), None)
+    elsewhere = next((entry.folder for entry in known if entry.tag and entry.tag == reported), None)
     if elsewhere:
         raise NotOwn(f"is a copy of {elsewhere}, or was moved from there")
     raise NotOwn("is not in your index of runs")

@@ -37,7 +37,7 @@ class Rank:
     written: int = 0
     """Modification time of the record when it was read, in ns."""
     began: float | None = None
-    seen: float = 0.0
+    last_alive: float = 0.0
     """When the rank was last seen alive: it was lost after that, so that its peers' failures come later."""
 
     @property
@@ -82,11 +82,11 @@ class Ranks:
             if rank.state != "started" or rank.host != here or self.unseen:
                 continue
             if rank.shim is not None and rank.shim.alive:
-                rank.seen = now
+                rank.last_alive = now
                 continue
             self._read(number, rank)  # its last word may have come in between
             if rank.state == "started":
-                rank.state, rank.exit_code, rank.ended = "lost", KILLED, rank.seen
+                rank.state, rank.exit_code, rank.ended = "lost", KILLED, rank.last_alive
         return [number for number, rank in self.ranks.items() if before.get(number) != rank.state]
 
     def _read_records(self) -> None:
@@ -111,7 +111,7 @@ class Ranks:
         if rank.state == "waiting":
             self._begin(rank, found)
         if found.get("exit_code") is not None:
-            rank.state, rank.exit_code, rank.ended = "ended", found["exit_code"], found.get("ended") or rank.seen
+            rank.state, rank.exit_code, rank.ended = "ended", found["exit_code"], found.get("ended") or rank.last_alive
 
     def _begin(self, rank: Rank, found: Mapping[str, Any]) -> None:
         """A rank has started: who it is, which no later record changes."""
@@ -124,12 +124,12 @@ class Ranks:
         for missing in range(found.get("world_size") or 0):
             self.ranks.setdefault(missing, Rank(rank.host))
         rank.began = found.get("started")
-        rank.seen = max(rank.seen, rank.began or 0.0)
+        rank.last_alive = max(rank.last_alive, rank.began or 0.0)
 
-    def remember(self, told: Mapping[str, Mapping[str, Any]]) -> None:
+    def remember(self, reported: Mapping[str, Mapping[str, Any]]) -> None:
         """Take the word of a status for ranks whose records are gone."""
         for number in self.waiting:
-            facts = told.get(str(number), {})
+            facts = reported.get(str(number), {})
             if facts.get("state") in ("ended", "lost") and facts.get("exit_code") is not None:
                 rank = self.ranks[number]
                 rank.state, rank.pid, rank.exit_code = facts["state"], facts.get("pid"), facts["exit_code"]

@@ -21,13 +21,13 @@ from dstui.run.jobs.record_forms import rank_number
 Status = dict[str, Any]
 
 
-def initial(tag: str, hosts: Mapping[int, str], front: Process | None) -> Status:
+def initial(tag: str, hosts: Mapping[int, str], owner: Process | None) -> Status:
     """The status of a job that is about to start."""
     return {
         "version": 1,
         "state": "starting",
         "supervisor": None,
-        "front": process_json(front) if front else None,
+        "front": process_json(owner) if owner else None,
         "attempt": 1,
         "started": iso(time.time()),
         "ended": None,
@@ -71,12 +71,12 @@ def here(status: Status) -> bool:
 
 def ranks_of(folder: JobFolder, status: Status) -> Ranks:
     """The ranks that a status names, as their records have them now, or it itself where those are gone."""
-    told = status.get("ranks") or {}
-    hosts = {int(rank): str(facts.get("host")) for rank, facts in told.items()}
+    reported = status.get("ranks") or {}
+    hosts = {int(rank): str(facts.get("host")) for rank, facts in reported.items()}
     ranks = Ranks.expected(folder, hosts, status.get("attempt") or 1, status.get("tag"))
     ranks.unseen = not sees(whose(folder))
     ranks.update(time.time())
-    ranks.remember(told)
+    ranks.remember(reported)
     return ranks
 
 
@@ -154,19 +154,19 @@ def refresh(folder: JobFolder) -> Status:
     try:
         tag = own_tag(folder, status)
     except NotOwn as why:
-        return {**looked_at(folder, status), "foreign": str(why)}
+        return {**looked_after(folder, status), "foreign": str(why)}
     if not here(status):
         return status
     lock = folder.lock()
     if lock is None:
         return folder.read_status() or status
     try:
-        return _look_after(folder, status, tag, lock)
+        return _ensure_supervised(folder, status, tag, lock)
     finally:
         os.close(lock)
 
 
-def looked_at(folder: JobFolder, status: Status) -> Status:
+def looked_after(folder: JobFolder, status: Status) -> Status:
     """What there is to see of a job that is somebody else's, or a copy: nothing is written, and what cannot be seen is not claimed.
 
     Where its supervisor should be seen and is not at work, the job has ended if all its ranks have, and else it is lost: nobody can say.
@@ -185,7 +185,7 @@ def _attends(supervisor: Process, folder: JobFolder) -> bool:
     return False
 
 
-def _look_after(folder: JobFolder, status: Status, tag: str, lock: int) -> Status:
+def _ensure_supervised(folder: JobFolder, status: Status, tag: str, lock: int) -> Status:
     """Bring up to date a job of one's own that nobody looks after: who calls this holds its lock."""
     from dstui.run.jobs.spawn import spawn_notification, spawn_supervisor
 

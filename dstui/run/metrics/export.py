@@ -16,7 +16,7 @@ from dstui.run.metrics.series import logs_of, measured
 
 Form = Literal["csv", "json"]
 COLUMNS = ("step", "rank", "name", "value", "attempt")
-PIECE = 1 << 20
+CHUNK = 1 << 20
 """Bytes that are read at once."""
 
 
@@ -48,7 +48,7 @@ def _of_log(path: Path, rank: int, measure: Measure) -> Iterator[Metric]:
     view, tail = RankView(""), Tail(path, every_state=True)
     try:
         while True:
-            yield from measured(tail.read(PIECE), view, rank, measure)
+            yield from measured(tail.read(CHUNK), view, rank, measure)
             if not tail.taken:
                 break
         yield from measured(tail.flush(), view, rank, measure)

@@ -159,7 +159,7 @@ def scan(line: str) -> dict[str, float]:
     for name in ("step", "steps"):
         if found.get(name, 0.0) > MOST_STEPS:
             del found[name]
-    return _judged(found, lower) if found else found
+    return _plausible(found, lower) if found else found
 
 
 class Bar(NamedTuple):
@@ -206,7 +206,7 @@ def _of_something(match: re.Match[str], number: re.Match[str], lower: str) -> bo
     return lower.startswith("/", number.end()) or (bare and PROSE.match(lower, number.end()) is not None)
 
 
-def _judged(found: dict[str, float], lower: str) -> dict[str, float]:
+def _plausible(found: dict[str, float], lower: str) -> dict[str, float]:
     """What was found, as what it is: nothing in a dump of settings, an evaluation's loss where the line speaks of one."""
     if SETTINGS.search(lower) or (len(found) == 1 and next(iter(found)) in SETTING and ALONE.match(lower)):
         return {}
@@ -230,7 +230,7 @@ def _number(text: str) -> float:
 
 SLOW = 0.05
 """Seconds of this thread's CPU time that a pattern of the Plan may take for one line. After that it is not looked for any more."""
-LOOKED_AT = 1000
+LONGEST_LINE = 1000
 """Characters of a line in which it is looked for: the time that a bad pattern takes grows with a power of them."""
 
 
@@ -239,7 +239,7 @@ class Own:
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
         """Expressions that make no sense are passed over: the Plan's form was checked, but the folder may be anybody's."""
-        self.said: list[str] = []
+        self.reported: list[str] = []
         """What there is to say: patterns that were too slow."""
         self._patterns: dict[str, re.Pattern[str]] = {}
         if patterns:
@@ -255,13 +255,13 @@ class Own:
         found: dict[str, float] = {}
         if not self._patterns:
             return found
-        text, then = line[:LOOKED_AT], time.thread_time()
+        text, then = line[:LONGEST_LINE], time.thread_time()
         for name, pattern in list(self._patterns.items()):
             match = pattern.search(text)
             now = time.thread_time()
             if now - then > SLOW:
                 del self._patterns[name]
-                self.said.append(f"run.metrics.{name} took {now - then:.1f} s for one line: it is not looked for any more")
+                self.reported.append(f"run.metrics.{name} took {now - then:.1f} s for one line: it is not looked for any more")
             then = now
             with suppress(ValueError, IndexError, AttributeError):
                 if match:

@@ -13,7 +13,7 @@ from dstui.logs.grep import Wanted
 from dstui.run.jobs.events import Metric
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.metrics.line_patterns import HINTS, Bar, Own, bar_of, scan
-from dstui.run.metrics.progress import drawn, said, told_over
+from dstui.run.metrics.progress import drawn, reported, told_over
 
 
 @dataclass(slots=True)
@@ -35,10 +35,10 @@ class RankView:
     """Its unfinished line: a progress bar."""
     counts: dict[str, int] = field(default_factory=dict)
     """How many values of each metric came: their step, where lines name none."""
-    told: dict[str, tuple[int, float]] = field(default_factory=dict)
+    reported: dict[str, tuple[int, float]] = field(default_factory=dict)
     """Step and value of each metric as it was last told, where every state of a progress bar is read."""
-    bar_told: float = 0.0
-    bar_seen: float = 0.0
+    bar_reported: float = 0.0
+    bar_measured: float = 0.0
     # Whose bars and words are the training's: see progress.py
     worded: bool = False
     counted: bool = False
@@ -66,8 +66,8 @@ class Measure:
 
     def notices(self) -> list[str]:
         """What there is to say since the last call: patterns that are not looked for any more."""
-        said, self._own.said = self._own.said, []
-        return said
+        reported, self._own.reported = self._own.reported, []
+        return reported
 
     def glance(self, view: RankView, bar: str) -> None:
         """Note the step that an unfinished progress bar tells."""
@@ -99,6 +99,6 @@ class Measure:
         if own is not None:
             drawn(view, own)
         elif step is not None:
-            said(view, int(step), int(steps) if steps is not None else None)
+            reported(view, int(step), int(steps) if steps is not None else None)
         if "loss" in found and (bar := own or over) is not None:
             told_over(view, bar)

@@ -33,7 +33,7 @@ class Standing(Protocol):
     """The bar that was drawn last, whosever it is."""
 
 
-def said(view: Standing, step: int, steps: int | None) -> None:
+def reported(view: Standing, step: int, steps: int | None) -> None:
     """A line says its step in words, and maybe how many there will be. An evaluation's are fewer."""
     if steps is not None and view.steps is not None and steps < view.steps and (view.counted or view.proven):
         return

@@ -20,14 +20,14 @@ from dstui.run.jobs.folder import JobFolder
 from dstui.run.metrics.buckets import Buckets, Fault, Point
 from dstui.run.metrics.measurements import Measure, RankView
 
-PIECE = 1 << 16
+CHUNK = 1 << 16
 """Bytes that are read at once: what is found in them is taken over in one go, in a few milliseconds."""
 KEPT_RANKS = 16
 """Ranks whose own values are kept: more lines than that cannot be told apart."""
 KEPT_ATTEMPTS = 8
 WHOLE = 256 << 20
 """Bytes of logs that are read whole, in a minute or two. Of more, pieces at equal distances are read, a thousand or more of each log."""
-LOOK_AGAIN = 1.0
+RESCAN_AFTER = 1.0
 """Seconds between two looks for new logs."""
 
 
@@ -40,7 +40,7 @@ class Curve(NamedTuple):
     faults: list[Fault]
 
 
-class History:
+class MetricSeries:
     """The numbers of one run."""
 
     def __init__(self, folder: JobFolder) -> None:
@@ -57,7 +57,7 @@ class History:
         self._series: dict[tuple[int, int | None, str], Buckets] = {}
         self._tellers: dict[str, set[int]] = {}
         self._kept: set[int] = set()
-        self._looked = float("-inf")
+        self._scanned = float("-inf")
         self._flushed = False
         self._reading, self._lock = Lock(), Lock()
 
@@ -68,7 +68,7 @@ class History:
 
     def _advance(self, seconds: float) -> bool:
         deadline, found = time.monotonic() + seconds, False
-        if time.monotonic() - self._looked >= LOOK_AGAIN:
+        if time.monotonic() - self._scanned >= RESCAN_AFTER:
             self._find_logs()
         for (attempt, _), log in sorted(self._logs.items()):
             while (metrics := log.read(self._measure)) is not None:
@@ -90,7 +90,7 @@ class History:
         return True
 
     def _find_logs(self) -> None:
-        self._looked = time.monotonic()
+        self._scanned = time.monotonic()
         paths = logs_of(self.folder)
         latest = max((attempt for attempt, _ in paths), default=1)
         self.left_out = max(latest - KEPT_ATTEMPTS, 0)
@@ -160,7 +160,7 @@ class _Log:
 
     def leave_out(self, stride: int) -> None:
         """Of what is there now, read one piece of so many; what comes later is read whole."""
-        self._gap, self._until = PIECE * (stride - 1), self.size
+        self._gap, self._until = CHUNK * (stride - 1), self.size
 
     @property
     def size(self) -> int:
@@ -171,11 +171,11 @@ class _Log:
 
     def read(self, measure: Measure) -> list[Metric] | None:
         """The metrics of the next piece; None where there is none."""
-        lines = self.tail.read(PIECE)
+        lines = self.tail.read(CHUNK)
         self.taken += self.tail.taken
         if not self.tail.taken:
             return None
-        if self._gap and self.taken + self._gap + PIECE < self._until:
+        if self._gap and self.taken + self._gap + CHUNK < self._until:
             self.tail.skip(self._gap)
             self.taken += self._gap
         return [*measured(lines, self.view, self.rank, measure)]
@@ -189,8 +189,8 @@ def measured(lines: list[str], view: RankView, rank: int, measure: Measure) -> I
     """The metrics of further lines; what a progress bar repeats of one step is told once."""
     for line in lines:
         for metric in measure(view, rank, line):
-            if "%|" not in line or view.told.get(metric.name) != (metric.step, metric.value):
-                view.told[metric.name] = metric.step, metric.value
+            if "%|" not in line or view.reported.get(metric.name) != (metric.step, metric.value):
+                view.reported[metric.name] = metric.step, metric.value
                 yield metric
 
 

@@ -33,12 +33,12 @@ def dump_by_signal(rank: Process, log: Path, deadline: float) -> list[dict[str, 
     with suppress(OSError), os.fdopen(open_regular(log), "rb") as file:
         at = file.seek(0, os.SEEK_END)
         rank.send(number)
-        said, until = "", time.monotonic() + deadline
+        reported, until = "", time.monotonic() + deadline
         while time.monotonic() < until:
             time.sleep(QUIET)
             file.seek(at)
-            before, said = said, file.read().decode("utf-8", "replace")
-            if said == before and (threads := parse(said)):
+            before, reported = reported, file.read().decode("utf-8", "replace")
+            if reported == before and (threads := parse(reported)):
                 return threads
     return []
 

@@ -22,7 +22,7 @@ from dstui.text import sanitise
 
 BUDGET = 1 << 20
 """Bytes of logs that one poll reads, in all."""
-PIECE = 1 << 16
+CHUNK = 1 << 16
 """Bytes of one log that are read before it is another's turn."""
 SPELL = 0.015
 """Seconds that one poll works, a piece more or less, so that a screen that polls stays alive under any flood."""
@@ -56,13 +56,13 @@ class Follower:
         self._wanted = None if lines else self.measure.wanted
         self._status: dict[str, Any] = {}
         self._unwritten: dict[str, Any] = {}
-        self._status_seen: tuple[int, int] | None = None
+        self._status_stamp: tuple[int, int] | None = None
         self._refreshed = 0.0
         self._tails: dict[int | None, Tail] = {None: Tail(folder.launcher_log, backlog)}
         self._notices = Tail(folder.events_file)
         self._turn = 0
         self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
-        self._told_start = self._told_end = self._told_foreign = False
+        self._start_reported = self._end_reported = self._foreign_reported = False
         self.foreign = ""
         """Why the job is not this user's own, as the end of a sentence."""
         self._read_status()
@@ -108,13 +108,13 @@ class Follower:
 
     def poll(self, budget: int = BUDGET) -> list[Event]:
         """What is new. An `Exited` is the last event ever."""
-        if self._told_end:
+        if self._end_reported:
             return []
         events: list[Event] = []
-        if not self._told_start and self._status:
-            self._told_start = True
+        if not self._start_reported and self._status:
+            self._start_reported = True
             events.append(Started(str(self.folder.path), self.started or time.time()))
-        self._look_after()
+        self._ensure_supervised()
         began = self._read_status()
         events += [RankState(n, self.ranks[n].host, "started", None) for n in began]
         events += self._read_notices()
@@ -131,7 +131,7 @@ class Follower:
         for tail in (*self._tails.values(), self._notices):
             tail.close()
 
-    def _look_after(self) -> None:
+    def _ensure_supervised(self) -> None:
         """A supervisor that was killed is replaced, a status that it could not write any more is completed."""
         now = time.monotonic()
         if self.state not in FINAL and now - self._refreshed >= REFRESH:
@@ -149,13 +149,13 @@ class Follower:
             return []
         if self._unwritten:
             return self._take_status(self._unwritten)
-        seen = (found.st_ino, found.st_mtime_ns)  # a file system's clock may tick slower than we write
-        if seen == self._status_seen:
+        stamp = (found.st_ino, found.st_mtime_ns)  # a file system's clock may tick slower than we write
+        if stamp == self._status_stamp:
             return []
         status = self.folder.read_status()
         if not status or not self._change_attempt(int(status.get("attempt") or 1)):
             return []
-        self._status_seen = seen
+        self._status_stamp = stamp
         return self._take_status(status)
 
     def _take_status(self, status: dict[str, Any]) -> list[int]:
@@ -192,8 +192,8 @@ class Follower:
 
     def _read_notices(self) -> list[Event]:
         events: list[Event] = []
-        if self.foreign and not self._told_foreign:
-            self._told_foreign = True
+        if self.foreign and not self._foreign_reported:
+            self._foreign_reported = True
             events.append(Notice(f"this job {self.foreign}: it is only looked at"))
         for line in self._notices.read(BUDGET):
             found = json_object(line.encode())
@@ -205,14 +205,14 @@ class Follower:
         """Lines and metrics of the logs, a piece of each in turn. Returns those in which nothing is left to read."""
         deadline = time.monotonic() + SPELL
         logs = list(self._tails.items())
-        piece = min(PIECE, budget)
+        chunk = min(CHUNK, budget)
         read_out: set[int | None] = set()
         while len(read_out) < len(logs) and budget > 0 and time.monotonic() < deadline:
             rank, tail = logs[self._turn % len(logs)]
             self._turn += 1
-            lines = tail.read(piece, self._wanted)
+            lines = tail.read(chunk, self._wanted)
             budget -= tail.taken
-            if tail.taken < piece:
+            if tail.taken < chunk:
                 read_out.add(rank)
             for place, line in enumerate(lines):
                 if self._lines:
@@ -223,7 +223,7 @@ class Follower:
                 events += self._note_life(rank, tail)
         return read_out
 
-    def _tell(self, rank: int | None, line: str) -> list[Event]:
+    def _emit(self, rank: int | None, line: str) -> list[Event]:
         return [Line(rank, line)] if self._lines else []
 
     def _note_life(self, rank: int, tail: Tail) -> list[Event]:
@@ -232,13 +232,13 @@ class Follower:
         now = time.monotonic()
         if not tail.is_bar or not view.live:
             return []
-        if now - view.bar_seen >= BAR_GLANCE:
-            view.bar_seen = now
+        if now - view.bar_measured >= BAR_GLANCE:
+            view.bar_measured = now
             self.measure.glance(view, view.live)
-        if now - view.bar_told < BAR_EVERY:
+        if now - view.bar_reported < BAR_EVERY:
             return []
-        view.bar_told = now
-        return [*self._tell(rank, view.live), *self.measure(view, rank, view.live)]
+        view.bar_reported = now
+        return [*self._emit(rank, view.live), *self.measure(view, rank, view.live)]
 
     def _note_pace(self) -> None:
         """When which step was done, once a second at most; a step that goes back is another count."""
@@ -258,11 +258,11 @@ class Follower:
             if number in read_out and view.state == "started" and facts.get("state") in ("ended", "lost"):
                 view.state, view.exit_code = facts["state"], facts.get("exit_code")
                 for line in self._tails[number].flush():
-                    events += [*self._tell(number, line), *self.measure(view, number, line)]
+                    events += [*self._emit(number, line), *self.measure(view, number, line)]
                 events.append(RankState(number, view.host, view.state, view.exit_code))
         return events
 
     def _end(self) -> list[Event]:
-        self._told_end = True
+        self._end_reported = True
         code = self.exit_code if self.exit_code is not None else 1
-        return [*(told for line in self._tails[None].flush() for told in self._tell(None, line)), Exited(code, self.state)]
+        return [*(reported for line in self._tails[None].flush() for reported in self._emit(None, line)), Exited(code, self.state)]

@@ -21,7 +21,7 @@ JOINING = ("rendezvous", "_store_based_barrier", "init_process_group")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StackPlace:
     """Where a rank stands."""
 
     meeting: str
@@ -35,18 +35,18 @@ class Place:
         return f"waiting in {self.meeting}, from {self.at}" if self.meeting else f"in {self.at}"
 
 
-def place_of(stack: Stack) -> Place | None:
+def place_of(stack: Stack) -> StackPlace | None:
     """Where a rank's main thread stands; None where its stack is unknown."""
     frames = stack.threads[0].frames if stack.threads else ()
     if not frames:
         return None
     names = [found["name"] for frame in frames if (found := MEETING.match(frame))]
-    return Place(names[-1] if names else "", stack.threads[0].own or frames[0])
+    return StackPlace(names[-1] if names else "", stack.threads[0].own or frames[0])
 
 
-def folded(stacks: Iterable[Stack]) -> tuple[str, ...]:
+def grouped(stacks: Iterable[Stack]) -> tuple[str, ...]:
     """Sentences: who is late for which meeting, then each place with the ranks that stand there, the odd ones first."""
-    places: dict[Place, list[int]] = {}
+    places: dict[StackPlace, list[int]] = {}
     unknown: dict[str, list[int]] = {}
     for stack in stacks:
         place = place_of(stack)
@@ -60,7 +60,7 @@ def folded(stacks: Iterable[Stack]) -> tuple[str, ...]:
     return (*_late(ordered), *lines)
 
 
-def _late(places: Sequence[tuple[Place, list[int]]]) -> list[str]:
+def _late(places: Sequence[tuple[StackPlace, list[int]]]) -> list[str]:
     """What the places say together, where they say anything."""
     waiting = {place.meeting for place, _ in places if place.meeting}
     late = sorted(rank for place, ranks in places if not place.meeting for rank in ranks)

@@ -85,7 +85,7 @@ def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None
     own = is_own(folder, status)
     using = program or find_program()
 
-    def look(number: int) -> Stack:
+    def inspect(number: int) -> Stack:
         rank = ranks.ranks[number]
         if rank.host != os.uname().nodename:
             return Stack(number, rank.host, reason=f"it runs on {rank.host}: call `dstui stacks` there")
@@ -97,7 +97,7 @@ def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None
         return Stack(number, rank.host, threads, "" if threads else f"{reason}; {HOW}")
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return list(pool.map(look, wanted))
+        return list(pool.map(inspect, wanted))
 
 
 def dump(program: str, pid: int, deadline: float, folder: JobFolder) -> tuple[tuple[Thread, ...], str]:
@@ -137,10 +137,10 @@ def ptrace_scope() -> int:
         return 0
 
 
-def why_not(said: str, scope: int, folder: str = "") -> str:
+def why_not(reported: str, scope: int, folder: str = "") -> str:
     """In words why py-spy has read nothing, and what to do. `folder`: of the job, which another user's index does not know."""
-    if "ermission" not in said:
-        return f"py-spy: {sanitise(said.strip().rpartition(chr(10))[2]) or 'it said nothing'}"
+    if "ermission" not in reported:
+        return f"py-spy: {sanitise(reported.strip().rpartition(chr(10))[2]) or 'it said nothing'}"
     if scope == 3:
         return f"this machine lets nobody look into processes until it is started again ({YAMA} is 3)"
     remedy = f"sudo {sys.executable} -m dstui stacks {shlex.quote(folder)}"

@@ -181,7 +181,7 @@ class Sampler:
             return "the rank's record does not say which GPU it has"
         env = self._launch.get("env")
         order = env.get("CUDA_DEVICE_ORDER") if isinstance(env, dict) else None
-        seen = visible(value if isinstance(value, str) else None, gpus, order).gpus
-        if len(seen) == 1:
-            return seen[0]
-        return seen[local] if local < len(seen) else f"CUDA_VISIBLE_DEVICES={value} names no GPU for local rank {local}"
+        visible_gpus = visible(value if isinstance(value, str) else None, gpus, order).gpus
+        if len(visible_gpus) == 1:
+            return visible_gpus[0]
+        return visible_gpus[local] if local < len(visible_gpus) else f"CUDA_VISIBLE_DEVICES={value} names no GPU for local rank {local}"

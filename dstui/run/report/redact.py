@@ -181,11 +181,11 @@ def is_secret(name: str) -> bool:
 
 
 def _without_named(text: str) -> str:
-    pieces, at = [], 0
+    chunks, at = [], 0
     for found in _named(text):
-        pieces += [text[at : found.start("value")], _hidden(found["value"])]
+        chunks += [text[at : found.start("value")], _hidden(found["value"])]
         at = found.end()
-    return "".join(pieces) + text[at:]
+    return "".join(chunks) + text[at:]
 
 
 def _named(text: str) -> Iterator[re.Match[str]]:
@@ -193,14 +193,14 @@ def _named(text: str) -> Iterator[re.Match[str]]:
     lower = text.lower()
     if len(lower) != len(text):  # two letters of Unicode are longer in small
         lower = "".join(character.lower() if character.isascii() else character for character in text)
-    looked = 0
+    done = 0
     for hit in HINT.finditer(lower):
-        if hit.start() < looked:
+        if hit.start() < done:
             continue
-        before, rest = text[max(hit.start() - LONGEST_NAME, looked) : hit.start()], _word(text, hit.start())
-        looked = hit.start() + len(rest)
-        if found := _value_of(_word(before[::-1])[::-1] + rest, text, looked):
-            looked = found.end()
+        before, rest = text[max(hit.start() - LONGEST_NAME, done) : hit.start()], _word(text, hit.start())
+        done = hit.start() + len(rest)
+        if found := _value_of(_word(before[::-1])[::-1] + rest, text, done):
+            done = found.end()
             yield found
 
 

@@ -113,13 +113,13 @@ def notify(target: str, facts: Mapping[str, Any], workdir: str, deadline: float 
 
 def _execute(command: str, facts: Mapping[str, Any], workdir: str, deadline: float) -> str | None:
     """A command for the shell, in a session of its own, with the facts in its environment."""
-    told = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in facts.items()}
+    reported = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in facts.items()}
     env = {name: value for name, value in os.environ.items() if name != SUPERVISES}
     with TemporaryFile() as output:  # not a pipe: what the command leaves in the background would hold it open
         child = subprocess.Popen(
             command,
             shell=True,
-            env={**env, **told},
+            env={**env, **reported},
             cwd=workdir,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -136,9 +136,9 @@ def _execute(command: str, facts: Mapping[str, Any], workdir: str, deadline: flo
         if code == 0:
             return None
         output.seek(max(output.seek(0, os.SEEK_END) - LONGEST, 0))
-        said = output.read().decode(errors="replace").strip().rpartition("\n")[2]
+        stderr_text = output.read().decode(errors="replace").strip().rpartition("\n")[2]
     status = f"signal {-code}" if code < 0 else f"exit status {code}"
-    return f"the command failed ({status}){': ' + said if said else ''}"
+    return f"the command failed ({status}){': ' + stderr_text if stderr_text else ''}"
 
 
 def _unblocked() -> None:

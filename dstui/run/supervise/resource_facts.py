@@ -35,10 +35,10 @@ def cgroup_of(pid: int | str, proc: Path = PROC, root: Path = CGROUPS) -> Path |
         if base is None:
             continue
         folder = base / path.lstrip("/")
-        for seen in (folder, *folder.parents):
-            if any((seen / name).is_file() for name in KILLS):
-                return seen
-            if seen == base:
+        for group in (folder, *folder.parents):
+            if any((group / name).is_file() for name in KILLS):
+                return group
+            if group == base:
                 break
     return None
 
@@ -48,7 +48,7 @@ def kills_in(cgroup: Path) -> int | None:
     return next((found for name in KILLS if (found := _count(_text(cgroup / name), "oom_kill")) is not None), None)
 
 
-def look(cgroup: Path | None, places: Iterable[Path], proc: Path = PROC, shm: Path = SHM) -> dict[str, Any]:
+def resources(cgroup: Path | None, places: Iterable[Path], proc: Path = PROC, shm: Path = SHM) -> dict[str, Any]:
     """This moment: bytes and counts; what cannot be read here is left out."""
     found: dict[str, Any] = {"host_oom_kill": _count(_text(proc / "vmstat"), "oom_kill")}
     if cgroup is not None:
@@ -61,7 +61,7 @@ def look(cgroup: Path | None, places: Iterable[Path], proc: Path = PROC, shm: Pa
     return {what: value for what, value in found.items() if value is not None}
 
 
-class Facts:
+class ResourceFacts:
     """The supervisor's looks at one attempt: the first, and the least that was free since."""
 
     def __init__(self, places: Iterable[Path]) -> None:
@@ -72,7 +72,7 @@ class Facts:
 
     def now(self) -> dict[str, Any]:
         """This moment; it counts for the least too."""
-        found = look(self._own, self.places)
+        found = resources(self._own, self.places)
         self._least = least(self._least, found)
         return found
 

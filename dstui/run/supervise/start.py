@@ -42,7 +42,7 @@ class LaunchError(Exception):
 
 
 def start(
-    plan: Plan, machine: Machine, *, pool: Mapping[str, int] | None = None, run_dir: Path | None = None, front_pid: int | None = None
+    plan: Plan, machine: Machine, *, pool: Mapping[str, int] | None = None, run_dir: Path | None = None, owner_pid: int | None = None
 ) -> JobFolder:
     """Start a job and return at once: it lives in its folder, by its supervisor. Raises LaunchError.
 
@@ -67,7 +67,7 @@ def start(
         files = {artifact.name: artifact.text for artifact in artifacts(plan, machine, pool, str(folder.ds_config))}
         files |= {"plan.yaml": plan.text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
         _fill(folder, {**launch_plan(spec, plan.run, folder), "base": plan.base}, files)
-        _hand_over(folder, spec, name, front_pid)
+        _hand_over(folder, spec, name, owner_pid)
     except BaseException as error:
         _undo(folder, keep=had_folder)
         if run_dir is None and not had_runs:
@@ -110,8 +110,8 @@ def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> No
     if answer.returncode == 3:
         raise LaunchError(f"job.python: {python} has no deepspeed: {INSTALL}")
     if answer.returncode:
-        said = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-        raise LaunchError(f"job.python: {python} does not run as a Python (exit status {answer.returncode}): {said}")
+        reported = answer.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise LaunchError(f"job.python: {python} does not run as a Python (exit status {answer.returncode}): {reported}")
 
 
 def _fill(folder: JobFolder, launch: Mapping[str, Any], files: Mapping[str, str]) -> None:
@@ -122,11 +122,11 @@ def _fill(folder: JobFolder, launch: Mapping[str, Any], files: Mapping[str, str]
     folder.prepare(1)
 
 
-def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, front_pid: int | None) -> None:
+def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | None) -> None:
     """Write the first status and start the supervisor, which confirms by putting itself into it."""
-    front = find(front_pid) if front_pid is not None else None
+    owner = find(owner_pid) if owner_pid is not None else None
     tag = uuid.uuid4().hex
-    status = initial(tag, spec.ranks, front)
+    status = initial(tag, spec.ranks, owner)
     lock = folder.lock()
     if lock is None:
         raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system know locks? (--run-dir names another place)")
@@ -146,8 +146,8 @@ def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, front_pid: int | 
     while not folder.read_status().get("supervisor"):
         if supervisor.poll() is not None or time.monotonic() > deadline:
             supervisor.kill()
-            said = folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise LaunchError(f"The supervisor of the job did not start: {said or 'it said nothing'}")
+            reported = folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
+            raise LaunchError(f"The supervisor of the job did not start: {reported or 'it said nothing'}")
         time.sleep(0.005)
 
 

@@ -17,13 +17,13 @@ from dstui.run.jobs.spawn import spawn_notification
 from dstui.run.jobs.status import Status, finish, here, ranks_of, rebuilt, refresh, supervisor_of
 
 STEP = 5.0
-"""Seconds on each rung of the ladder before the next."""
+"""Seconds on each rung of the escalation before the next."""
 PATIENCE = 3 * STEP + 5.0
 """Seconds after which a supervisor that was asked to stop has to be through; then we do it ourselves."""
 GRACE = 0.5
 """Seconds for launchers and helpers once the ranks that were asked are gone; a launcher takes three to go by itself."""
 LAUNCHER = "deepspeed.launcher."
-LOOK = 0.1
+POLL = 0.1
 
 Members = Callable[[], set[Process]]
 
@@ -43,7 +43,7 @@ def nothing() -> None:
     """Between two looks there is nothing else to do."""
 
 
-def climb(members: Members, ask: Iterable[Process] = (), tick: Callable[[], object] = nothing) -> set[Process]:
+def escalate(members: Members, ask: Iterable[Process] = (), tick: Callable[[], object] = nothing) -> set[Process]:
     """End all members: those in `ask` get a SIGTERM and time, then everyone gets it, then SIGKILL. Returns who is left.
 
     Asking goes to all ranks at once and to nobody else: a script that saves a checkpoint on SIGTERM needs its peers for it. DeepSpeed's
@@ -77,7 +77,7 @@ def until_gone(members: Members, seconds: float, tick: Callable[[], object] = no
         if number:
             for process in left:
                 process.send(number)
-        time.sleep(LOOK)
+        time.sleep(POLL)
 
 
 def rank_processes(ranks: Ranks, members: set[Process]) -> list[Process]:
@@ -105,7 +105,7 @@ def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM) -> StopReport
     if status.get("state") not in FINAL:
         _ask(folder, exit_code, supervisor_of(status, tag))
         status = _await_end(folder, exit_code, tag)
-    left = climb(lambda: tagged(tag))
+    left = escalate(lambda: tagged(tag))
     return StopReport(str(status.get("state", "lost")), status.get("exit_code"), sorted(process.describe() for process in left))
 
 
@@ -134,7 +134,7 @@ def _await_end(folder: JobFolder, exit_code: int, tag: str) -> Status:
             break
         if late > 0 and (supervisor := supervisor_of(status, tag)):
             supervisor.send(signal.SIGKILL)
-        time.sleep(LOOK)
+        time.sleep(POLL)
     try:
         return _end(folder, exit_code, tag)
     finally:
@@ -151,7 +151,7 @@ def _end(folder: JobFolder, exit_code: int, tag: str) -> Status:
     if ranks.over and not tagged(tag):
         status = finish(folder, status, ranks, None, watched=False)  # it had ended, but nobody could write it
     else:
-        climb(lambda: tagged(tag), rank_processes(ranks, tagged(tag)), lambda: ranks.update(time.time()))
+        escalate(lambda: tagged(tag), rank_processes(ranks, tagged(tag)), lambda: ranks.update(time.time()))
         ranks.update(time.time())
         status = finish(folder, status, ranks, exit_code)
     spawn_notification(folder)

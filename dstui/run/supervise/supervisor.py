@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dstui.logs.arrival_index import Notes
+from dstui.logs.arrival_index import ArrivalWriter
 from dstui.logs.time_parsing import from_iso, iso
 from dstui.regular import open_regular
 from dstui.run.jobs.cleanup import OpBuilds, build_root
@@ -28,10 +28,10 @@ from dstui.run.jobs.processes import SUPERVISES, Process, descendants, find, rea
 from dstui.run.jobs.ranks import Rank, Ranks
 from dstui.run.jobs.status import asked_for, finish, process_json, process_of, ranks_of
 from dstui.run.supervise.launch_record import command, environment
-from dstui.run.supervise.resource_facts import Facts
+from dstui.run.supervise.resource_facts import ResourceFacts
 from dstui.run.supervise.restart import restart_arguments
 from dstui.run.supervise.shim import prctl
-from dstui.run.supervise.stop import climb, rank_processes, until_gone
+from dstui.run.supervise.stop import escalate, rank_processes, until_gone
 
 PR_SET_CHILD_SUBREAPER = 36
 POLL, LONGEST_POLL, FEW = 0.2, 1.0, 100
@@ -44,7 +44,7 @@ STUCK = 30.0
 LATE = 60.0
 """Seconds after which ranks that have not started are named."""
 STOPPED_BY = {signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGINT: 128 + signal.SIGINT}
-FRONT_GONE = 128 + signal.SIGTERM
+OWNER_GONE = 128 + signal.SIGTERM
 NEEDED = ("python", "options", "script", "args", "env", "workdir", "restarts")
 """What launch.json must say, or nothing more is started by it."""
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -59,12 +59,12 @@ class Supervisor:
         self.status = {"state": "running", "ranks": {}, **folder.read_status(), "tag": tag}
         launch = folder.read_launch()
         self.plan = launch if all(launch.get(need) is not None for need in NEEDED) else {}
-        self.front = process_of(self.status.get("front"))
+        self.owner = process_of(self.status.get("front"))
         self.launcher = process_of(self.status.get("launcher"))
         self.builds = OpBuilds(build_root({**os.environ, **self.plan.get("env", {})}))
         self.ranks = ranks_of(folder, self.status)
-        self.arrivals = Notes(folder)
-        self.facts = Facts((folder.path, Path(self.plan.get("workdir", folder.path))))
+        self.arrivals = ArrivalWriter(folder)
+        self.facts = ResourceFacts((folder.path, Path(self.plan.get("workdir", folder.path))))
         self.locks: list[int | None] = []
         """Held until the end, beside the one that we were born with: of folders that were deleted."""
         self.asked: int | None = None
@@ -85,7 +85,7 @@ class Supervisor:
         while True:
             while not self.through():
                 self.sleep()
-                self.look()
+                self.poll()
             self.clear()
             if not self.again():
                 break
@@ -130,17 +130,17 @@ class Supervisor:
             sender = Process(news.si_pid, 0).describe()
             self.note(f"{signal.Signals(news.si_signo).name} from process {sender}: the job is stopped", stops=True)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Bring everything up to date."""
         reap()
         if self.asked is None:
             self.asked = asked_for(self.folder)
-        if self.asked is None and self.front and not self.front.alive:
+        if self.asked is None and self.owner and not self.owner.alive:
             self.note("the terminal or command that this job belongs to is gone: the job is stopped", stops=True)
-            self.asked = FRONT_GONE
+            self.asked = OWNER_GONE
         changed = self.ranks.update(time.time())
         if changed or self.every("arrivals", 1.0):
-            self.arrivals.look(time.time(), self.ranks.attempt)  # first, so that a rank's last lines come before its end
+            self.arrivals.update(time.time(), self.ranks.attempt)  # first, so that a rank's last lines come before its end
         for number in changed:
             self.rank_event(number, self.ranks.ranks[number])
         self.note_facts(changed)
@@ -149,7 +149,7 @@ class Supervisor:
         if self.every("folder", 1.0):
             self.keep_folder()
         if self.every("builds", 1.0):
-            for sentence in self.builds.look({n: self.ranks.ranks[n].pid or 0 for n in self.ranks.living}):
+            for sentence in self.builds.poll({n: self.ranks.ranks[n].pid or 0 for n in self.ranks.living}):
                 self.note(sentence)
         self.name_the_late()
         if changed or self._unwritten:
@@ -195,10 +195,10 @@ class Supervisor:
         """Leave nothing of this attempt behind."""
         by_itself = self.ranks.over and self.asked is None
         linger = LINGER_FAILED if self.ranks.exit_code() else LINGER
-        left = until_gone(self.members, linger, self.look) if by_itself else self.members()
+        left = until_gone(self.members, linger, self.poll) if by_itself else self.members()
         if left:
-            left = climb(self.members, [] if by_itself else rank_processes(self.ranks, left), self.look)
-        self.look()
+            left = escalate(self.members, [] if by_itself else rank_processes(self.ranks, left), self.poll)
+        self.poll()
         for process in left:
             self.note(f"process {process.describe()} could not be ended")
         self.builds.remove_locks()
@@ -220,7 +220,7 @@ class Supervisor:
         self.write()
         while time.monotonic() < pause and self.asked is None:
             self.sleep()
-            self.look()
+            self.poll()
         self.status["next_attempt"] = None
         if self.asked is not None:
             return False
@@ -245,7 +245,7 @@ class Supervisor:
 
     def end(self) -> None:
         """The last word."""
-        self.arrivals.look(time.time(), self.ranks.attempt)
+        self.arrivals.update(time.time(), self.ranks.attempt)
         self.status = finish(self.folder, self.status, self.ranks, self.asked)
         if self.plan.get("on_end"):
             from dstui.run.supervise.notify import announce  # urllib would cost every job 20 ms

@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from dstui.tui.dialogs.over import Over
 from dstui.tui.kit.keys import CHOOSING, LINE, READING
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, paragraph, row
 
 WIDTH = 62
@@ -52,9 +52,9 @@ class Dialog(ModalScreen[Any], Over[Any]):
         super().__init__()
         self.heading, self.rows = heading, self.made_rows()
 
-    def made_rows(self) -> Rows:
+    def made_rows(self) -> RowList:
         """Its rows, not drawn yet."""
-        return Rows(id=self.ROWS)
+        return RowList(id=self.ROWS)
 
     def compose(self) -> ComposeResult:
         """The box and, at the bottom of the screen, the keys."""
@@ -93,7 +93,7 @@ class Lines(Dialog):
     def on_mount(self) -> None:
         """Draw it, and read or answer with the keys."""
         self.redraw()
-        next(w for w in (*self.query(Input), *self.query(Rows)) if w.can_focus).focus()
+        next(w for w in (*self.query(Input), *self.query(RowList)) if w.can_focus).focus()
 
     def on_resize(self) -> None:
         """Another size of the screen."""
@@ -131,11 +131,11 @@ class Ask(Lines):
         """A letter answers."""
         self._give(event, lambda answer: answer.key == event.key)
 
-    @on(Rows.Chosen)
-    def _chosen(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
         self._give(event, lambda answer: answer.label == event.key)
 
-    def _give(self, event: events.Key | Rows.Chosen, meant: Callable[[Answer], bool]) -> None:
+    def _give(self, event: events.Key | RowList.Chosen, meant: Callable[[Answer], bool]) -> None:
         """The answer that is meant, if there is one: what can be answered may be other things since the key was pressed."""
         for answer in filter(meant, self.answers):
             event.stop()

@@ -12,7 +12,7 @@ from textual.widgets import Input
 from dstui.tui.dialogs.dialog import Lines
 from dstui.tui.forms.fields import help_for
 from dstui.tui.forms.steps import STEPS
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, fit, row
 from dstui.tui.session.state import State
 
@@ -20,7 +20,7 @@ SHOWN = 14
 """Lines of the list at least."""
 
 
-class Found(Rows):
+class FoundKeys(RowList):
     """What matches; the line that Enter takes is pointed at, while the focus is where the typing is."""
 
     KEEPS_POINTER = True
@@ -40,9 +40,9 @@ class Find(Lines):
         super().__init__("Find a setting")
         self.entries, self.text = _entries(state), ""
 
-    def made_rows(self) -> Rows:
+    def made_rows(self) -> RowList:
         """What matches."""
-        return Found(id=self.ROWS)
+        return FoundKeys(id=self.ROWS)
 
     def inside(self) -> ComposeResult:
         """The line to type, and what matches."""
@@ -71,8 +71,8 @@ class Find(Lines):
         event.stop()
         self.dismiss(self.rows.cursor)
 
-    @on(Rows.Chosen)
-    def _chosen(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         self.dismiss(event.key)
 

@@ -13,7 +13,7 @@ from textual.screen import Screen
 
 from dstui.tui.kit.footer import Footer
 from dstui.tui.kit.keys import KEYS, valid
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 
 T = TypeVar("T")
 ACTIONS = frozenset(key.name for key in KEYS)
@@ -52,7 +52,7 @@ class Over(Screen[T]):
         await self.app.run_action("leave")
 
     @on(events.Mount)
-    @on(Rows.Resized)
+    @on(RowList.Resized)
     def _show_keys(self) -> None:
         self.footer.show(valid(self.PANE, ACTIONS))
 

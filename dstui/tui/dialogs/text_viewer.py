@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual import on
 
 from dstui.tui.dialogs.dialog import ToRead
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row
 
 WIDTH = 108
@@ -34,7 +34,7 @@ class Reading(ToRead):
         self.rows.styles.height = len(self.text)
         self.rows.focus()
 
-    @on(Rows.Chosen)
-    def _chosen(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         self.dismiss(event.key)

@@ -9,7 +9,7 @@ from dstui.adopt.recipes import Recipe, recipes
 from dstui.machine.words import summary
 from dstui.tui.dialogs.dialog import Answer, Ask
 from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
-from dstui.tui.session.folder_scan import Found
+from dstui.tui.session.folder_scan import FolderContents
 
 if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
@@ -22,7 +22,7 @@ LABEL = 25
 class Start(Ask):
     """What to start from. The recipes are there as soon as the machine was looked at."""
 
-    def __init__(self, found: Found, machine: Machine | None) -> None:
+    def __init__(self, found: FolderContents, machine: Machine | None) -> None:
         super().__init__("Start from what?", "", ())
         self.found, self.machine = found, machine
 
@@ -41,7 +41,7 @@ class Start(Ask):
         return rows
 
 
-def found_rows(found: Found, machine: Machine | None, width: int) -> list[Row]:
+def found_rows(found: FolderContents, machine: Machine | None, width: int) -> list[Row]:
     """The machine in one line, and what is in the folder, `width` cells wide."""
     scripts = ", ".join(f"{s.name} ({s.facts.integration})" if s.facts.integration else s.name for s in found.scripts)
     here = " and ".join(filter(None, (scripts, ", ".join(found.documents)))) or "no training script, no Plan, no ds_config.json"
@@ -49,7 +49,7 @@ def found_rows(found: Found, machine: Machine | None, width: int) -> list[Row]:
     return [*rows, *paragraph(f"In this folder: {here}", width, "dim")]
 
 
-def start_sections(found: Found, machine: Machine | None) -> list[tuple[str, list[Answer]]]:
+def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple[str, list[Answer]]]:
     """The ways on, each under its title; the value is what to open."""
     unsaved = [Answer("u", f"of {time.strftime('%Y-%m-%d %H:%M', time.localtime(draft.at))}", draft) for draft in found.drafts]
     script = next(iter(found.scripts), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dstui.logs.log_rows import LogLine, Merged
+from dstui.logs.log_rows import LogLine, LogRows
 from dstui.logs.time_parsing import clock
 from dstui.tui.dialogs.dialog import ToRead
 from dstui.tui.kit.text_row import Row, paragraph
@@ -23,10 +23,10 @@ class WholeLine(ToRead):
 
     ROWS = "whole-line"
 
-    def __init__(self, lines: Merged, number: int, hosts: dict[int, str]) -> None:
+    def __init__(self, lines: LogRows, number: int, hosts: dict[int, str]) -> None:
         line, who = lines.line(number), lines.who(number)
         host = hosts.get(line.rank, "") if line.rank is not None and len(who) < 2 else ""
-        super().__init__("  ".join(filter(None, (said_by(who) or "Line", f"on {host}" if host else "", clock(line.time)))))
+        super().__init__("  ".join(filter(None, (ranks_text(who) or "Line", f"on {host}" if host else "", clock(line.time)))))
         self.number, self.near = number, around(lines, number)
 
     def on_mount(self) -> None:
@@ -44,7 +44,7 @@ class WholeLine(ToRead):
         view.scroll_to(y=max(at - view.size.height // 3, 0), animate=False)
 
 
-def around(lines: Merged, number: int) -> list[tuple[int, LogLine]]:
+def around(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
     """A row, and those near it that its rank said."""
     rank = lines.line(number).rank
 
@@ -54,7 +54,7 @@ def around(lines: Merged, number: int) -> list[tuple[int, LogLine]]:
             if len(found) == most:
                 break
             line = lines.line(n)
-            if line.rank == rank or (line.said > 1 and rank in lines.who(n)):
+            if line.rank == rank or (line.repeats > 1 and rank in lines.who(n)):
                 found.append((n, line))
         return found
 
@@ -62,7 +62,7 @@ def around(lines: Merged, number: int) -> list[tuple[int, LogLine]]:
     return [*before[::-1], (number, lines.line(number)), *of_rank(range(number + 1, min(lines.end, number + REACH)), AFTER)]
 
 
-def said_by(ranks: list[int]) -> str:
+def ranks_text(ranks: list[int]) -> str:
     """rank 3; ranks 0-7, 9."""
     spans: list[list[int]] = []
     for rank in sorted(set(ranks)):

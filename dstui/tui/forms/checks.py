@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dstui.plan.finding import Finding
 from dstui.tui.forms.steps import Step, step_of
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.session.state import State
 
@@ -18,7 +18,7 @@ class FindingKey(NamedTuple):
     number: int
 
 
-class Checks(Rows):
+class Checks(RowList):
     """The list of findings; choosing one goes to the field it is about."""
 
     def __init__(self) -> None:

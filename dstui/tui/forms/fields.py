@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Kind = Literal["choice", "toggle", "number", "numbers", "text", "words", "pairs", "patterns"]
 
 
-Barred = Callable[["State"], str]
+Disabled = Callable[["State"], str]
 """Why something is not possible now; "" where it is."""
 
 
@@ -34,7 +34,7 @@ class Option:
     says: str = ""
     edits: tuple[Edit, ...] | None = None
     """None: the field's path gets `value`."""
-    barred: Barred | None = None
+    disabled: Disabled | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Field:
     unit: str = ""
     default: Any = UNSET
     """What happens where nothing is written; UNSET: look in the model and the catalogue."""
-    barred: Barred | None = None
+    disabled: Disabled | None = None
     read: Callable[[State], Any] | None = None
     """The answer that is given now, where it is not simply the value at `path`."""
     write: Callable[[State, Any], tuple[Edit, ...]] | None = None

@@ -16,17 +16,17 @@ from textual.widgets import Input
 from dstui.tui.forms.fields import Field, NotThat, Option, default_of, parsed, shown, typed
 from dstui.tui.forms.form_rows import FieldKey, OptionKey, chosen_option, form_rows, typing_place
 from dstui.tui.forms.steps import STEPS, Step
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row
 from dstui.tui.session.edits import UNSET
-from dstui.tui.session.session import Store
+from dstui.tui.session.session import Session
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class FormRows(Rows):
+class FormRows(RowList):
     """The rows of the form, with the keys that act on one of them."""
 
     KEEPS_POINTER = True
@@ -110,7 +110,7 @@ class Editor(Input):
 class Form(Container):
     """One step's form. It edits the Plan through the store alone and draws itself from the state."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Session) -> None:
         super().__init__(id="form")
         self.store = store
         self.step: Step = STEPS[0]
@@ -181,14 +181,14 @@ class Form(Container):
 
     # Acting on a row
 
-    @on(Rows.Chosen)
-    def _chosen(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
         event.stop()
         if self.editor is not None:  # a click elsewhere while typing
             self.close()
             self.rows.cursor = event.key
         field, option = self.at(event.key)
-        if field is None or self._is_barred(field, option):
+        if field is None or self._says_disabled(field, option):
             return
         if isinstance(event.key, OptionKey):
             self._take(field, option)
@@ -199,10 +199,10 @@ class Form(Container):
         else:
             self._type_into(field)
 
-    def _is_barred(self, field: Field, option: Option | None) -> bool:
+    def _says_disabled(self, field: Field, option: Option | None) -> bool:
         state = self.store.state
-        why = field.barred(state) if field.barred else ""
-        why = why or (option.barred(state) if option and option.barred else "")
+        why = field.disabled(state) if field.disabled else ""
+        why = why or (option.disabled(state) if option and option.disabled else "")
         if why:
             self.app.notify(f"{option.label if option else field.label}: {why}", severity="warning", markup=False)
         return bool(why)
@@ -226,7 +226,7 @@ class Form(Container):
     @on(FormRows.Turn)
     def _turned(self, event: FormRows.Turn) -> None:
         field, option = self.at(event.key)
-        if field is None or self._is_barred(field, option):
+        if field is None or self._says_disabled(field, option):
             return
         if isinstance(event.key, OptionKey):
             self._take(field, option)
@@ -240,7 +240,7 @@ class Form(Container):
             now = default_of(field) if value is UNSET else value
             self.store.edit(*field.edits(state, now is not True))
         elif field.kind == "choice":
-            possible = [o for o in field.options if not (o.barred and o.barred(state))]
+            possible = [o for o in field.options if not (o.disabled and o.disabled(state))]
             chosen = chosen_option(field, state)
             at = possible.index(chosen) if chosen in possible else -1
             self.store.edit(*field.edits(state, possible[(at + by) % len(possible)].value))
@@ -248,7 +248,7 @@ class Form(Container):
     @on(FormRows.Clear)
     def _cleared(self, event: FormRows.Clear) -> None:
         field, option = self.at(event.key)
-        if field is not None and not self._is_barred(field, option):
+        if field is not None and not self._says_disabled(field, option):
             self.store.edit((field.path, UNSET))
 
     # Typing

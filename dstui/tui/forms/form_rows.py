@@ -44,27 +44,27 @@ def form_rows(step: Step, state: State, width: int, opened: str = "") -> list[Ro
 
 
 def _field_rows(field: Field, state: State, width: int, opened: str) -> Iterable[Row]:
-    barred = field.barred(state) if field.barred else ""
+    disabled = field.disabled(state) if field.disabled else ""
     if field.kind == "choice" and (field.spread or field.path == opened):
         if not field.spread:
-            yield from _line(field, state, width, barred, opened=True)
+            yield from _line(field, state, width, disabled, opened=True)
         for number in range(len(field.options)):
-            yield _option_row(field, number, state, width, barred)
+            yield _option_row(field, number, state, width, disabled)
         if field.spread:
             yield BLANK
     else:
-        yield from _line(field, state, width, barred, field.path == opened)
+        yield from _line(field, state, width, disabled, field.path == opened)
 
 
-def _option_row(field: Field, number: int, state: State, width: int, field_barred: str) -> Row:
+def _option_row(field: Field, number: int, state: State, width: int, field_disabled: str) -> Row:
     option = field.options[number]
-    barred = field_barred or (option.barred(state) if option.barred else "")
+    disabled = field_disabled or (option.disabled(state) if option.disabled else "")
     chosen = chosen_option(field, state) is option
-    says = barred or option.says
+    says = disabled or option.says
     room = width - 4 - cell_len(option.label)
-    label = Span(f"{'●' if chosen else '○'} {option.label}", "dim" if barred else "set" if chosen else "")
+    label = Span(f"{'●' if chosen else '○'} {option.label}", "dim" if disabled else "set" if chosen else "")
     indent = "" if field.spread else "  "
-    end = (fit(says, min(cell_len(says), room - len(indent))), "faint" if barred else "dim")
+    end = (fit(says, min(cell_len(says), room - len(indent))), "faint" if disabled else "dim")
     return row(indent, label, right=[end], key=OptionKey(field.path, number))
 
 
@@ -75,12 +75,12 @@ def chosen_option(field: Field, state: State) -> Option | None:
     return next((o for o in field.options if o.value == value and (o.value is UNSET) == (value is UNSET)), None)
 
 
-def _line(field: Field, state: State, width: int, barred: str, opened: bool) -> Iterable[Row]:
+def _line(field: Field, state: State, width: int, disabled: str, opened: bool) -> Iterable[Row]:
     """The row of a field; a text too long for it stands on lines of its own below, and so does what is being typed."""
     key, remark = FieldKey(field.path), field.says(state) if field.says else ""
     room = width - LABEL - 1
-    if barred:
-        yield row((fit(field.label, LABEL), "faint"), (fit(barred, min(cell_len(barred), room)), "faint"), key=key)
+    if disabled:
+        yield row((fit(field.label, LABEL), "faint"), (fit(disabled, min(cell_len(disabled), room)), "faint"), key=key)
         return
     value = field.value(state)
     written = value is not UNSET and value is not None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dstui.tui.forms.fields import Field, Option, help_for
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, fit, paragraph, row
 from dstui.tui.session.state import State
 
 
-class Hint(Rows):
+class Hint(RowList):
     """Help on one field."""
 
     can_focus = False
@@ -23,12 +23,12 @@ class Hint(Rows):
 
 
 def hint_rows(field: Field, option: Option | None, state: State, width: int) -> list[Row]:
-    """The path, the help text, and the reason where the field is barred."""
-    barred = (field.barred(state) if field.barred else "") or (option.barred(state) if option and option.barred else "")
+    """The path, the help text, and the reason where the field is disabled."""
+    disabled = (field.disabled(state) if field.disabled else "") or (option.disabled(state) if option and option.disabled else "")
     name = "" if field.help else field.path.removeprefix("deepspeed.")
     rows = [row((fit(name, min(len(name), width)), "name"))] if name else []
-    if barred:
-        rows += paragraph(f"Not possible now: {barred}.", width, "warning")
+    if disabled:
+        rows += paragraph(f"Not possible now: {disabled}.", width, "warning")
     elif option is not None and option.says:
         rows += paragraph(f"{option.label.strip()}: {option.says}.", width)
     return rows + paragraph(field.help(state) if field.help else help_for(field.path), width, "dim")

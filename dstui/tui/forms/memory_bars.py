@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.session.state import State
 
 ROOMY = 30
@@ -10,7 +10,7 @@ ROOMY = 30
 PLACES_AND_SPEED = 4
 
 
-class Memory(Rows):
+class Memory(RowList):
     """What is needed of GPU, RAM and NVMe, as bars."""
 
     can_focus = False
@@ -21,7 +21,7 @@ class Memory(Rows):
 
     def show(self, state: State) -> None:
         """Draw it. The height is set only where it is another one, for this lays the screen out anew."""
-        if not state.seen:
+        if not state.lookups:
             return
         from dstui.tui.forms.memory_rows import memory_rows  # which the first frame does without
 

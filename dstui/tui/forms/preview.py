@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span
 from dstui.tui.session.state import State
 
 _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)|("(?:[^"\\]|\\.)*")|(-?\d[\d.eE+-]*|true|false|null|-?Infinity|NaN)')
 
 
-class Preview(Rows):
+class Preview(RowList):
     """The preview; choosing a line goes to the field that writes it."""
 
     MARGIN = 1
@@ -41,11 +41,11 @@ def _line(text: str, path: str, number: int, changed: bool) -> Row:
 
 def tokens(text: str) -> tuple[Span, ...]:
     """A line of JSON as coloured pieces."""
-    pieces: list[Span] = []
+    fragments: list[Span] = []
     end = 0
     for match in _TOKEN.finditer(text):
-        pieces.append(Span(text[end : match.start()], "dim"))
+        fragments.append(Span(text[end : match.start()], "dim"))
         key, colon, string, number = match.groups()
-        pieces += [Span(key, "name"), Span(colon, "dim")] if key else [Span(string, "string")] if string else [Span(number, "number")]
+        fragments += [Span(key, "name"), Span(colon, "dim")] if key else [Span(string, "string")] if string else [Span(number, "number")]
         end = match.end()
-    return tuple(p for p in (*pieces, Span(text[end:], "dim")) if p.text)
+    return tuple(p for p in (*fragments, Span(text[end:], "dim")) if p.text)

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from dstui.tui.forms.preview import tokens
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
 from dstui.tui.session.file_lookups import WrittenIn
 from dstui.tui.session.state import State
@@ -35,8 +35,8 @@ class Review(Horizontal):
         """Name -> what `copy` copies and the right side shows."""
         self.last: tuple[str, Plan] | None = None
         """The last run of this name, and the Plan that it had."""
-        self.names, self.verdict = Rows(id="review-names", classes="pane"), Rows(id="review-verdict", classes="pane")
-        self.content = Rows(id="review-content", classes="pane")
+        self.names, self.verdict = RowList(id="review-names", classes="pane"), RowList(id="review-verdict", classes="pane")
+        self.content = RowList(id="review-content", classes="pane")
 
     def compose(self) -> ComposeResult:
         """List and verdict, and the content."""
@@ -72,11 +72,11 @@ class Review(Horizontal):
         name = str(self.names.cursor)
         return name, self.texts.get(name, "")
 
-    @on(Rows.Moved, "#review-names")
+    @on(RowList.Moved, "#review-names")
     def _moved(self) -> None:
         self._show_content()
 
-    @on(Rows.Chosen, "#review-names")
+    @on(RowList.Chosen, "#review-names")
     def _chosen(self) -> None:
         self.content.focus()
 
@@ -93,7 +93,7 @@ def headless_line(path: Path | None) -> str:
 
 
 def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> list[Row]:
-    there = state.seen.get(WrittenIn.of(state.plan))
+    there = state.lookups.get(WrittenIn.of(state.plan))
     rows: list[Row] = [row(("Files", "accent"))]
     rows += [_name_row(a.name, _on_disk(a, there), a.name) for a in made if a.name != "launch.sh"]
     saved = "new" if path is None else "same" if state.saved else "changed"

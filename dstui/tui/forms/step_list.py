@@ -5,12 +5,12 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from dstui.tui.forms.steps import STEPS, Step, badge
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import GLYPHS, STYLE_OF, Row, Span, fit, row
 from dstui.tui.session.state import State
 
 
-class StepList(Rows):
+class StepList(RowList):
     """The steps; choosing one goes there."""
 
     KEEPS_POINTER = True
@@ -29,7 +29,7 @@ class StepList(Rows):
 
 def _step_row(number: int, step: Step, state: State, width: int, here: bool) -> Row:
     mark = badge(step, state)
-    room = width - Rows.MARGIN - cell_len(f"{GLYPHS[mark]} 1 {step.title}") - 2
+    room = width - RowList.MARGIN - cell_len(f"{GLYPHS[mark]} 1 {step.title}") - 2
     value = step.value(state)
     return row(
         (GLYPHS[mark], STYLE_OF[mark]),
@@ -40,7 +40,7 @@ def _step_row(number: int, step: Step, state: State, width: int, here: bool) -> 
     )
 
 
-class StepLine(Rows):
+class StepLine(RowList):
     """All steps on one line, for narrow screens and for the run, which wants the width."""
 
     MARGIN = 0
@@ -51,11 +51,11 @@ class StepLine(Rows):
 
     def show(self, state: State, current: Step) -> None:
         """Glyph and number of each step, title and value of the current one."""
-        pieces: list[Span] = [Span(" ")]
+        fragments: list[Span] = [Span(" ")]
         for number, step in enumerate(STEPS, 1):
             mark = badge(step, state)
-            pieces += [Span(GLYPHS[mark], STYLE_OF[mark]), Span(str(number), "title" if step is current else "dim")]
+            fragments += [Span(GLYPHS[mark], STYLE_OF[mark]), Span(str(number), "title" if step is current else "dim")]
             if step is current:
-                pieces += [Span(f" {step.title} ", "title"), Span(step.value(state), "value")]
-            pieces.append(Span("  "))
-        self.show_rows([Row(tuple(pieces))])
+                fragments += [Span(f" {step.title} ", "title"), Span(step.value(state), "value")]
+            fragments.append(Span("  "))
+        self.show_rows([Row(tuple(fragments))])

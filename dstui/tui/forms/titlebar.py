@@ -6,12 +6,12 @@ from pathlib import Path
 
 from dstui.tui.forms.steps.precision import precision_of
 from dstui.tui.forms.steps.zero import stage_text
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import GLYPHS, Row, Span, fit
 from dstui.tui.session.state import State
 
 
-class TitleBar(Rows):
+class TitleBar(RowList):
     """One line; nothing in it can be chosen."""
 
     MARGIN = 0

@@ -38,8 +38,8 @@ def shown(width: int, height: int, pane: str, tab: str, alone: bool = False) -> 
     if pane == "run":
         return frozenset(always | {"step-line", "run"})
     if width >= WIDE:
-        seen = {"review"} if pane == "review" else {"middle"} if alone else {"middle", "side", "preview", "checks"}
-        return frozenset(always | {"steps"} | seen)
+        parts = {"review"} if pane == "review" else {"middle"} if alone else {"middle", "side", "preview", "checks"}
+        return frozenset(always | {"steps"} | parts)
     always.add("step-line")
     if pane == "review":
         return frozenset(always | {"review"})

@@ -8,12 +8,12 @@ from rich.cells import cell_len
 from textual import events
 from textual.message import Message
 
-from dstui.tui.kit.keys import PINNED, Key
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.keys import PINNED, KeyHint
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span
 
 
-class Footer(Rows):
+class Footer(RowList):
     """Key hints; a click on one does what the key does."""
 
     MARGIN = 0
@@ -28,9 +28,9 @@ class Footer(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="footer")
-        self._ends: list[tuple[int, Key]] = []
+        self._ends: list[tuple[int, KeyHint]] = []
 
-    def show(self, keys: Sequence[Key]) -> None:
+    def show(self, keys: Sequence[KeyHint]) -> None:
         """As many hints as fit; those that are pinned stand at the right edge."""
         width = self.size.width or 80
         pinned = [k for k in keys if k.hint >= PINNED]
@@ -54,9 +54,9 @@ class Footer(Rows):
             self.post_message(self.Pressed(key.action))
 
 
-def _width(key: Key) -> int:
+def _width(key: KeyHint) -> int:
     return cell_len(key.shown) + 1 + cell_len(key.label) + 2
 
 
-def _spans(keys: Sequence[Key]) -> list[Span]:
+def _spans(keys: Sequence[KeyHint]) -> list[Span]:
     return [span for key in keys for span in (Span(key.shown, "accent"), Span(f" {key.label}  ", "dim"))]

@@ -28,7 +28,7 @@ PINNED: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyHint:
     """One key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys the footer leaves out."""
 
     keys: str
@@ -54,56 +54,58 @@ class Key:
 
 
 KEYS: Final = (
-    Key("", "", "choose", "Move over the rows.", FORM | REVIEW | {CHOOSING}, 1, "↑↓"),
-    Key("", "", "move", "Move in the text.", frozenset({READING}), 1, "↑↓"),
-    Key("", "", "take", "Take what the cursor is on. The letter before an answer gives it too.", frozenset({CHOOSING}), 2, "Enter"),
-    Key("", "", "done", "Take what was typed.", frozenset({LINE}), 1, "Enter"),
-    Key("", "dismiss(None)", "close", "Close this, and change nothing.", DIALOGS, 3, "Esc"),
-    Key("", "", "set", "Set, open or go to what the cursor is on.", FORM, 2, "Enter"),
-    Key("", "", "done", "What was typed stays; ctrl+z takes it back.", TYPING, 1, "Enter Esc"),
-    Key("", "undo", "undo", "Take the last edit back.", TYPING, 2, "ctrl+z"),
-    Key("left_square_bracket,f3", "step(-1)", "step", "The previous step.", hint=3, display="[ ]"),
-    Key("right_square_bracket,f4", "step(1)", "next", "The next step.", display="]"),
-    Key("1,2,3,4,5,6,7,8,9,0", "digit", "step", "The step with this number; on the run, the log of this rank.", display="1-9"),
-    Key("x", "fix", "fix", "Apply the fix of the finding under the cursor, or of the first; on the run, of the diagnosis.", hint=4),
-    Key("f5", "fix", "fix", "The same, also while typing.", ANYWHERE | TYPING, priority=True, display="F5"),
-    Key("l", "launch", "launch", "Start the job, detached from this terminal.", REVIEW, 1),
-    Key("", "launch", "again", "Start the job that is looked at once more, with its Plan as it is now.", RUN, 9, "l"),
-    Key("w", "write", "write files", "Write ds_config.json and the other files to a folder.", REVIEW, 4),
-    Key("c", "copy", "copy", "Copy what is shown: the file, the command or the log line.", hint=6),
-    Key("z,ctrl+z", "undo", "undo", "Take the last edit back.", FORM | REVIEW, 5),
-    Key("Z,ctrl+y", "redo", "redo", "Make an edit again that was taken back.", FORM | REVIEW, display="Z"),
-    Key("slash", "find", "find", "Find a setting; on the run, search the log.", hint=7, display="/"),
-    Key("n", "match(1)", "next match", "The next line that matches.", RUN),
-    Key("N", "match(-1)", "match before", "The line before that matches.", RUN),
-    Key("e", "problem(1)", "next error", "The next line that speaks of an error.", RUN, 5),
-    Key("E", "problem(-1)", "error before", "The line before that speaks of an error.", RUN),
-    Key("f", "follow", "follow", "Follow the end of the log.", RUN, 4),
-    Key(
+    KeyHint("", "", "choose", "Move over the rows.", FORM | REVIEW | {CHOOSING}, 1, "↑↓"),
+    KeyHint("", "", "move", "Move in the text.", frozenset({READING}), 1, "↑↓"),
+    KeyHint("", "", "take", "Take what the cursor is on. The letter before an answer gives it too.", frozenset({CHOOSING}), 2, "Enter"),
+    KeyHint("", "", "done", "Take what was typed.", frozenset({LINE}), 1, "Enter"),
+    KeyHint("", "dismiss(None)", "close", "Close this, and change nothing.", DIALOGS, 3, "Esc"),
+    KeyHint("", "", "set", "Set, open or go to what the cursor is on.", FORM, 2, "Enter"),
+    KeyHint("", "", "done", "What was typed stays; ctrl+z takes it back.", TYPING, 1, "Enter Esc"),
+    KeyHint("", "undo", "undo", "Take the last edit back.", TYPING, 2, "ctrl+z"),
+    KeyHint("left_square_bracket,f3", "step(-1)", "step", "The previous step.", hint=3, display="[ ]"),
+    KeyHint("right_square_bracket,f4", "step(1)", "next", "The next step.", display="]"),
+    KeyHint("1,2,3,4,5,6,7,8,9,0", "digit", "step", "The step with this number; on the run, the log of this rank.", display="1-9"),
+    KeyHint("x", "fix", "fix", "Apply the fix of the finding under the cursor, or of the first; on the run, of the diagnosis.", hint=4),
+    KeyHint("f5", "fix", "fix", "The same, also while typing.", ANYWHERE | TYPING, priority=True, display="F5"),
+    KeyHint("l", "launch", "launch", "Start the job, detached from this terminal.", REVIEW, 1),
+    KeyHint("", "launch", "again", "Start the job that is looked at once more, with its Plan as it is now.", RUN, 9, "l"),
+    KeyHint("w", "write", "write files", "Write ds_config.json and the other files to a folder.", REVIEW, 4),
+    KeyHint("c", "copy", "copy", "Copy what is shown: the file, the command or the log line.", hint=6),
+    KeyHint("z,ctrl+z", "undo", "undo", "Take the last edit back.", FORM | REVIEW, 5),
+    KeyHint("Z,ctrl+y", "redo", "redo", "Make an edit again that was taken back.", FORM | REVIEW, display="Z"),
+    KeyHint("slash", "find", "find", "Find a setting; on the run, search the log.", hint=7, display="/"),
+    KeyHint("n", "match(1)", "next match", "The next line that matches.", RUN),
+    KeyHint("N", "match(-1)", "match before", "The line before that matches.", RUN),
+    KeyHint("e", "problem(1)", "next error", "The next line that speaks of an error.", RUN, 5),
+    KeyHint("E", "problem(-1)", "error before", "The line before that speaks of an error.", RUN),
+    KeyHint("f", "follow", "follow", "Follow the end of the log.", RUN, 4),
+    KeyHint(
         "a", "all_ranks", "all", "All ranks: their log, every line of it; in the plot a line for each, or the mean of all.", RUN | {PLOT}, 3
     ),
-    Key("v", "level", "level", "Warnings and errors only; then errors only; then every line again.", RUN, 6),
-    Key("h", "host", "host", "The log of one host's ranks; then of the next host's.", RUN, 10),
-    Key("u", "fold", "fold", "Lines that several ranks said as one row (×64), or each by itself.", RUN, 12),
-    Key("t", "time", "time", "Go to a time or a step in the log.", RUN, 7),
-    Key("", "", "whole line", "Look at a line whole, with who said it and what that rank said around it.", RUN, display="Enter"),
-    Key("g", "rank", "rank", "The log of one rank, by its number.", RUN, 1, "0-9 g"),
-    Key("m", "metrics", "metrics", "The metrics over the steps, as a plot; and back to the log.", RUN | {PLOT}, 6),
-    Key("", "", "metric", "Choose a metric.", frozenset({PLOT}), 1, "↑↓"),
-    Key("plus,equals_sign", "smooth(1)", "smooth", "Smooth the line more (TensorBoard's moving average).", frozenset({PLOT}), 3, "+ -"),
-    Key("minus", "smooth(-1)", "smooth less", "Smooth it less; the line as it is has none.", frozenset({PLOT}), display="-"),
-    Key("y", "log", "log", "A logarithmic scale for the values, or the plain one.", frozenset({PLOT}), 4),
-    Key("o", "overlay", "other run", "Lay another run's line over this one; once more takes it away.", frozenset({PLOT}), 5),
-    Key("d", "reason", "why", "The whole diagnosis: every line that shows it, what would confirm it, other causes, what to do.", RUN, 3),
-    Key("p", "stacks", "stacks", "Where in its Python code each rank is, and who waits for whom; the job goes on.", RUN, 6),
-    Key("b", "bundle", "bundle", "Write a zip for a bug report, with secrets masked.", RUN, 11),
-    Key("s", "stop", "stop", "Stop the job, after a question.", RUN, 2),
-    Key("r", "jobs", "jobs", "The list of jobs, to look at another one.", RUN, 9),
-    Key("tab", "next_pane", "pane", "The next pane.", hint=8, display="tab", priority=True),
-    Key("shift+tab", "pane_before", "pane before", "The pane before.", display="⇧tab", priority=True),
-    Key("escape", "escape", "back", "Close, or go back.", ANYWHERE | {PLOT}, display="esc"),
-    Key("f2,ctrl+s", "save", "save", "Save the Plan.", ANYWHERE | TYPING, hint=9, display="F2", priority=True),
-    Key(
+    KeyHint("v", "level", "level", "Warnings and errors only; then errors only; then every line again.", RUN, 6),
+    KeyHint("h", "host", "host", "The log of one host's ranks; then of the next host's.", RUN, 10),
+    KeyHint("u", "fold", "fold", "Lines that several ranks said as one row (×64), or each by itself.", RUN, 12),
+    KeyHint("t", "time", "time", "Go to a time or a step in the log.", RUN, 7),
+    KeyHint("", "", "whole line", "Look at a line whole, with who said it and what that rank said around it.", RUN, display="Enter"),
+    KeyHint("g", "rank", "rank", "The log of one rank, by its number.", RUN, 1, "0-9 g"),
+    KeyHint("m", "metrics", "metrics", "The metrics over the steps, as a plot; and back to the log.", RUN | {PLOT}, 6),
+    KeyHint("", "", "metric", "Choose a metric.", frozenset({PLOT}), 1, "↑↓"),
+    KeyHint("plus,equals_sign", "smooth(1)", "smooth", "Smooth the line more (TensorBoard's moving average).", frozenset({PLOT}), 3, "+ -"),
+    KeyHint("minus", "smooth(-1)", "smooth less", "Smooth it less; the line as it is has none.", frozenset({PLOT}), display="-"),
+    KeyHint("y", "log", "log", "A logarithmic scale for the values, or the plain one.", frozenset({PLOT}), 4),
+    KeyHint("o", "overlay", "other run", "Lay another run's line over this one; once more takes it away.", frozenset({PLOT}), 5),
+    KeyHint(
+        "d", "reason", "why", "The whole diagnosis: every line that shows it, what would confirm it, other causes, what to do.", RUN, 3
+    ),
+    KeyHint("p", "stacks", "stacks", "Where in its Python code each rank is, and who waits for whom; the job goes on.", RUN, 6),
+    KeyHint("b", "bundle", "bundle", "Write a zip for a bug report, with secrets masked.", RUN, 11),
+    KeyHint("s", "stop", "stop", "Stop the job, after a question.", RUN, 2),
+    KeyHint("r", "jobs", "jobs", "The list of jobs, to look at another one.", RUN, 9),
+    KeyHint("tab", "next_pane", "pane", "The next pane.", hint=8, display="tab", priority=True),
+    KeyHint("shift+tab", "pane_before", "pane before", "The pane before.", display="⇧tab", priority=True),
+    KeyHint("escape", "escape", "back", "Close, or go back.", ANYWHERE | {PLOT}, display="esc"),
+    KeyHint("f2,ctrl+s", "save", "save", "Save the Plan.", ANYWHERE | TYPING, hint=9, display="F2", priority=True),
+    KeyHint(
         "f1,question_mark",
         "help",
         "help",
@@ -112,9 +114,9 @@ KEYS: Final = (
         hint=PINNED,
         display="F1",
     ),
-    Key("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING | {PLOT}, hint=11, display="ctrl+p"),
-    Key("", "leave", "quit", "Leave dstui from here too.", DIALOGS, 99, "ctrl+q"),
-    Key(
+    KeyHint("ctrl+p", "command_palette", "commands", "Every action by name.", ANYWHERE | TYPING | {PLOT}, hint=11, display="ctrl+p"),
+    KeyHint("", "leave", "quit", "Leave dstui from here too.", DIALOGS, 99, "ctrl+q"),
+    KeyHint(
         "q,ctrl+q,ctrl+c",
         "leave",
         "quit",
@@ -136,7 +138,7 @@ def bindings() -> list[Binding]:
     return made
 
 
-def valid(pane: str, possible: frozenset[str]) -> list[Key]:
+def valid(pane: str, possible: frozenset[str]) -> list[KeyHint]:
     """The keys for the footer of a pane, in order; `possible` are the actions that would do something now."""
     here = [k for k in KEYS if k.hint and pane in k.where and (not k.action or k.name in possible)]
     return sorted(here, key=lambda k: k.hint)

@@ -27,7 +27,7 @@ from dstui.tui.kit.styles import palette
 from dstui.tui.kit.text_row import Row
 
 
-class Rows(ScrollView, can_focus=True):
+class RowList(ScrollView, can_focus=True):
     """Rows of text with a cursor over those that stand for something."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -50,12 +50,12 @@ class Rows(ScrollView, can_focus=True):
     class _AtRow(Message):
         """Something concerns the row with this key."""
 
-        def __init__(self, rows: Rows, key: Hashable) -> None:
+        def __init__(self, rows: RowList, key: Hashable) -> None:
             super().__init__()
             self.rows, self.key = rows, key
 
         @property
-        def control(self) -> Rows:
+        def control(self) -> RowList:
             """The list whose row it is."""
             return self.rows
 
@@ -70,7 +70,7 @@ class Rows(ScrollView, can_focus=True):
 
         def can_replace(self, message: Message) -> bool:
             """One is enough, whoever was resized."""
-            return isinstance(message, Rows.Resized)
+            return isinstance(message, RowList.Resized)
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -115,7 +115,7 @@ class Rows(ScrollView, can_focus=True):
 
     @staticmethod
     def _width_of(shown: Row) -> int:
-        return Rows.MARGIN + sum(cell_len(s.text) for s in shown.left + shown.right) + (2 if shown.right else 0)
+        return RowList.MARGIN + sum(cell_len(s.text) for s in shown.left + shown.right) + (2 if shown.right else 0)
 
     def on_resize(self, _event: events.Resize) -> None:
         """Ask for rows that fit."""
@@ -197,8 +197,8 @@ class Rows(ScrollView, can_focus=True):
         """The style of a name, on this widget's own background."""
         if not self._styles_by_name:
             base, app = self.rich_style, self.app
-            looks = palette(app.theme_variables, app.current_theme.ansi)
-            self._styles_by_name = {each: base + look for each, look in looks.items()}
+            styles = palette(app.theme_variables, app.current_theme.ansi)
+            self._styles_by_name = {each: base + style for each, style in styles.items()}
         return self._styles_by_name[name]
 
     def notify_style_update(self) -> None:

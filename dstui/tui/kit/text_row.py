@@ -47,18 +47,18 @@ WORDS = {"ok": "ok", "warning": "warning", "error": "error", "unknown": "not loo
 STYLE_OF = {"ok": "ok", "warning": "warning", "error": "error", "unknown": "dim", "info": "dim"}
 
 
-Piece: TypeAlias = str | Span | tuple[str, str]
+Fragment: TypeAlias = str | Span | tuple[str, str]
 """A plain string, or text and the name of its style."""
 
 
-def row(*pieces: Piece, right: Iterable[Piece] = (), key: Hashable | None = None) -> Row:
+def row(*fragments: Fragment, right: Iterable[Fragment] = (), key: Hashable | None = None) -> Row:
     """A row from plain strings and (text, style) pairs."""
-    return Row(spans(pieces), spans(right), key)
+    return Row(spans(fragments), spans(right), key)
 
 
-def spans(pieces: Iterable[Piece]) -> tuple[Span, ...]:
+def spans(fragments: Iterable[Fragment]) -> tuple[Span, ...]:
     """Strings and pairs as spans; empty ones are left out."""
-    made = (Span(p) if isinstance(p, str) else Span(*p) for p in pieces)
+    made = (Span(p) if isinstance(p, str) else Span(*p) for p in fragments)
     return tuple(s for s in made if s.text)
 
 

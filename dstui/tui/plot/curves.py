@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from dstui.run.metrics.buckets import Fault, Point, smoothed, thinned
 
 if TYPE_CHECKING:
-    from dstui.run.metrics.series import Curve, History
+    from dstui.run.metrics.series import Curve, MetricSeries
 
 WEIGHTS = (0.0, 0.6, 0.9, 0.97, 0.99)
 """Steps of the smoothing: TensorBoard's usual 0.6 is the second."""
@@ -33,7 +33,7 @@ class View:
     log: bool = False
 
 
-class Line(NamedTuple):
+class PlotLine(NamedTuple):
     """A line of the plot; `style` is main, faint, other, beside or one of RANK_STYLES, and `label` stands at its end."""
 
     xs: list[float]
@@ -65,7 +65,7 @@ EMPTY = Axis(0, 1, [], [])
 class Picture:
     """All of a plot."""
 
-    lines: list[Line] = field(default_factory=list)
+    lines: list[PlotLine] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
     attempts: dict[int, float] = field(default_factory=dict)
     """Attempt -> its first step; the first attempt is not marked."""
@@ -82,7 +82,7 @@ class Picture:
 
 
 def picture(
-    history: History, view: View, cells: tuple[int, int], say: Callable[[str, float], str], other: History | None = None
+    history: MetricSeries, view: View, cells: tuple[int, int], say: Callable[[str, float], str], other: MetricSeries | None = None
 ) -> Picture:
     """A metric of a run (and of another run) over the steps, for a plot of so many cells. `say` tells a value as a person does."""
     sketch = _Sketch(view, 2 * max(cells[0], 20))
@@ -133,7 +133,7 @@ class _Sketch:
             self.picture.left_out += sum(point.mean <= 0 for point in drawn)
             drawn = [point._replace(mean=math.log10(point.mean)) for point in drawn if point.mean > 0]
         if drawn:
-            self.picture.lines.append(Line([point.step for point in drawn], [point.mean for point in drawn], style, label))
+            self.picture.lines.append(PlotLine([point.step for point in drawn], [point.mean for point in drawn], style, label))
 
 
 def _first(curve: Curve) -> float:
@@ -157,7 +157,7 @@ def _frame(shown: Picture, view: View, cells: tuple[int, int], say: Callable[[st
     across = [float(round(x)) for x in ticks(left, right, max(cells[0] // 14, 2))]
     shown.x = Axis(left, right, across, [f"{x:,.0f}" for x in across])
     up = (decades if view.log else ticks)(low, high, max(cells[1] // 4, 2))
-    shown.y = Axis(low, high, up, _told([10**y for y in up] if view.log else up, lambda value: say(view.name, value)))
+    shown.y = Axis(low, high, up, _reported([10**y for y in up] if view.log else up, lambda value: say(view.name, value)))
 
 
 def _widened(values: Iterable[float], by: float) -> tuple[float, float]:
@@ -188,7 +188,7 @@ def decades(low: float, high: float, most: int) -> list[float]:
     return found[:: math.ceil(len(found) / most)] if len(found) > 1 else ticks(low, high, most)
 
 
-def _told(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
+def _reported(values: Sequence[float], say: Callable[[float], str]) -> list[str]:
     """Values as texts that all have the same width."""
     texts = [say(value) for value in values]
     return [text.rjust(max(map(len, texts), default=0)) for text in texts]

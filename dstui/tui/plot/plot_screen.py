@@ -17,12 +17,12 @@ from textual.message import Message
 
 from dstui.plan.patterns import METRICS
 from dstui.run.jobs.folder import JobFolder
-from dstui.run.metrics.series import KEPT_RANKS, History
+from dstui.run.metrics.series import KEPT_RANKS, MetricSeries
 from dstui.run.observe.summary import value_text
 from dstui.tui.dialogs.dialog import Dialog
 from dstui.tui.dialogs.over import Over
 from dstui.tui.kit.keys import KEYS, PLOT
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit, paragraph, row
 from dstui.tui.kit.threads import in_thread
 from dstui.tui.plot.canvas import Canvas
@@ -59,16 +59,16 @@ class Plot(Over[None]):
             """One picture is enough."""
             return isinstance(message, Plot.Grown)
 
-    def __init__(self, history: History, headline: Callable[[], Row]) -> None:
+    def __init__(self, history: MetricSeries, headline: Callable[[], Row]) -> None:
         """`history` stays open when the plot is closed; `headline`: the job's state in a line."""
         super().__init__()
         self.view = View()
         self.history = history
-        self.other: History | None = None
+        self.other: MetricSeries | None = None
         self._headline = headline
         self._chosen = False
         self._over = Event()
-        self.head, self.metrics = Rows(id="plot-head"), Rows(id="metrics", classes="pane")
+        self.head, self.metrics = RowList(id="plot-head"), RowList(id="metrics", classes="pane")
         self.canvas, self.box = Canvas(), Vertical(id="plot-box", classes="pane")
 
     def compose(self) -> ComposeResult:
@@ -92,7 +92,7 @@ class Plot(Over[None]):
         """Read no more."""
         self._over.set()
 
-    @on(Rows.Resized)
+    @on(RowList.Resized)
     def _resized(self) -> None:
         """Another size needs another picture."""
         self.call_after_refresh(self.draw)
@@ -100,18 +100,18 @@ class Plot(Over[None]):
     # In the worker's thread
 
     def _read(self) -> None:
-        told, read = 0.0, list[History]()
+        reported, read = 0.0, list[MetricSeries]()
         while not self._over.is_set():
             before, read = read, [history for history in (self.history, self.other) if history is not None]
             for history in before:
                 if history not in read:
                     history.close()  # a run that lay over this one
             new = [history.advance(SLICE) for history in read]
-            if any(new) and time.monotonic() - told >= FRAME:
-                told = time.monotonic()
+            if any(new) and time.monotonic() - reported >= FRAME:
+                reported = time.monotonic()
                 self.post_message(self.Grown())
-            elif not any(new) and told:
-                told = 0.0
+            elif not any(new) and reported:
+                reported = 0.0
                 self.post_message(self.Grown())
             self._over.wait(BREATH if any(new) else PAUSE)
         for history in read[1:]:
@@ -129,7 +129,7 @@ class Plot(Over[None]):
     def _draw_list(self) -> None:
         names = self.history.names()
         if not self._chosen and names and self.view.name not in names:
-            self._look(name=next(iter(names)))
+            self._change_view(name=next(iter(names)))
         metrics = self.metrics
         rows = [_metric_row(name, value) for name, value in names.items()]
         metrics.show_rows(rows or paragraph(NOTHING if self.history.complete else READING, LIST_CELLS, "dim"))
@@ -172,30 +172,30 @@ class Plot(Over[None]):
 
     # What the keys do
 
-    def _look(self, **changes: Any) -> None:
+    def _change_view(self, **changes: Any) -> None:
         self.view = replace(self.view, **changes)
 
-    @on(Rows.Moved, "#metrics")
-    def _moved(self, event: Rows.Moved) -> None:
+    @on(RowList.Moved, "#metrics")
+    def _moved(self, event: RowList.Moved) -> None:
         if event.key != self.view.name:
             self._chosen = True
-            self._look(name=str(event.key))
+            self._change_view(name=str(event.key))
             self.draw()
 
     def action_all_ranks(self) -> None:
         """The mean of all ranks, or a line for each."""
-        self._look(each=not self.view.each)
+        self._change_view(each=not self.view.each)
         self.draw()
 
     def action_smooth(self, by: int) -> None:
         """More smoothing, or less."""
         at = min(max(WEIGHTS.index(self.view.weight) + by, 0), len(WEIGHTS) - 1)
-        self._look(weight=WEIGHTS[at])
+        self._change_view(weight=WEIGHTS[at])
         self.draw()
 
     def action_log(self) -> None:
         """A logarithmic scale, or the plain one."""
-        self._look(log=not self.view.log)
+        self._change_view(log=not self.view.log)
         self.draw()
 
     def action_overlay(self) -> None:
@@ -208,7 +208,7 @@ class Plot(Over[None]):
 
     def _lay_over(self, path: str | None) -> None:
         if path:
-            self.other = History(JobFolder(path))
+            self.other = MetricSeries(JobFolder(path))
             self.draw()
 
     def action_metrics(self) -> None:
@@ -252,7 +252,7 @@ class OtherRun(Dialog):
         self.rows.show_rows(rows)
         self.rows.styles.height = min(len(rows), 16)
 
-    @on(Rows.Chosen)
-    def _picked(self, event: Rows.Chosen) -> None:
+    @on(RowList.Chosen)
+    def _picked(self, event: RowList.Chosen) -> None:
         event.stop()
         self.dismiss(str(event.key))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from textual import events, on
 from textual.message import Message
 
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row
 from dstui.tui.kit.threads import in_thread
 from dstui.tui.run.diagnosis_rows import label_of, waiting_rows, why_rows
@@ -31,10 +31,10 @@ Moment = tuple[int, bool]
 """An attempt whose ranks have all ended, and whether the job has."""
 
 
-class Why(Rows):
+class DiagnosisPane(RowList):
     """The reason. Not seen while there is nothing to explain."""
 
-    class Found(Message):
+    class Diagnosed(Message):
         """Why a job ended, as far as that was known at a moment."""
 
         def __init__(self, folder: JobFolder, moment: Moment, diagnosis: Diagnosis) -> None:
@@ -46,7 +46,7 @@ class Why(Rows):
         self.folder: JobFolder | None = None
         self.diagnosis: Diagnosis | None = None
         self.hang: Hang | None = None
-        self.folded: tuple[str, ...] = ()
+        self.grouped: tuple[str, ...] = ()
         """Where the ranks are, those at the same place together; empty where nobody has asked."""
         self._moment: Moment | None = None
 
@@ -58,7 +58,7 @@ class Why(Rows):
         if folder is not None:
             self.set_timer(WARM_UP, lambda: in_thread(self, _load))
 
-    def look(self, follower: Follower, hang: Hang | None) -> None:
+    def update(self, follower: Follower, hang: Hang | None) -> None:
         """What was seen of the job: asks why it ended as soon as that can be known."""
         from dstui.logs.log_folder import FINAL
 
@@ -73,14 +73,14 @@ class Why(Rows):
                 ask = partial(self._diagnose, follower.folder, moment)
                 in_thread(self, ask)
         if hang is None and self.hang is not None:
-            self.folded = ()
+            self.grouped = ()
         if hang != self.hang or moment is None:
             self.hang = hang
             self._draw()
 
-    def stand(self, folded: tuple[str, ...]) -> None:
+    def stand(self, grouped: tuple[str, ...]) -> None:
         """Where the ranks are, now that somebody has looked."""
-        self.folded = folded
+        self.grouped = grouped
         self._draw()
 
     @property
@@ -93,12 +93,12 @@ class Why(Rows):
         from dstui.run.diagnosis import diagnose_job
 
         try:
-            self.post_message(self.Found(folder, moment, diagnose_job(folder)))
+            self.post_message(self.Diagnosed(folder, moment, diagnose_job(folder)))
         except FileProblem:  # its logs are gone: there is nothing to say
             return
 
-    @on(Found)
-    def _found(self, event: Found) -> None:
+    @on(Diagnosed)
+    def _diagnosed(self, event: Diagnosed) -> None:
         event.stop()
         if event.folder == self.folder and event.moment == self._moment:
             self.diagnosis = event.diagnosis if event.diagnosis.kind not in ("success", "benign") else None
@@ -109,7 +109,7 @@ class Why(Rows):
         self._draw()
 
     def _forget(self) -> None:
-        self.diagnosis, self.hang, self.folded = None, None, ()
+        self.diagnosis, self.hang, self.grouped = None, None, ()
 
     def _draw(self) -> None:
         rows = self._rows(self.app.size.width - BESIDE)
@@ -124,7 +124,7 @@ class Why(Rows):
             return why_rows(self.diagnosis, width)
         if self.hang is not None:
             self.label("Who waits for whom", "nothing was killed")
-            return waiting_rows(str(self.hang), self.folded, width)
+            return waiting_rows(str(self.hang), self.grouped, width)
         return []
 
 

@@ -41,20 +41,20 @@ def whole_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
     return rows
 
 
-def waiting_rows(hang: str, folded: tuple[str, ...], width: int) -> list[Row]:
+def waiting_rows(hang: str, grouped: tuple[str, ...], width: int) -> list[Row]:
     """Of a job that is silent: who waits, who is missing, and, once they were asked for, where each is."""
     rows = paragraph(f"{hang}.", width, first=(Span("▲ ", "warning"),))
-    for line in folded:
+    for line in grouped:
         rows += paragraph(line, width, indent="  ")
-    return rows if folded else [*rows, row(("  p ", "accent"), "shows where in its Python code each rank is")]
+    return rows if grouped else [*rows, row(("  p ", "accent"), "shows where in its Python code each rank is")]
 
 
 def stack_rows(found: Sequence[Stack], width: int) -> list[Row]:
     """Where each rank is: first what follows from it, then the frames, those at the same place together."""
-    from dstui.run.observe.hang_analysis import folded
+    from dstui.run.observe.hang_analysis import grouped
     from dstui.run.observe.stacks import report
 
-    rows = [line for text in folded(found) for line in paragraph(text, width)]
+    rows = [line for text in grouped(found) for line in paragraph(text, width)]
     frames = [row((fit(line, min(len(line), width)), "dim" if line.startswith(" ") else "title")) for line in report(found).split("\n")]
     return [*rows, BLANK, *frames]
 

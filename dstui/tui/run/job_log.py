@@ -11,7 +11,7 @@ from typing import Any
 from dstui.logs import newlines
 from dstui.logs.levels import ALL
 from dstui.logs.log_filter import Filter
-from dstui.logs.log_rows import Merged, Nothing
+from dstui.logs.log_rows import LogRows, Nothing
 from dstui.logs.log_search import PROBLEM, Search
 from dstui.run.jobs.folder import JobFolder
 from dstui.tui.run.log_view import LogView
@@ -48,7 +48,7 @@ class JobLog(LogView):
             self.go_to_time(moment)
 
     def _open(self) -> None:
-        if isinstance(self.lines, Merged):
+        if isinstance(self.lines, LogRows):
             self.lines.timeline.close()
         if self.folder is None:
             self.lines = Nothing()
@@ -64,7 +64,7 @@ class JobLog(LogView):
     def tick(self, *, ended: bool) -> None:
         """Take over what came, look for what is looked for. Of a job that has `ended`, once a second where nothing is left to do."""
         lines, now = self.lines, monotonic()
-        if not isinstance(lines, Merged):
+        if not isinstance(lines, LogRows):
             return
         rarely = now - self._searched >= NEW_LOGS
         searching = self.search is not None and not self.search.complete
@@ -83,16 +83,16 @@ class JobLog(LogView):
         self._approach()
         self.sync()
 
-    def told(self, time: float, text: str) -> None:
+    def add_notice(self, time: float, text: str) -> None:
         """A line of dstui's own."""
-        if isinstance(self.lines, Merged) and self.lines.timeline.ranks is None:
-            self.lines.timeline.spoken.add(time, text)
+        if isinstance(self.lines, LogRows) and self.lines.timeline.ranks is None:
+            self.lines.timeline.notices.add(time, text)
 
     # What is looked for
 
     def find(self, pattern: str, *, regex: bool = False, name: str = "", jump: bool = True) -> None:
         """Find a text in the lines that are shown; "" ends the search."""
-        self.search = Search(pattern, self.lines, regex=regex, name=name) if pattern and isinstance(self.lines, Merged) else None
+        self.search = Search(pattern, self.lines, regex=regex, name=name) if pattern and isinstance(self.lines, LogRows) else None
         if self.search is not None:
             newlines.load_soon()
             self.search.advance(0.1)
@@ -127,7 +127,7 @@ class JobLog(LogView):
 
     def _approach(self) -> None:
         lines = self.lines
-        if self._goal is None or not isinstance(lines, Merged):
+        if self._goal is None or not isinstance(lines, LogRows):
             return
         if lines.complete or lines.since <= self._goal:
             found = lines.at(self._goal)
@@ -143,8 +143,8 @@ class JobLog(LogView):
     def moment(self) -> float | None:
         """When the line was seen that is being read; None where that is not known."""
         top = self.at if self.at is not None else self.lines.first + self.scroll_offset.y
-        seen = self.lines.line(top).time if self.lines.first <= top < self.lines.end else float("nan")
-        return None if isnan(seen) else seen
+        time = self.lines.line(top).time if self.lines.first <= top < self.lines.end else float("nan")
+        return None if isnan(time) else time
 
     # What the frame says
 

@@ -19,10 +19,10 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from dstui.logs.levels import ALL, ERROR, level_of
-from dstui.logs.log_rows import LogLine, Merged, Nothing
+from dstui.logs.log_rows import LogLine, LogRows, Nothing
 from dstui.logs.log_search import Search
 from dstui.logs.time_parsing import clock
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 
 CLOCK, WHO = 9, 6
 """Cells for the time of a line, and for who said it."""
@@ -31,7 +31,7 @@ AHEAD = 4
 RANK_COLOURS = ("#6ea8dc", "#7fbf8f", "#d7a65f", "#b58fd8", "#5fb7b2", "#d98aa5", "#a8b566", "#c98f6b")
 
 
-class LogView(Rows):
+class LogView(RowList):
     """A window on numbered lines. `follow` keeps its end in view until somebody scrolls away from it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -41,19 +41,19 @@ class LogView(Rows):
 
     def __init__(self) -> None:
         super().__init__(id="log", classes="pane")
-        self.lines: Merged | Nothing = Nothing()
+        self.lines: LogRows | Nothing = Nothing()
         self.follow = True
         self.search: Search | None = None
         self.at: int | None = None
         """The line that was jumped to, or clicked."""
         self._first = 0
-        self._seen = 0
+        self._end_shown = 0
         self._width = 0
         self._home = False  # the beginning is being looked for
 
     # What is shown
 
-    def show_lines(self, lines: Merged) -> None:
+    def show_lines(self, lines: LogRows) -> None:
         """Another log, from its end."""
         self.lines, self.follow, self.at, self._first, self._width, self._home = lines, True, None, lines.first, 0, False
         self.sync()
@@ -66,7 +66,7 @@ class LogView(Rows):
         grew, self.virtual_size = size != self.virtual_size or gone, size
         if self.follow:
             self.scroll_to(y=self.max_scroll_y, animate=False, immediate=True)
-            self._seen = self.lines.end
+            self._end_shown = self.lines.end
         elif gone:
             self.scroll_to(y=0 if self._home else max(self.scroll_offset.y - gone, 0), animate=False, immediate=True)
         if self._home or self.scroll_offset.y < AHEAD * self.size.height:
@@ -78,13 +78,13 @@ class LogView(Rows):
         """Somebody scrolled: at the end new lines are followed, anywhere else they are only counted."""
         at_end = self.scroll_offset.y >= self.max_scroll_y
         if self.follow and not at_end:
-            self._seen = self.lines.end
+            self._end_shown = self.lines.end
         self.follow = at_end
 
     @property
     def unseen(self) -> int:
         """How many lines arrived since following stopped."""
-        return 0 if self.follow else self.lines.end - self._seen
+        return 0 if self.follow else self.lines.end - self._end_shown
 
     def follow_end(self) -> None:
         """Back to the newest line."""
@@ -94,7 +94,7 @@ class LogView(Rows):
 
     def go_to(self, number: int) -> None:
         """Bring a line into the middle of the view, and stop following."""
-        self.at, self.follow, self._seen, self._home = number, False, self.lines.end, False
+        self.at, self.follow, self._end_shown, self._home = number, False, self.lines.end, False
         self.scroll_to(y=max(number - self.lines.first - self.size.height // 2, 0), animate=False, immediate=True)
         self.refresh()
 
@@ -161,7 +161,7 @@ class LogView(Rows):
         if self.lines.first <= number < self.lines.end:
             if self.at == number:
                 self.action_choose()
-            self.at, self.follow, self._seen = number, False, self.lines.end
+            self.at, self.follow, self._end_shown = number, False, self.lines.end
             self.refresh()
 
     # Painting
@@ -181,19 +181,19 @@ class LogView(Rows):
 
     def _line_segments(self, line: LogLine) -> list[Segment]:
         dim = self.style_named("dim")
-        name = "•" if line.notice else f"×{line.said}" if line.said > 1 else "" if line.rank is None else f"r{line.rank}"
-        colour = Style(color=RANK_COLOURS[line.rank % len(RANK_COLOURS)]) if line.rank is not None and line.said == 1 else Style()
-        seen = [] if isnan(self.lines.since) else [Segment(clock(line.time).ljust(CLOCK), dim)]
-        return [*seen, Segment(f"{name:>{WHO - 1}} ", dim + colour), *self._found(line.text, self.style_named(_style_of(line)))]
+        name = "•" if line.notice else f"×{line.repeats}" if line.repeats > 1 else "" if line.rank is None else f"r{line.rank}"
+        colour = Style(color=RANK_COLOURS[line.rank % len(RANK_COLOURS)]) if line.rank is not None and line.repeats == 1 else Style()
+        stamp = [] if isnan(self.lines.since) else [Segment(clock(line.time).ljust(CLOCK), dim)]
+        return [*stamp, Segment(f"{name:>{WHO - 1}} ", dim + colour), *self._found(line.text, self.style_named(_style_of(line)))]
 
     def _found(self, text: str, style: Style) -> list[Segment]:
         if self.search is None:
             return [Segment(text, style)]
-        pieces, end, found = [], 0, style + self.style_named("found")
+        fragments, end, found = [], 0, style + self.style_named("found")
         for match in self.search.expression.finditer(text):
-            pieces += [Segment(text[end : match.start()], style), Segment(match[0], found)]
+            fragments += [Segment(text[end : match.start()], style), Segment(match[0], found)]
             end = match.end()
-        return [p for p in (*pieces, Segment(text[end:], style)) if p.text] or [Segment("", style)]
+        return [p for p in (*fragments, Segment(text[end:], style)) if p.text] or [Segment("", style)]
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The text that the mouse selected, of what is kept."""

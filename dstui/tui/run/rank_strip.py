@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.message import Message
 
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit
 from dstui.tui.run.rank_cell import Cell, spans
 from dstui.tui.run.rank_summary import host_rows, total_row, worst_first
@@ -20,13 +20,13 @@ FEW = 36
 """Lines of a screen that is too low for a line per rank."""
 
 
-class RankStrip(Rows):
+class RankStrip(RowList):
     """One cell per rank; a click shows the rank's log."""
 
     can_focus = False
     MARGIN = 1
 
-    class Picked(Message):
+    class RankPicked(Message):
         """A cell was clicked."""
 
         def __init__(self, rank: int) -> None:
@@ -40,7 +40,7 @@ class RankStrip(Rows):
         self._lines = 0
 
     def show(self, cells: list[Cell], chosen: int | None) -> None:
-        """Draw the cells, each host's on lines of their own, as many on a line as fit; of a crowd what matters."""
+        """Draw the cells, each host's on lines of their own, as many on a line as fit; of very many a summary."""
         width = self.size.width or 110
         most = 8 if self.app.size.height >= FEW else 4
         hosts = list(dict.fromkeys(c.host for c in cells))
@@ -83,4 +83,4 @@ class RankStrip(Rows):
         """Show the log of the rank that was clicked."""
         y, x = event.y - self.gutter.top, event.x - self.gutter.left - self.MARGIN - self._indent
         if 0 <= y < len(self._cells) and 0 <= x // self._cell_width < len(self._cells[y]):
-            self.post_message(self.Picked(self._cells[y][x // self._cell_width]))
+            self.post_message(self.RankPicked(self._cells[y][x // self._cell_width]))

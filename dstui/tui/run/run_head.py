@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Fact(NamedTuple):
         return sum(cell_len(span.text) for span in self.spans)
 
 
-class RunHead(Rows):
+class RunHead(RowList):
     """Two lines, or three where there is more to tell."""
 
     can_focus = False
@@ -115,7 +115,7 @@ def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
         facts += [Fact(0, (Span(used, "title"),))] if used else []
         facts += [Fact(9 if used else 0, (Span(sampler.note, "dim"),))] if sampler.note else []
     latest = follower.latest
-    names = [name for name in latest if name not in METRICS] + [name for name in SAID if name in latest]
+    names = [name for name in latest if name not in METRICS] + [name for name in REPORTED if name in latest]
     for place, name in enumerate(names, 1):
         facts.append(Fact(place, (Span(f"{name.replace('_', ' ')} ", "dim"), Span(value_text(name, latest[name]), "title"))))
     overflows = int(max(latest.get("overflows", 0), latest.get("skipped", 0)))
@@ -124,7 +124,7 @@ def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
     return facts
 
 
-SAID = ("step_time", "lr", "grad_norm", "loss_scale", "memory_peak", "eval_loss", "perplexity", "accuracy", "mfu")
+REPORTED = ("step_time", "lr", "grad_norm", "loss_scale", "memory_peak", "eval_loss", "perplexity", "accuracy", "mfu")
 """What the second line says of dstui's own metrics, the most telling first; all others are in the plot."""
 
 
@@ -143,7 +143,7 @@ def _joined(facts: Iterable[Fact]) -> Iterable[Span]:
         yield from fact.spans
 
 
-def ladder(seconds: float) -> str:
+def stop_stage(seconds: float) -> str:
     """Where a stop has got to: what was asked, and what comes next, and when."""
     from dstui.run.supervise.stop import STEP
 

@@ -13,14 +13,14 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from dstui.logs.levels import ALL
-from dstui.tui.kit.row_list import Rows
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, row
 from dstui.tui.kit.threads import in_thread
-from dstui.tui.run.diagnosis_pane import Why
+from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from dstui.tui.run.job_log import JobLog
 from dstui.tui.run.rank_cell import cells_of
 from dstui.tui.run.rank_strip import RankStrip
-from dstui.tui.run.run_head import RunHead, ladder
+from dstui.tui.run.run_head import RunHead, stop_stage
 from dstui.tui.session.session import JobState
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ NOTICE_SECONDS = 30.0
 FINAL = ("succeeded", "failed", "stopped", "lost")
 
 
-class Run(Vertical):
+class RunPane(Vertical):
     """One job, or the list of jobs where none is looked at."""
 
     def __init__(self) -> None:
         super().__init__(id="run")
-        self.jobs, self.head, self.ranks = Rows(id="jobs", classes="pane"), RunHead(), RankStrip()
-        self.log_view, self.why = JobLog(), Why()
+        self.jobs, self.head, self.ranks = RowList(id="jobs", classes="pane"), RunHead(), RankStrip()
+        self.log_view, self.why = JobLog(), DiagnosisPane()
         self._show_job(False)
         self.why.display = False
         self.folder: JobFolder | None = None
@@ -56,8 +56,8 @@ class Run(Vertical):
         self.silence = 300.0
         self.hangs: Watch
         self._timer: Any = None
-        self._told = ""
-        self._all_told = False
+        self._reported = ""
+        self._complete = False
         """The job's last event was told: there is nothing more to come."""
 
     def compose(self) -> ComposeResult:
@@ -109,7 +109,7 @@ class Run(Vertical):
 
         self.detach()
         self.folder, self.follower, self.silence, self.hangs = folder, Follower(folder, BACKLOG, lines=False), silence, Watch(silence)
-        self._told, self._all_told = "", False
+        self._reported, self._complete = "", False
         self.notice, self.stopping = "", None
         self.head.begin()
         self.sampler = Sampler(folder) if self.alive else None
@@ -153,18 +153,18 @@ class Run(Vertical):
         """Take over what happened since the last look, and draw it."""
         if self.follower is None:
             return
-        before = self._told
+        before = self._reported
         for event in self.follower.poll():
             self._take(event)
         if news := self.hangs.news(self.follower.ranks, time.time()):
             self._notify(news)
-        self._told = self.state
-        if self._told != before:
-            self.post_message(JobState(self._told))
-        self.why.look(self.follower, self.hangs.hang)
+        self._reported = self.state
+        if self._reported != before:
+            self.post_message(JobState(self._reported))
+        self.why.update(self.follower, self.hangs.hang)
         view = self.log_view
         view.hosts = {number: rank.host for number, rank in self.follower.ranks.items()}
-        view.tick(ended=self._all_told)
+        view.tick(ended=self._complete)
         self.draw()
 
     def _take(self, event: Any) -> None:
@@ -174,11 +174,11 @@ class Run(Vertical):
         elif kind == "Metric" and event.name == "loss" and event.rank == min(self.follower.ranks if self.follower else [0], default=0):
             self.head.add_loss(event.step, event.value)
         elif kind == "Exited":
-            self._all_told = True
+            self._complete = True
 
     def _notify(self, text: str) -> None:
         self.notice, self.noticed = text, monotonic()
-        self.log_view.told(time.time(), text)
+        self.log_view.add_notice(time.time(), text)
 
     @property
     def fix(self) -> Fix | None:
@@ -191,7 +191,7 @@ class Run(Vertical):
             return
         view = self.log_view
         recent = self.notice if monotonic() - self.noticed < NOTICE_SECONDS else ""
-        note = (ladder(monotonic() - self.stopping) if self.stopping is not None else recent) if self.alive else ""
+        note = (stop_stage(monotonic() - self.stopping) if self.stopping is not None else recent) if self.alive else ""
         aside = f"{self.name_of_job} {self.follower.foreign}: it is only looked at" if self.follower.foreign else ""
         self.head.show(self.follower, self.folder.path, note or aside, self.sampler)
         usage = self.sampler.latest if self.sampler is not None else {}
@@ -214,8 +214,8 @@ class Run(Vertical):
         """Every line of every rank."""
         self.choose(rank=None, host=None, least=ALL)
 
-    @on(RankStrip.Picked)
-    def _picked(self, event: RankStrip.Picked) -> None:
+    @on(RankStrip.RankPicked)
+    def _picked(self, event: RankStrip.RankPicked) -> None:
         self.show_rank(None if event.rank == self.log_view.filter.rank else event.rank)
 
     @property

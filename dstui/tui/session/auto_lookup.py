@@ -35,7 +35,7 @@ class ModelOf:
         source = plan.model.source if plan.model is not None else None
         return cls(plan.place(source) if source else "")
 
-    def look(self) -> HiddenSize | None:
+    def resolve(self) -> HiddenSize | None:
         """What it says of its hidden size; None for a hub id, or no model's configuration."""
         if not self.source:
             return None
@@ -54,12 +54,12 @@ class HiddenSize(NamedTuple):
     size: int | None
 
 
-def filled_in(plan: Plan, findings: Iterable[Finding], seen: HiddenSize | None) -> tuple[Finding, ...]:
+def filled_in(plan: Plan, findings: Iterable[Finding], lookups: HiddenSize | None) -> tuple[Finding, ...]:
     """The findings with the model's numbers in them, where its config.json is on this machine."""
-    if seen is None:
+    if lookups is None:
         return tuple(findings)
     stage = plan.get("deepspeed.zero_optimization.stage", 0)
-    return tuple(_with_number(f, seen.size, stage, seen.path) if f.code == FOLLOWS else f for f in findings)
+    return tuple(_with_number(f, lookups.size, stage, lookups.path) if f.code == FOLLOWS else f for f in findings)
 
 
 @lru_cache(maxsize=4)

@@ -20,10 +20,10 @@ from dstui.tui.session.model_lookup import FactsOf
 from dstui.tui.session.script_lookup import ScriptOf
 
 
-class Look(Protocol):
+class Lookup(Protocol):
     """One look. Equal looks see the same, as long as nobody changes it."""
 
-    def look(self) -> Any:
+    def resolve(self) -> Any:
         """What is there; None where nothing can be said. Blocks as long as the disk does; never raises."""
 
 
@@ -38,7 +38,7 @@ class PoolOf:
         """The one of this Plan; an empty path where it names none."""
         return cls(plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "")
 
-    def look(self) -> dict[str, int] | None:
+    def resolve(self) -> dict[str, int] | None:
         """Its hosts; None where it cannot be read (a launch then says why)."""
         if self.path:
             with suppress(FileProblem, HostfileError):
@@ -57,7 +57,7 @@ class WrittenIn:
         """The folder of this Plan."""
         return cls(plan.base)
 
-    def look(self) -> dict[str, str]:
+    def resolve(self) -> dict[str, str]:
         """Name -> text of those that are there; "" for one that cannot be read."""
         names = ("ds_config.json", "hostfile", ".deepspeed_env", "bind.sh")
         return {name: _text(Path(self.folder) / name) for name in names if Path(self.folder, name).exists()}
@@ -70,10 +70,10 @@ def _text(path: Path) -> str:
         return ""
 
 
-LOOKS = (ScriptOf, ModelOf, FactsOf, PoolOf, WrittenIn)
+LOOKUPS = (ScriptOf, ModelOf, FactsOf, PoolOf, WrittenIn)
 
 
-def look_up(plan: Plan) -> Mapping[Look, Any]:
+def resolve_all(plan: Plan) -> Mapping[Lookup, Any]:
     """Everything around a Plan, by its looks."""
-    looks: list[Look] = [kind.of(plan) for kind in LOOKS]
-    return {each: each.look() for each in looks}
+    lookups: list[Lookup] = [kind.of(plan) for kind in LOOKUPS]
+    return {each: each.resolve() for each in lookups}

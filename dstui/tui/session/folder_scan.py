@@ -18,7 +18,7 @@ FILES, SHOWN = 300, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FolderContents:
     """What was found, the likeliest first."""
 
     scripts: tuple[Script, ...]
@@ -26,12 +26,12 @@ class Found:
     drafts: tuple[Draft, ...]
 
 
-def look_here() -> Found:
+def scan_folder() -> FolderContents:
     """Look around in the current folder. Blocks as long as the disk does; never raises."""
     scripts = sorted(_scripts(), key=lambda script: (script.facts.integration is None, "train" not in script.name, script.name))
-    documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if looks_like_a_plan(path)]
+    documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if is_like_a_plan(path)]
     drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
-    return Found(tuple(scripts[:SHOWN]), tuple(documents[:SHOWN]), tuple(drafts[:1]))
+    return FolderContents(tuple(scripts[:SHOWN]), tuple(documents[:SHOWN]), tuple(drafts[:1]))
 
 
 def _files(*patterns: str) -> Iterator[Path]:
@@ -48,7 +48,7 @@ def _scripts() -> Iterator[Script]:
                 yield Script(path.name, facts, "optim" in text)
 
 
-def looks_like_a_plan(path: Path) -> bool:
+def is_like_a_plan(path: Path) -> bool:
     """Whether a file is a Plan, or a ds_config.json, judged by its text."""
     try:
         text = read_text(path)

@@ -25,8 +25,8 @@ class Outlook:
         return findings_of(self.plan, self.facts, self.machine, self.pool, self.forecast)
 
 
-def outlook_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, seen: Mapping[Any, Any]) -> Outlook | None:
+def outlook_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, lookups: Mapping[Any, Any]) -> Outlook | None:
     """The outlook on a Plan; None where it names no model, or nobody has looked at its files yet."""
     asked = FactsOf.of(plan)
-    facts = seen.get(asked) if asked.on_disk else asked.look()  # a bare number needs no file
+    facts = lookups.get(asked) if asked.on_disk else asked.resolve()  # a bare number needs no file
     return Outlook(plan, facts, machine, pool) if facts is not None else None

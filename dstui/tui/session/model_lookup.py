@@ -45,7 +45,7 @@ class FactsOf:
         """Whether a file has to be read for it."""
         return any(one.source for one in self.models)
 
-    def look(self) -> Facts | None:
+    def resolve(self) -> Facts | None:
         """What the files say, or a bare number; None where the Plan names no model."""
         from dstui.tui.session import forecasts  # noqa: F401 - which takes a while: the app goes on meanwhile, and finds it there
 

@@ -23,7 +23,7 @@ class ScriptOf:
         """The one of this Plan."""
         return cls(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
 
-    def look(self) -> ScriptFacts | NoScript | None:
+    def resolve(self) -> ScriptFacts | NoScript | None:
         """What the script says of itself; None where there is nothing to look into."""
         from dstui.documents import look_into
 

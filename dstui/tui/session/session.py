@@ -19,10 +19,10 @@ from dstui.tui.session.edits import UNSET, Edit
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
-    from dstui.check.reference import Verdict
+    from dstui.check.reference import ReferenceVerdict
     from dstui.machine.snapshot import Machine
     from dstui.plan.finding import Finding, Fix
-    from dstui.tui.session.file_lookups import Look
+    from dstui.tui.session.file_lookups import Lookup
     from dstui.tui.session.forecasts import Outlook
 
 
@@ -37,7 +37,7 @@ class JobState(Message):
         self.word = word
 
 
-class Store:
+class Session:
     """Plan, history, machine and findings. `changed` is called after every change of the state."""
 
     def __init__(self, plan: Plan, path: Path | None, machine: Machine | None, changed: Callable[[], Any]) -> None:
@@ -144,15 +144,15 @@ class Store:
         self.state = replace(self.state, machine=machine)
         self._show(self.state.plan)
 
-    def saw(self, seen: Mapping[Look, Any]) -> None:
+    def took_lookups(self, lookups: Mapping[Lookup, Any]) -> None:
         """What lies around the Plan was looked up."""
-        if any(look not in self.state.seen or self.state.seen[look] != what for look, what in seen.items()):
-            self.state = replace(self.state, seen=seen)
+        if any(lookup not in self.state.lookups or self.state.lookups[lookup] != what for lookup, what in lookups.items()):
+            self.state = replace(self.state, lookups=lookups)
             self._show(self.state.plan)
 
-    def judged(self, text: str, verdict: Verdict) -> None:
+    def validated(self, text: str, verdict: ReferenceVerdict) -> None:
         """DeepSpeed's own parser has judged the Plan of this text. What it refuses and no rule explains becomes a finding."""
-        self.state = replace(self.state, judged=text, verdict=verdict)
+        self.state = replace(self.state, validated=text, verdict=verdict)
         explained = any(f.severity == "error" for f in self.state.findings)
         if not verdict.ok and not explained:
             self.state = replace(self.state, findings=(refused(verdict), *self.state.findings))
@@ -176,26 +176,26 @@ class Store:
         from dstui.tui.session.file_lookups import PoolOf
         from dstui.tui.session.script_lookup import ScriptOf
 
-        before, seen = self.state, self.state.seen
+        before, lookups = self.state, self.state.lookups
         lines = tuple(json_lines(plan.deepspeed))
-        machine, pool = before.known_machine, seen.get(PoolOf.of(plan))
+        machine, pool = before.known_machine, lookups.get(PoolOf.of(plan))
         ranks = world_size(plan, machine, pool)
-        checked = check(plan, machine, world_size=ranks, script=seen.get(ScriptOf.of(plan)))
-        outlook, findings = _foreseen(plan, machine, pool, seen, filled_in(plan, checked, seen.get(ModelOf.of(plan))))
+        checked = check(plan, machine, world_size=ranks, script=lookups.get(ScriptOf.of(plan)))
+        outlook, findings = _foreseen(plan, machine, pool, lookups, filled_in(plan, checked, lookups.get(ModelOf.of(plan))))
         self.state = State(
             plan,
             before.machine,
             findings=findings,
             outlook=outlook,
             pool=pool,
-            seen=seen,
+            lookups=lookups,
             checked=True,
             lines=lines,
             changed=changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed,
             saved=plan.text == self.on_disk,
             ranks=ranks,
             run=before.run,
-            judged=before.judged,
+            validated=before.validated,
             verdict=before.verdict,
         )
         self._changed()
@@ -236,7 +236,7 @@ def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:
     return frozenset(n for n, line in enumerate(now) if (line.path, line.text.rstrip(",")) not in known)
 
 
-def refused(verdict: Verdict) -> Finding:
+def refused(verdict: ReferenceVerdict) -> Finding:
     """DeepSpeed's refusal in its own words."""
     from dstui.plan.finding import Finding
 
@@ -245,13 +245,13 @@ def refused(verdict: Verdict) -> Finding:
 
 
 def _foreseen(
-    plan: Plan, machine: Machine, pool: Mapping[str, int] | None, seen: Mapping[Look, Any], findings: Sequence[Finding]
+    plan: Plan, machine: Machine, pool: Mapping[str, int] | None, lookups: Mapping[Lookup, Any], findings: Sequence[Finding]
 ) -> tuple[Outlook | None, tuple[Finding, ...]]:
     """The outlook, and the findings with what does not fit. Not before the first look, whose thread has imported the forecast."""
-    if not seen:
+    if not lookups:
         return None, tuple(findings)
     from dstui.plan.finding import ranked
     from dstui.tui.session.forecasts import outlook_of
 
-    outlook = outlook_of(plan, machine, pool, seen)
+    outlook = outlook_of(plan, machine, pool, lookups)
     return outlook, tuple(ranked([*findings, *outlook.findings()]) if outlook else findings)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from dstui.tui.kit.text_row import GLYPHS
 
 if TYPE_CHECKING:
-    from dstui.check.reference import Verdict
+    from dstui.check.reference import ReferenceVerdict
     from dstui.machine.snapshot import Gpu, Machine
     from dstui.plan import Plan
     from dstui.plan.finding import Finding
     from dstui.render.jsontext import JsonLine
-    from dstui.tui.session.file_lookups import Look
+    from dstui.tui.session.file_lookups import Lookup
     from dstui.tui.session.forecasts import Outlook
 
 
@@ -33,15 +33,15 @@ class State:
     ranks: int | None = None
     pool: Mapping[str, int] | None = None
     """Host -> slots of the hostfile that the Plan names."""
-    seen: Mapping[Look, Any] = field(default_factory=dict)
+    lookups: Mapping[Lookup, Any] = field(default_factory=dict)
     """What lies on disk around the Plan, as far as it was looked at."""
     outlook: Outlook | None = None
     """What is forecast; None where no model is named, or nobody has looked at it yet."""
     run: str = ""
     """The state of the job in a word: running, succeeded, failed…"""
-    judged: str = ""
+    validated: str = ""
     """The text of the Plan on which DeepSpeed's own parser has given its word."""
-    verdict: Verdict | None = None
+    verdict: ReferenceVerdict | None = None
     """That word; None before the first one."""
     refusal: tuple[str, str] = ("", "")
     """The path of an edit that the Plan refused, and its sentence; gone with the next edit."""
@@ -71,7 +71,7 @@ class State:
         """DeepSpeed's verdict in a few cells: its release, and a glyph that is · while it has not spoken on this text yet."""
         if self.verdict is None:
             return ""
-        glyph = GLYPHS["unknown" if self.judged != self.plan.text else "ok" if self.verdict.ok else "error"]
+        glyph = GLYPHS["unknown" if self.validated != self.plan.text else "ok" if self.verdict.ok else "error"]
         return f"{self.verdict.name} {glyph}"
 
     def finding_at(self, path: str) -> Finding | None:

@@ -1,6 +1,6 @@
 """What the machine means for the configuration: rules about the machine, as diagnostics with fixes.
 
-Each piece of advice is a rule with the piece's code. Only a Plan is judged: a bare configuration names no GPUs.
+Each recommendation is a rule with the piece's code. Only a Plan is judged: a bare configuration names no GPUs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dstui.check.rules.machine import (
     placement,  # noqa: F401 - importing them registers their pieces
     variables,  # noqa: F401 - importing them registers their pieces
 )
-from dstui.check.rules.machine.recommendation import PIECES, Advice, Piece, Wish
+from dstui.check.rules.machine.recommendation import MACHINE_RULES, MachineRule, Recommendation, Requirement
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.catalogue import release
@@ -24,25 +24,25 @@ from dstui.render.launch import HERE, RenderError, slots
 ZERO = "zero_optimization"
 
 
-def wish_of(c: Context) -> Wish:
+def requirement_of(c: Context) -> Requirement:
     """What the configuration asks of the machine; worked out once for all pieces."""
-    if "wish" not in c.memo:
-        c.memo["wish"] = _wish(c)
-    wish: Wish = c.memo["wish"]
-    return wish
+    if "requirement" not in c.memo:
+        c.memo["requirement"] = _requirement(c)
+    requirement: Requirement = c.memo["requirement"]
+    return requirement
 
 
-def wish_for(plan: Plan, machine: Machine) -> Wish:
+def requirement_for(plan: Plan, machine: Machine) -> Requirement:
     """What a Plan asks of a machine."""
-    return wish_of(Context(plan.deepspeed, release(None), plan.job.integration, None, machine, plan, "deepspeed."))
+    return requirement_of(Context(plan.deepspeed, release(None), plan.job.integration, None, machine, plan, "deepspeed."))
 
 
-def _wish(c: Context) -> Wish:
+def _requirement(c: Context) -> Requirement:
     plan = c.plan
     assert plan is not None
     cluster = plan.cluster
     used = _used(c)
-    return Wish(
+    return Requirement(
         gpus=tuple(next(iter(used.values()))) if used and c.gpus else None,
         nodes=len(used) if used else cluster.num_nodes or (2 if cluster.hostfile else 1),
         ranks=len(next(iter(used.values()))) if used else None,
@@ -80,11 +80,11 @@ def _used(c: Context) -> dict[str, list[int]] | None:
         return None
 
 
-def problem_of(advice: Advice, c: Context) -> Problem:
-    """A piece of advice as a rule's answer; its keys become a patch."""
-    patch = tuple(_operation(c, path, value) for path, value in advice.sets)
-    fix = Fix(advice.fix, patch or None) if advice.fix else None
-    return Problem(f"^{advice.path}", advice.message, advice.why, fix=fix, severity=advice.level)
+def problem_of(recommendation: Recommendation, c: Context) -> Problem:
+    """A recommendation as a rule's answer; its keys become a patch."""
+    patch = tuple(_operation(c, path, value) for path, value in recommendation.sets)
+    fix = Fix(recommendation.fix, patch or None) if recommendation.fix else None
+    return Problem(f"^{recommendation.path}", recommendation.message, recommendation.why, fix=fix, severity=recommendation.level)
 
 
 def _operation(c: Context, path: str, value: object) -> Operation:
@@ -98,13 +98,20 @@ def _operation(c: Context, path: str, value: object) -> Operation:
     return {"op": "replace" if there else "add", "path": pointer(".".join(parts[:depth])), "value": value}
 
 
-def _rule_of(piece: Piece) -> Rule:
-    def judge(c: Context) -> Problems:
+def _rule_of(machine_rule: MachineRule) -> Rule:
+    def evaluate(c: Context) -> Problems:
         if c.plan is not None and c.machine is not None and c.machine.source != UNPROBED:
-            for advice in piece.judge(c.machine, wish_of(c)):
-                yield problem_of(advice, c)
+            for recommendation in machine_rule.evaluate(c.machine, requirement_of(c)):
+                yield problem_of(recommendation, c)
 
-    return Rule(piece.code, piece.level, piece.title, judge, "run" if piece.level == "error" else None, source=piece.source)
+    return Rule(
+        machine_rule.code,
+        machine_rule.level,
+        machine_rule.title,
+        evaluate,
+        "run" if machine_rule.level == "error" else None,
+        source=machine_rule.source,
+    )
 
 
-RULES.update({code: _rule_of(piece) for code, piece in PIECES.items()})
+RULES.update({code: _rule_of(machine_rule) for code, machine_rule in MACHINE_RULES.items()})

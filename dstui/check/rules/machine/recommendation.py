@@ -1,11 +1,11 @@
-"""Advice: what a machine's facts mean for a job, each piece with its reason and its source. Pure functions on values.
+"""Recommendations: what a machine's facts mean for a job, each piece with its reason and its source. Pure functions on values.
 
 One piece is one small function, registered with a stable code:
 
-    @piece("MC008", "error", source="nvml.h, nvmlComputeMode_t")
-    def prohibited(machine, wish):
+    @machine_rule("MC008", "error", source="nvml.h, nvmlComputeMode_t")
+    def prohibited(machine, requirement):
         "A GPU whose compute mode forbids computing."
-        yield Advice("GPU 1 …", why="…", fix="…", path="…", sets=(("cluster.include", "localhost:0"),))
+        yield Recommendations("GPU 1 …", why="…", fix="…", path="…", sets=(("cluster.include", "localhost:0"),))
 
 As few NCCL variables as possible are ever advised: NCCL measures the same facts itself.
 """
@@ -22,7 +22,7 @@ Level = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True)
-class Advice:
+class Recommendation:
     """What to know or to do. `sets` are the keys of a Plan that do it: dotted path and value."""
 
     message: str
@@ -39,8 +39,8 @@ class Advice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a job asks of a machine, as far as advice depends on it. The default asks for everything that is there."""
+class Requirement:
+    """What a job asks of a machine, as far as recommendations depends on it. The default asks for everything that is there."""
 
     gpus: tuple[int, ...] | None = None
     """The slots of this machine that are used; None = all."""
@@ -87,31 +87,31 @@ class Wish:
         return tuple(machine.gpus[gpu] for gpu in self.slots(machine))
 
 
-Judge = Callable[[Machine, Wish], Iterator[Advice]]
+Evaluate = Callable[[Machine, Requirement], Iterator[Recommendation]]
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A registered piece of advice."""
+class MachineRule:
+    """A registered rule about the machine."""
 
     code: str
     level: Level
     title: str
     source: str
-    judge: Judge
+    evaluate: Evaluate
 
 
-PIECES: dict[str, Piece] = {}
+MACHINE_RULES: dict[str, MachineRule] = {}
 """Every piece by its code."""
 
 
-def piece(code: str, level: Level, *, source: str) -> Callable[[Judge], Judge]:
-    """Registers a piece of advice; the function's docstring is its title."""
+def machine_rule(code: str, level: Level, *, source: str) -> Callable[[Evaluate], Evaluate]:
+    """Registers a recommendation; the function's docstring is its title."""
 
-    def register(judge: Judge) -> Judge:
-        if code in PIECES:
-            raise ValueError(f"the code {code} is taken by {PIECES[code].judge.__name__}")
-        PIECES[code] = Piece(code, level, (judge.__doc__ or "").splitlines()[0], source, judge)
-        return judge
+    def register(evaluate: Evaluate) -> Evaluate:
+        if code in MACHINE_RULES:
+            raise ValueError(f"the code {code} is taken by {MACHINE_RULES[code].evaluate.__name__}")
+        MACHINE_RULES[code] = MachineRule(code, level, (evaluate.__doc__ or "").splitlines()[0], source, evaluate)
+        return evaluate
 
     return register

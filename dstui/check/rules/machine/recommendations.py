@@ -1,4 +1,4 @@
-"""All the advice for a machine: every piece that there is, asked in turn."""
+"""All the recommendations for a machine: every piece that there is, asked in turn."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from dstui.check.rules.machine import (
     placement,  # noqa: F401 - importing them registers their pieces
     variables,  # noqa: F401 - importing them registers their pieces
 )
-from dstui.check.rules.machine.recommendation import PIECES, Advice, Wish
+from dstui.check.rules.machine.recommendation import MACHINE_RULES, Recommendation, Requirement
 from dstui.machine.snapshot import Machine
 
 MARKS = {"error": "✗", "warning": "▲", "info": "·"}
 
 
-def advise(machine: Machine, wish: Wish | None = None) -> list[Advice]:
-    """All advice for a job on a machine (for any job where `wish` is not given), the gravest first."""
-    wish = wish or Wish()
+def recommend(machine: Machine, requirement: Requirement | None = None) -> list[Recommendation]:
+    """All recommendations for a job on a machine (for any job where `requirement` is not given), the gravest first."""
+    requirement = requirement or Requirement()
     found = [
-        replace(advice, level=advice.level or known.level, code=known.code, source=known.source)
-        for known in PIECES.values()
-        for advice in known.judge(machine, wish)
+        replace(recommendation, level=recommendation.level or known.level, code=known.code, source=known.source)
+        for known in MACHINE_RULES.values()
+        for recommendation in known.evaluate(machine, requirement)
     ]
-    return sorted(found, key=lambda advice: ("error", "warning", "info").index(advice.level or "info"))
+    return sorted(found, key=lambda recommendation: ("error", "warning", "info").index(recommendation.level or "info"))
 
 
-def advice_lines(machine: Machine) -> Iterator[str]:
-    """The advice for any job on this machine as lines of text, the gravest first."""
-    for advice in advise(machine):
-        yield f"{MARKS[advice.level or 'info']} {advice.message}"
-        if advice.fix and advice.level != "info":
-            yield f"  → {advice.fix}"
+def recommendation_lines(machine: Machine) -> Iterator[str]:
+    """The recommendations for any job on this machine as lines of text, the gravest first."""
+    for recommendation in recommend(machine):
+        yield f"{MARKS[recommendation.level or 'info']} {recommendation.message}"
+        if recommendation.fix and recommendation.level != "info":
+            yield f"  → {recommendation.fix}"

@@ -1,4 +1,4 @@
-"""Advice on variables that guides tell people to set: what each does, when it helps, what it costs on this machine."""
+"""Recommendations on variables that guides tell people to set: what each does, when it helps, what it costs on this machine."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from dstui.check.rules.machine.recommendation import Advice, Level, Wish, piece
+from dstui.check.rules.machine.recommendation import Level, Recommendation, Requirement, machine_rule
 from dstui.machine.codec import known
 from dstui.machine.snapshot import Machine, Nic
 from dstui.machine.topology import width
 from dstui.machine.visible import PCI_ORDER, launcher_reading, visible
 
-Pieces = Iterator[Advice]
+Recommendations = Iterator[Recommendation]
 ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 OFF = ("", "0")
 
@@ -25,34 +25,34 @@ class Cost:
     level: Level = "warning"
 
 
-def _place(wish: Wish, name: str) -> str:
-    return f"cluster.env.{name}" if name in wish.environment else "cluster.env"
+def _place(requirement: Requirement, name: str) -> str:
+    return f"cluster.env.{name}" if name in requirement.environment else "cluster.env"
 
 
-def _joined(machine: Machine, wish: Wish) -> int:
+def _joined(machine: Machine, requirement: Requirement) -> int:
     """The widest NVLink between two of the chosen GPUs."""
-    return max((width(machine.links[i][j]) for i, j in combinations(wish.slots(machine), 2) if machine.links), default=0)
+    return max((width(machine.links[i][j]) for i, j in combinations(requirement.slots(machine), 2) if machine.links), default=0)
 
 
-def _peer_to_peer(machine: Machine, wish: Wish) -> bool:
+def _peer_to_peer(machine: Machine, requirement: Requirement) -> bool:
     table = machine.p2p.get("read")
-    return bool(table) and any(table[i][j] == "OK" for i, j in combinations(wish.slots(machine), 2)) if table else False
+    return bool(table) and any(table[i][j] == "OK" for i, j in combinations(requirement.slots(machine), 2)) if table else False
 
 
-@piece("MC101", "warning", source=f"{ENV}#nccl-p2p-disable")
-def p2p_disable(machine: Machine, wish: Wish) -> Pieces:
+@machine_rule("MC101", "warning", source=f"{ENV}#nccl-p2p-disable")
+def p2p_disable(machine: Machine, requirement: Requirement) -> Recommendations:
     """NCCL_P2P_DISABLE: transfers between GPUs go through the host's memory."""
-    if wish.variables(machine).get("NCCL_P2P_DISABLE", "0") in OFF:
+    if requirement.variables(machine).get("NCCL_P2P_DISABLE", "0") in OFF:
         return
-    links = _joined(machine, wish)
+    links = _joined(machine, requirement)
     if links:
         cost = Cost(f"{links} NVLinks between two GPUs stay unused here: collectives run at PCIe speed or less")
-    elif _peer_to_peer(machine, wish):
+    elif _peer_to_peer(machine, requirement):
         cost = Cost("the driver allows peer-to-peer over PCIe here, which is then given up")
     else:
         cost = Cost("nothing here: these GPUs have no peer-to-peer anyway, and NCCL sees that by itself", "info")
     yield _about(
-        wish,
+        requirement,
         "NCCL_P2P_DISABLE",
         "sends everything between GPUs through the host's memory",
         "a run hangs in its first collective (ACS, broken peer-to-peer)",
@@ -60,17 +60,17 @@ def p2p_disable(machine: Machine, wish: Wish) -> Pieces:
     )
 
 
-@piece("MC102", "warning", source=f"{ENV}#nccl-shm-disable")
-def shm_disable(machine: Machine, wish: Wish) -> Pieces:
+@machine_rule("MC102", "warning", source=f"{ENV}#nccl-shm-disable")
+def shm_disable(machine: Machine, requirement: Requirement) -> Recommendations:
     """NCCL_SHM_DISABLE: ranks of one host talk through the network instead of shared memory."""
-    if wish.variables(machine).get("NCCL_SHM_DISABLE", "0") in OFF:
+    if requirement.variables(machine).get("NCCL_SHM_DISABLE", "0") in OFF:
         return
-    if _joined(machine, wish) or _peer_to_peer(machine, wish):
+    if _joined(machine, requirement) or _peer_to_peer(machine, requirement):
         cost = Cost("little here while peer-to-peer works; a lot for pairs without it", "info")
     else:
         cost = Cost("a lot here: without peer-to-peer, shared memory is the only fast way between these GPUs")
     yield _about(
-        wish,
+        requirement,
         "NCCL_SHM_DISABLE",
         "forbids shared memory between ranks of one host",
         "/dev/shm is tiny and cannot be enlarged (a last resort)",
@@ -78,13 +78,13 @@ def shm_disable(machine: Machine, wish: Wish) -> Pieces:
     )
 
 
-@piece("MC103", "warning", source=f"{ENV}#nccl-ib-disable")
-def ib_disable(machine: Machine, wish: Wish) -> Pieces:
+@machine_rule("MC103", "warning", source=f"{ENV}#nccl-ib-disable")
+def ib_disable(machine: Machine, requirement: Requirement) -> Recommendations:
     """NCCL_IB_DISABLE: hosts talk over TCP instead of RDMA."""
-    if wish.variables(machine).get("NCCL_IB_DISABLE", "0") in OFF:
+    if requirement.variables(machine).get("NCCL_IB_DISABLE", "0") in OFF:
         return
     ports = [port for port in known(machine.host.infiniband, ()) if port.state == "ACTIVE"]
-    if wish.nodes < 2:
+    if requirement.nodes < 2:
         cost = Cost("nothing on one host", "info")
     elif ports:
         fastest = max(known(port.gbps, 0.0) for port in ports)
@@ -92,7 +92,7 @@ def ib_disable(machine: Machine, wish: Wish) -> Pieces:
     else:
         cost = Cost("nothing here: there is no active RDMA port", "info")
     yield _about(
-        wish,
+        requirement,
         "NCCL_IB_DISABLE",
         "sends traffic between hosts over TCP sockets",
         "RDMA is there but broken, and only until it is repaired",
@@ -100,10 +100,10 @@ def ib_disable(machine: Machine, wish: Wish) -> Pieces:
     )
 
 
-@piece("MC104", "warning", source=f"{ENV}#nccl-socket-ifname")
-def socket_interface(machine: Machine, wish: Wish) -> Pieces:
+@machine_rule("MC104", "warning", source=f"{ENV}#nccl-socket-ifname")
+def socket_interface(machine: Machine, requirement: Requirement) -> Recommendations:
     """NCCL_SOCKET_IFNAME: the network interface for bootstrap and TCP traffic."""
-    value = wish.variables(machine).get("NCCL_SOCKET_IFNAME")
+    value = requirement.variables(machine).get("NCCL_SOCKET_IFNAME")
     nics = known(machine.host.nics, ())
     if value is None or not nics:
         return
@@ -116,13 +116,13 @@ def socket_interface(machine: Machine, wish: Wish) -> Pieces:
         there = ", ".join(nic.name for nic in nics if not nic.virtual)
         cost = Cost(f"the run: no interface here is called so ({there}); NCCL ends with `no socket interface found`", "error")
     elif all(nic.state == "down" for nic in named):
-        cost = Cost(f"the run: {named[0].name} is down here", "error" if wish.nodes > 1 else "warning")
+        cost = Cost(f"the run: {named[0].name} is down here", "error" if requirement.nodes > 1 else "warning")
     elif slower := _faster(named, nics):
         cost = Cost(f"speed: {named[0].name} is slower than {slower.name}")
     else:
         cost = Cost("nothing here", "info")
     yield _about(
-        wish,
+        requirement,
         "NCCL_SOCKET_IFNAME",
         "fixes the interface over which ranks find each other",
         "NCCL takes the wrong one of several (a VPN, a bridge)",
@@ -135,35 +135,41 @@ def _faster(named: list[Nic], nics: tuple[Nic, ...]) -> Nic | None:
     return next((nic for nic in nics if not nic.virtual and nic.state == "up" and best and known(nic.speed, 0) > best), None)
 
 
-def _about(wish: Wish, name: str, does: str, helps: str, cost: Cost) -> Advice:
+def _about(requirement: Requirement, name: str, does: str, helps: str, cost: Cost) -> Recommendation:
     fix = f"remove {name}" if cost.level != "info" else ""
-    return Advice(f"{name} {does}", f"It helps where {helps}. It costs {cost.words}.", fix, path=_place(wish, name), level=cost.level)
+    return Recommendation(
+        f"{name} {does}", f"It helps where {helps}. It costs {cost.words}.", fix, path=_place(requirement, name), level=cost.level
+    )
 
 
-@piece("MC105", "warning", source="CUDA programming guide, environment variables; deepspeed/launcher/runner.py, main")
-def visible_devices(machine: Machine, wish: Wish) -> Pieces:
+@machine_rule("MC105", "warning", source="CUDA programming guide, environment variables; deepspeed/launcher/runner.py, main")
+def visible_devices(machine: Machine, requirement: Requirement) -> Recommendations:
     """CUDA_VISIBLE_DEVICES is set, and DeepSpeed's launcher has its own idea of it."""
-    value = wish.variables(machine).get("CUDA_VISIBLE_DEVICES")
-    if value is None or not machine.gpus or wish.cpu:
+    value = requirement.variables(machine).get("CUDA_VISIBLE_DEVICES")
+    if value is None or not machine.gpus or requirement.cpu:
         return
-    reading = launcher_reading(value, wish.filtered)
-    seen = visible(value, machine.gpus, wish.variables(machine).get("CUDA_DEVICE_ORDER", PCI_ORDER))
-    notes = [note for note in (reading, *seen.notes) if note]
+    reading = launcher_reading(value, requirement.filtered)
+    reading_of_cuda = visible(value, machine.gpus, requirement.variables(machine).get("CUDA_DEVICE_ORDER", PCI_ORDER))
+    notes = [note for note in (reading, *reading_of_cuda.notes) if note]
     if notes:
         level: Level = "error" if "ValueError" in reading or "finds no GPU" in reading else "warning"
         fix = "unset it, and choose the GPUs in the Plan (cluster.include)"
-        yield Advice(
-            f"CUDA_VISIBLE_DEVICES={value}: {notes[0]}", "; ".join(notes[1:]), fix, path=_place(wish, "CUDA_VISIBLE_DEVICES"), level=level
+        yield Recommendation(
+            f"CUDA_VISIBLE_DEVICES={value}: {notes[0]}",
+            "; ".join(notes[1:]),
+            fix,
+            path=_place(requirement, "CUDA_VISIBLE_DEVICES"),
+            level=level,
         )
 
 
-@piece("MC106", "warning", source="CUDA programming guide, CUDA_DEVICE_ORDER")
-def device_order(machine: Machine, wish: Wish) -> Pieces:
+@machine_rule("MC106", "warning", source="CUDA programming guide, CUDA_DEVICE_ORDER")
+def device_order(machine: Machine, requirement: Requirement) -> Recommendations:
     """CUDA_DEVICE_ORDER other than PCI_BUS_ID where the GPUs differ."""
-    value = wish.environment.get("CUDA_DEVICE_ORDER")
+    value = requirement.environment.get("CUDA_DEVICE_ORDER")
     if value not in (None, PCI_ORDER) and len({gpu.short_name for gpu in machine.gpus}) > 1:
         why = "the numbers of --include then mean other GPUs than in nvidia-smi and here"
         sets = (("cluster.env.CUDA_DEVICE_ORDER", PCI_ORDER),)
-        yield Advice(
+        yield Recommendation(
             f"CUDA_DEVICE_ORDER={value}, and the GPUs differ", why, f"write {PCI_ORDER}", path="cluster.env.CUDA_DEVICE_ORDER", sets=sets
         )

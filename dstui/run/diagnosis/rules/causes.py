@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from dstui.run.diagnosis.diagnosis import Confidence
-from dstui.run.diagnosis.failure_context import Case
+from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
@@ -19,41 +19,41 @@ HANDLED = re.compile(r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?ba
 """What a program says of an error that it has dealt with."""
 
 
-def cause(case: Case) -> Verdict | None:
+def cause(context: FailureContext) -> Verdict | None:
     """The first real cause."""
-    hard = [hit for hit in independent(roots(case)) if hit.signature.role == "root"]
+    hard = [hit for hit in independent(roots(context)) if hit.signature.role == "root"]
     if not hard:
         return None
-    first = min(hard, key=case.order)
+    first = min(hard, key=context.order)
     if first.signature.id not in NETWORK:
         hard = [hit for hit in hard if hit.signature.id not in NETWORK]
-    same = sorted((hit for hit in hard if hit.signature is first.signature), key=case.order)
+    same = sorted((hit for hit in hard if hit.signature is first.signature), key=context.order)
     others = dict.fromkeys(
-        _answer(hit.signature) for hit in sorted(hard, key=case.order) if _answer(hit.signature) != _answer(first.signature)
+        _answer(hit.signature) for hit in sorted(hard, key=context.order) if _answer(hit.signature) != _answer(first.signature)
     )
-    sub = [hit for hit in roots(case) if hit.signature.id in first.signature.explains]
+    sub = [hit for hit in roots(context) if hit.signature.id in first.signature.explains]
     by_launcher = first.signature.launcher or bool(first.raised and first.raised.in_launcher)
-    rank, certain = (None, True) if by_launcher else _rank_of(case, [*same, *sub])
-    confidence = _confidence(case, first, same, certain or rank is None)
+    rank, certain = (None, True) if by_launcher else _rank_of(context, [*same, *sub])
+    confidence = _confidence(context, first, same, certain or rank is None)
     if others and confidence == "high":
         confidence = "medium"
     return Verdict(first.signature, confidence, same, rank, list(others), sub)
 
 
-def roots(case: Case) -> list[Hit]:
+def roots(context: FailureContext) -> list[Hit]:
     """Hits that may be causes: not ignored, not handled, not after a stop."""
-    hits = [hit for hit in case.found.hits if hit.signature.role in ("root", "symptom") and _counts(case, hit)] + case.deaths()
-    stop = _first_stop(case)
+    hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _counts(context, hit)] + context.deaths()
+    stop = _first_stop(context)
     if stop is None:
         return hits
-    return [hit for hit in hits if hit.signature.id in AFTER_A_STOP or case.before(hit, stop)]
+    return [hit for hit in hits if hit.signature.id in AFTER_A_STOP or context.before(hit, stop)]
 
 
-def _counts(case: Case, hit: Hit) -> bool:
+def _counts(context: FailureContext, hit: Hit) -> bool:
     """Whether a hit can have ended anything: an exception that nobody ignored, a word that stands alone, or a failure around it."""
     if hit.raised is not None:
         return not hit.raised.ignored
-    return hit.signature.alone or (case.failed and not HANDLED.search(hit.text))
+    return hit.signature.alone or (context.failed and not HANDLED.search(hit.text))
 
 
 def independent(hits: list[Hit]) -> list[Hit]:
@@ -80,19 +80,19 @@ def _same_process(hit: Hit, other: Hit) -> bool:
     return True
 
 
-def _rank_of(case: Case, hits: list[Hit]) -> tuple[int | None, bool]:
+def _rank_of(context: FailureContext, hits: list[Hit]) -> tuple[int | None, bool]:
     """The rank that a cause began on, and whether the text says so rather than the circumstances."""
     known = [hit for hit in hits if hit.rank is not None]
     if known:
         return known[0].rank, True
-    if case.single:
+    if context.single:
         return 0, True
     if any(hit.raised for hit in hits):
         return None, True  # a traceback without a label: somebody's
-    return case.suspect()
+    return context.suspect()
 
 
-def _confidence(case: Case, first: Hit, hits: list[Hit], certain: bool) -> Confidence:
+def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: bool) -> Confidence:
     signature = first.signature
     if signature.id == "USER-PY":
         return "high" if first.raised and first.raised.in_user_code and not first.raised.ignored else "medium"
@@ -101,19 +101,19 @@ def _confidence(case: Case, first: Hit, hits: list[Hit], certain: bool) -> Confi
     guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # by its place alone
     if not signature.sure or not first.sure or not certain or guessed:
         return "medium"
-    shown = signature.alone or any(hit.raised or case.bad_ends for hit in hits)
+    shown = signature.alone or any(hit.raised or context.bad_ends for hit in hits)
     return "high" if shown else "medium"
 
 
-def _first_stop(case: Case) -> Hit | None:
+def _first_stop(context: FailureContext) -> Hit | None:
     """The first word of a stop that was not itself a consequence."""
-    stops = [hit for hit in case.found.hits if hit.signature.role == "stop" and not _consequence(case, hit)]
-    return min(stops, key=case.order) if stops else None
+    stops = [hit for hit in context.found.hits if hit.signature.role == "stop" and not _consequence(context, hit)]
+    return min(stops, key=context.order) if stops else None
 
 
-def _consequence(case: Case, stop: Hit) -> bool:
+def _consequence(context: FailureContext, stop: Hit) -> bool:
     """Whether a scheduler or a launcher stopped the run because something had failed before."""
-    return any(end.at[0] == stop.at[0] and end.at < stop.at and not end.exit.whole for end in case.bad_ends)
+    return any(end.at[0] == stop.at[0] and end.at < stop.at and not end.exit.whole for end in context.bad_ends)
 
 
 def _answer(signature: Signature) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dstui.run.diagnosis.exits import SIGNAL_CAUSES
-from dstui.run.diagnosis.failure_context import NEVER, Case
+from dstui.run.diagnosis.failure_context import NEVER, FailureContext
 from dstui.run.diagnosis.findings import Hit
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict
@@ -12,30 +12,30 @@ STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "SIGHUP", "CTRL-C")
 """The first that was found explains the others: SLURM's time limit sends the SIGTERM."""
 
 
-def asked(case: Case) -> Verdict | None:
+def asked(context: FailureContext) -> Verdict | None:
     """Somebody asked the job to end, and no rank had failed before."""
-    stop = case.found.stop
+    stop = context.found.stop
     if stop is None:
         return None
-    earlier = [end for end in case.bad_ends if stop.at is not None and case.found.ended.get(end.rank or 0, NEVER) < stop.at]
+    earlier = [end for end in context.bad_ends if stop.at is not None and context.found.ended.get(end.rank or 0, NEVER) < stop.at]
     if earlier:
         return None
-    case.found.files.append(stop.file)
-    return Verdict(BY_ID[stop.cause], "high", [Hit(BY_ID[stop.cause], (len(case.found.files) - 1, stop.line), stop.text, "")])
+    context.found.files.append(stop.file)
+    return Verdict(BY_ID[stop.cause], "high", [Hit(BY_ID[stop.cause], (len(context.found.files) - 1, stop.line), stop.text, "")])
 
 
-def stopped(case: Case) -> Verdict | None:
-    stops = [hit for hit in case.found.hits if hit.signature.role == "stop"]
+def stopped(context: FailureContext) -> Verdict | None:
+    stops = [hit for hit in context.found.hits if hit.signature.role == "stop"]
     for one in STOPS:
         if hits := [hit for hit in stops if hit.signature.id == one]:
             return Verdict(BY_ID[one], "high", hits)
     return None
 
 
-def ended_by_signal(case: Case) -> Verdict | None:
+def ended_by_signal(context: FailureContext) -> Verdict | None:
     """The launcher, or every rank, ended by a signal that asks for the end; nobody says more."""
-    asked = [end for end in case.found.ends if end.exit.code in (-1, -2, -15)]
-    if any(end.exit.code not in (-1, -2) for end in case.bad_ends):
+    asked = [end for end in context.found.ends if end.exit.code in (-1, -2, -15)]
+    if any(end.exit.code not in (-1, -2) for end in context.bad_ends):
         asked = [end for end in asked if end.exit.local]  # torchrun's word for the one that ended by itself
     if not asked:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dstui.run.diagnosis.failure_context import Case
+from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict
@@ -10,22 +10,22 @@ from dstui.run.diagnosis.verdict import Verdict
 NAN_REPORTS = 3
 
 
-def well(case: Case) -> Verdict | None:
+def well(context: FailureContext) -> Verdict | None:
     """The run ended with 0, whatever it printed; but it may not have been the run that was meant."""
-    if not case.ended_well:
+    if not context.ended_well:
         return None
-    if verdict := quiet(case):
+    if verdict := quiet(context):
         return verdict
-    noise = [hit for hit in case.found.hits if _is_noise(hit)]
+    noise = [hit for hit in context.found.hits if _is_noise(hit)]
     # Text alone cannot show whether the configuration was what its author meant; a job folder holds it.
-    return Verdict(BY_ID["BENIGN-NOISE" if noise else "SUCCESS"], "high" if case.found.ended else "medium", noise)
+    return Verdict(BY_ID["BENIGN-NOISE" if noise else "SUCCESS"], "high" if context.found.ended else "medium", noise)
 
 
-def quiet(case: Case) -> Verdict | None:
+def quiet(context: FailureContext) -> Verdict | None:
     """The run went on, but not as it was meant."""
-    if case.failed and not case.ended_well:
+    if context.failed and not context.ended_well:
         return None
-    found = case.found
+    found = context.found
     if found.orphaned is not None:
         hit = Hit(
             BY_ID["ZOMBIE"], found.orphaned, "the launcher of the node has lost its parent: deepspeed.launcher.launch with PPID 1", ""
@@ -42,13 +42,17 @@ def quiet(case: Case) -> Verdict | None:
     return None
 
 
-def nothing_failed(case: Case) -> Verdict | None:
+def nothing_failed(context: FailureContext) -> Verdict | None:
     """Nothing failed as far as the text goes."""
-    if case.failed or not case.found.lines or any(hit.signature.role == "cascade" and not _is_noise(hit) for hit in case.found.hits):
+    if (
+        context.failed
+        or not context.found.lines
+        or any(hit.signature.role == "cascade" and not _is_noise(hit) for hit in context.found.hits)
+    ):
         return None
-    if not any(line.strip() for lines in case.found.tails.values() for line in lines):
+    if not any(line.strip() for lines in context.found.tails.values() for line in lines):
         return None
-    noise = [hit for hit in case.found.hits if _is_noise(hit)]
+    noise = [hit for hit in context.found.hits if _is_noise(hit)]
     return Verdict(BY_ID["BENIGN-NOISE" if noise else "SUCCESS"], "medium" if noise else "low", noise)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dstui.run.diagnosis.exits import TIMED_OUT
-from dstui.run.diagnosis.failure_context import Case
+from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
 from dstui.run.diagnosis.rules.causes import independent, roots
 from dstui.run.diagnosis.signatures import BY_ID
@@ -15,64 +15,64 @@ WAITING_FOR = ("JIT-LOCK", "INIT-HANG-P2P")
 """Hints that tell what a run that hung was waiting for."""
 
 
-def timed_out(case: Case) -> Verdict | None:
+def timed_out(context: FailureContext) -> Verdict | None:
     """timeout(1) had to end it, and nobody had complained before."""
-    late = [end for end in case.bad_ends if end.exit.code == TIMED_OUT]
-    if not late or roots(case):
+    late = [end for end in context.bad_ends if end.exit.code == TIMED_OUT]
+    if not late or roots(context):
         return None
-    hints = [hit for one in WAITING_FOR for hit in case.found.hits if hit.signature.id == one and hit.at > case.found.loaded]
+    hints = [hit for one in WAITING_FOR for hit in context.found.hits if hit.signature.id == one and hit.at > context.found.loaded]
     if hints:
         return Verdict(hints[0].signature, "medium", hints)
-    rank, _ = case.suspect()
+    rank, _ = context.suspect()
     hits = [Hit(BY_ID["HANG"], end.at, end.text, end.stream) for end in late]
-    return Verdict(BY_ID["HANG"], "medium", hits, rank if rank is not None else case.last_said())
+    return Verdict(BY_ID["HANG"], "medium", hits, rank if rank is not None else context.last_rank_named())
 
 
-def symptom(case: Case) -> Verdict | None:
+def symptom(context: FailureContext) -> Verdict | None:
     """Ranks that waited, and nobody who says why."""
-    hits = [hit for hit in independent(roots(case)) if hit.signature.role == "symptom"]
-    if waited := [hit for hit in case.found.hits if hit.signature.id in WAITED and not (hit.raised and hit.raised.ignored)]:
+    hits = [hit for hit in independent(roots(context)) if hit.signature.role == "symptom"]
+    if waited := [hit for hit in context.found.hits if hit.signature.id in WAITED and not (hit.raised and hit.raised.ignored)]:
         # torchrun tells nobody's good end, but it tells which ranks it had to end: where none, the others were gone.
-        gone = case.found.well or set(case.silent() if _nobody_was_left(case) and not hits else ())
-        if gone and not case.ended_well:
+        gone = context.found.well or set(context.silent() if _nobody_was_left(context) and not hits else ())
+        if gone and not context.ended_well:
             return Verdict(BY_ID["DESYNC-EARLY-EXIT"], "medium", waited, min(gone) if min(gone) >= 0 else None)
     if not hits:
         return None
-    first = min(hits, key=case.order)
-    late = case.behind()
-    rank = late[0] if late and len(late) < max(len(case.ranks), 2) else None
+    first = min(hits, key=context.order)
+    late = context.behind()
+    rank = late[0] if late and len(late) < max(len(context.ranks), 2) else None
     signature = first.signature
-    if signature.id == "NCCL-WATCHDOG" and case.found.preparing:
+    if signature.id == "NCCL-WATCHDOG" and context.found.preparing:
         return Verdict(BY_ID["TOKENISE-TIMEOUT"], "medium", hits, 0)
     if signature.id == "GLOO-TIMEOUT" and not late:
         signature = BY_ID["HANG-DESYNC"]
     return Verdict(signature, "medium", [hit for hit in hits if hit.signature is first.signature], rank)
 
 
-def _nobody_was_left(case: Case) -> bool:
-    return bool(case.found.agents and case.bad_ends) and not case.found.closing
+def _nobody_was_left(context: FailureContext) -> bool:
+    return bool(context.found.agents and context.bad_ends) and not context.found.closing
 
 
-def left_early(case: Case) -> Verdict | None:
+def left_early(context: FailureContext) -> Verdict | None:
     """A rank ended by itself, without a word of why."""
-    own = [end for end in case.bad_ends if end.exit.code > 0]
-    wordless = [end for end in own if end.rank is not None and end.rank not in case.found.spoke]
+    own = [end for end in context.bad_ends if end.exit.code > 0]
+    wordless = [end for end in own if end.rank is not None and end.rank not in context.found.spoke]
     numbered = [end for end in own if end.exit.code not in (1, 126, 127, 255)]
-    waited = [hit for hit in case.found.hits if hit.signature.id in WAITED]
-    wordless.sort(key=lambda end: case.found.ended.get(end.rank or 0, 0.0))
-    rank, certain = (wordless[0].rank, True) if wordless else case.suspect()
+    waited = [hit for hit in context.found.hits if hit.signature.id in WAITED]
+    wordless.sort(key=lambda end: context.found.ended.get(end.rank or 0, 0.0))
+    rank, certain = (wordless[0].rank, True) if wordless else context.suspect()
     if not (wordless or numbered or (waited and own and rank is not None)):
         return None
     hits = [Hit(BY_ID["EARLY-EXIT"], end.at, end.text, end.stream, end.rank, end.host) for end in wordless or numbered]
     return Verdict(BY_ID["EARLY-EXIT"], "medium" if hits and certain else "low", hits or waited, rank)
 
 
-def hint(case: Case) -> Verdict | None:
+def hint(context: FailureContext) -> Verdict | None:
     """The log ends while an op was being built."""
-    if case.failed:
+    if context.failed:
         return None
-    hits = [hit for hit in case.found.hits if hit.signature.id == "JIT-LOCK" and hit.at > case.found.loaded]
-    last = [line for lines in case.found.tails.values() for line in lines[-2:]]
+    hits = [hit for hit in context.found.hits if hit.signature.id == "JIT-LOCK" and hit.at > context.found.loaded]
+    last = [line for lines in context.found.tails.values() for line in lines[-2:]]
     if hits and any(hit.text.strip() in line for hit in hits for line in last):
         return Verdict(BY_ID["JIT-LOCK"], "low", hits)
     return None

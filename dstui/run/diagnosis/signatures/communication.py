@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dstui.run.diagnosis import patches
-from dstui.run.diagnosis.signature import Signature, Way, rx
+from dstui.run.diagnosis.signature import Remedy, Signature, rx
 
 SIGNATURES = (
     Signature(
@@ -18,7 +18,7 @@ SIGNATURES = (
             "but another process is utilizing it",
             rx("port", r"[Pp]ort \d+ is (?:already )?in use"),
         ),
-        (Way("Let a free port be chosen", patches.free_port), "Set another cluster.master_port, or end what holds it: ss -ltnp"),
+        (Remedy("Let a free port be chosen", patches.free_port), "Set another cluster.master_port, or end what holds it: ss -ltnp"),
         "ss -ltnp | grep PORT on the master's host.",
         explains=("RDZV-TIMEOUT", "NCCL-SYSTEM"),
     ),
@@ -51,7 +51,7 @@ SIGNATURES = (
         "A CUDA call inside NCCL failed",
         "Often no memory left, a GPU that is not there, or an old driver; the line after `Last error:` says which.",
         ("ncclUnhandledCudaError", "unhandled cuda error"),
-        (Way("Let NCCL say more", patches.environment("NCCL_DEBUG", "INFO")),),
+        (Remedy("Let NCCL say more", patches.environment("NCCL_DEBUG", "INFO")),),
         "The line after `Last error:`.",
         sure=False,
     ),
@@ -66,7 +66,7 @@ SIGNATURES = (
             "no socket interface found",
             "no device found matching",
         ),
-        (Way("Name the interface, for example eth0", patches.environment("NCCL_SOCKET_IFNAME", "eth0")),),
+        (Remedy("Name the interface, for example eth0", patches.environment("NCCL_SOCKET_IFNAME", "eth0")),),
         "ip route get PEER names the interface.",
         explains=("NCCL-SYSTEM", "NCCL-WATCHDOG", "RDZV-TIMEOUT"),
     ),
@@ -83,7 +83,7 @@ SIGNATURES = (
             rx("ibv_", r"Call to ibv_\w+ failed"),
         ),
         (
-            Way("Try without InfiniBand", patches.environment("NCCL_IB_DISABLE", "1")),
+            Remedy("Try without InfiniBand", patches.environment("NCCL_IB_DISABLE", "1")),
             "ulimit -l unlimited; NCCL_IB_HCA and NCCL_IB_GID_INDEX",
         ),
         "/sys/class/infiniband/*/ports/*/state is ACTIVE.",
@@ -96,7 +96,7 @@ SIGNATURES = (
         "The network between two hosts (refused, timed out), /dev/shm, or a limit on files or locked memory.",
         ("ncclSystemError", "unhandled system error"),
         (
-            Way("Let NCCL say more", patches.environment("NCCL_DEBUG", "INFO")),
+            Remedy("Let NCCL say more", patches.environment("NCCL_DEBUG", "INFO")),
             "Where all ranks of one host show it, look at that host and its network",
         ),
         "The lines `NCCL WARN` and `Last error:` above.",
@@ -109,7 +109,7 @@ SIGNATURES = (
         "These GPUs cannot copy to each other directly",
         "Peer-to-peer is announced and does not work on some cards and behind some IOMMUs: the first collective hangs.",
         ("doesn't support faster communication broadband via P2P or IB",),
-        (Way("Go without peer-to-peer", patches.environment("NCCL_P2P_DISABLE", "1")),),
+        (Remedy("Go without peer-to-peer", patches.environment("NCCL_P2P_DISABLE", "1")),),
     ),
     Signature(
         "VERSION-SKEW",
@@ -140,7 +140,7 @@ SIGNATURES = (
         ("A module has unknown inputs or outputs type",),
         (
             "deepspeed.utils.set_z3_leaf_modules(model, [BlockClass])",
-            Way("Use ZeRO 2", patches.setting("deepspeed.zero_optimization.stage", 2)),
+            Remedy("Use ZeRO 2", patches.setting("deepspeed.zero_optimization.stage", 2)),
         ),
         sure=False,
     ),

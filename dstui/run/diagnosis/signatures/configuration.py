@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dstui.run.diagnosis import patches
-from dstui.run.diagnosis.signature import Signature, Way, rx
+from dstui.run.diagnosis.signature import Remedy, Signature, rx
 
 CHECK = "dstui check PLAN says it before anything is started"
 
@@ -15,7 +15,7 @@ SIGNATURES = (
         "train_batch_size must be the micro-batch times the accumulation steps times the number of ranks; a world size of 1 means "
         "that no launcher was used.",
         ("Check batch related parameters. train_batch_size is not equal",),
-        (Way("Leave out train_batch_size: DeepSpeed computes it", patches.batch_from_micro), CHECK),
+        (Remedy("Leave out train_batch_size: DeepSpeed computes it", patches.batch_from_micro), CHECK),
     ),
     Signature(
         "BATCH-MISSING",
@@ -23,7 +23,7 @@ SIGNATURES = (
         "The configuration has no batch size",
         "DeepSpeed needs train_batch_size or train_micro_batch_size_per_gpu.",
         ("Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided",),
-        (Way("Set a micro-batch of 1", patches.setting("deepspeed.train_micro_batch_size_per_gpu", 1)), CHECK),
+        (Remedy("Set a micro-batch of 1", patches.setting("deepspeed.train_micro_batch_size_per_gpu", 1)), CHECK),
     ),
     Signature(
         "AUTO-UNRESOLVED",
@@ -37,7 +37,7 @@ SIGNATURES = (
             ),
             rx("Input should be a valid", r"Input should be a valid (?:integer|number|boolean).*input_value='auto'"),
         ),
-        (Way('Drop every "auto", and set a micro-batch of 1', patches.no_auto), CHECK),
+        (Remedy('Drop every "auto", and set a micro-batch of 1', patches.no_auto), CHECK),
     ),
     Signature(
         "UNKNOWN-KEY",
@@ -49,7 +49,7 @@ SIGNATURES = (
             "Extra inputs are not permitted",
             rx("Input should be 0, 1, 2", r"Input should be 0, 1, 2(?:,| or) 3"),
         ),
-        (Way("ZeRO has the stages 0 to 3", patches.allowed_stage), CHECK),
+        (Remedy("ZeRO has the stages 0 to 3", patches.allowed_stage), CHECK),
     ),
     Signature(
         "DUP-KEY",
@@ -70,7 +70,7 @@ SIGNATURES = (
                 r"(?:bf16|bfloat16|fp16) and (?:bf16|bfloat16|fp16) modes cannot be simultaneously enabled",
             ),
         ),
-        (Way("Keep bf16", patches.without("deepspeed.fp16")), Way("Keep fp16", patches.without("deepspeed.bf16")), CHECK),
+        (Remedy("Keep bf16", patches.without("deepspeed.fp16")), Remedy("Keep fp16", patches.without("deepspeed.bf16")), CHECK),
     ),
     Signature(
         "OPT-SCHED-NAME",
@@ -78,7 +78,7 @@ SIGNATURES = (
         "DeepSpeed has no optimizer or scheduler of that name",
         "Its own schedulers are WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle and LRRangeTest.",
         ("is not a supported DeepSpeed Optimizer", "does not recognize LR scheduler"),
-        (Way("Take the scheduler that is meant", patches.known_scheduler), CHECK),
+        (Remedy("Take the scheduler that is meant", patches.known_scheduler), CHECK),
     ),
     Signature(
         "CONFIG-ASSERT",
@@ -96,7 +96,7 @@ SIGNATURES = (
                 r"(?:Assertion|Value|NotImplemented)Error: .*(?:ZeRO|[Ss]tage \d|offload).*(?:not (?:supported|compatible)|incompatible)",
             ),
         ),
-        (Way("Give ZeRO a stage", patches.stage_for_master_weights), CHECK),
+        (Remedy("Give ZeRO a stage", patches.stage_for_master_weights), CHECK),
         explains=("NO-SYNC",),
     ),
     Signature(
@@ -128,7 +128,7 @@ SIGNATURES = (
         "DeepSpeed 0.16 and newer assert it; transformers before 4.46.3 call it.",
         ("no_sync context manager is incompatible with gradient partitioning",),
         (
-            Way("No accumulation", patches.setting("deepspeed.gradient_accumulation_steps", 1)),
+            Remedy("No accumulation", patches.setting("deepspeed.gradient_accumulation_steps", 1)),
             "Upgrade transformers and accelerate",
         ),
     ),
@@ -144,7 +144,7 @@ SIGNATURES = (
             "CUBLAS_STATUS_NOT_SUPPORTED",
             rx("fp16 is not supported", r"fp16 is not supported"),
         ),
-        (Way("Train in fp16", patches.to_fp16),),
+        (Remedy("Train in fp16", patches.to_fp16),),
         "nvidia-smi --query-gpu=name,compute_cap --format=csv",
     ),
     Signature(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dstui.run.diagnosis import patches
-from dstui.run.diagnosis.signature import Signature, Way, rx
+from dstui.run.diagnosis.signature import Remedy, Signature, rx
 
-NO_BUILD = Way("Use PyTorch's Adam, which needs no compiler", patches.torch_adam)
+NO_BUILD = Remedy("Use PyTorch's Adam, which needs no compiler", patches.torch_adam)
 
 SIGNATURES = (
     Signature(
@@ -173,7 +173,7 @@ SIGNATURES = (
         "NVMe offload needs libaio, which is missing",
         "The async_io op is built from libaio's headers (0.3.112 or newer).",
         ("Unable to JIT load the async_io op", "Unable to pre-compile async_io"),
-        (Way("Offload to host memory instead", patches.nvme_to_cpu), "apt install libaio-dev (dnf libaio-devel)"),
+        (Remedy("Offload to host memory instead", patches.nvme_to_cpu), "apt install libaio-dev (dnf libaio-devel)"),
         "A compile test of libaio.h with io_pgetevents.",
         explains=("OP-BUILD",),
     ),
@@ -203,7 +203,7 @@ SIGNATURES = (
         "WSL's CUDA driver is not found",
         "libcuda lies in /usr/lib/wsl/lib, which the loader does not search.",
         ("libcuda.so: cannot open shared object", "libcuda.so.1: cannot open shared object"),
-        (Way("Let the loader find it", patches.environment("LD_LIBRARY_PATH", "/usr/lib/wsl/lib")),),
+        (Remedy("Let the loader find it", patches.environment("LD_LIBRARY_PATH", "/usr/lib/wsl/lib")),),
         "ls /usr/lib/wsl/lib/libcuda.so*",
         sure=False,
     ),

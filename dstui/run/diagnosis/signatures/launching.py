@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dstui.run.diagnosis import patches
-from dstui.run.diagnosis.signature import Signature, Way, rx
+from dstui.run.diagnosis.signature import Remedy, Signature, rx
 
 SIGNATURES = (
     Signature(
@@ -47,7 +47,7 @@ SIGNATURES = (
             "include_str and exclude_str are mutually exclusive",
             "Cannot specify num_nodes/gpus with include/exclude",
         ),
-        (Way("Drop both filters", patches.without("cluster.include", "cluster.exclude")),),
+        (Remedy("Drop both filters", patches.without("cluster.include", "cluster.exclude")),),
         launcher=True,
     ),
     Signature(
@@ -56,7 +56,7 @@ SIGNATURES = (
         "The filters leave no host",
         "include, exclude or num_nodes take away everything that the hostfile has.",
         ("first_host = list(active_resources.keys())[0]", "No hosts left after applying include/exclude"),
-        (Way("Drop the filters", patches.without("cluster.include", "cluster.exclude")),),
+        (Remedy("Drop the filters", patches.without("cluster.include", "cluster.exclude")),),
         launcher=True,
         in_code=True,
     ),
@@ -66,7 +66,7 @@ SIGNATURES = (
         "Several nodes were asked for, but there is no hostfile",
         "num_nodes needs a hostfile, which names them.",
         ("Num nodes is >1 but no extra nodes available via hostfile",),
-        (Way("Use the nodes that are there", patches.without("cluster.num_nodes")), "Name the hosts: cluster.hosts or cluster.hostfile"),
+        (Remedy("Use the nodes that are there", patches.without("cluster.num_nodes")), "Name the hosts: cluster.hosts or cluster.hostfile"),
         launcher=True,
     ),
     Signature(
@@ -93,7 +93,7 @@ SIGNATURES = (
         "The launcher's program is not installed",
         "Several nodes are started with pdsh unless another launcher is chosen.",
         (rx("not installed", r"launcher '\w+' not installed"), "pdsh: command not found", rx("Unknown launcher", r"Unknown launcher \S")),
-        (Way("Start the nodes with dstui's own ssh launcher", patches.setting("cluster.launcher", "ssh")), "apt install pdsh"),
+        (Remedy("Start the nodes with dstui's own ssh launcher", patches.setting("cluster.launcher", "ssh")), "apt install pdsh"),
         launcher=True,
     ),
     Signature(
@@ -170,7 +170,7 @@ SIGNATURES = (
         "DeepSpeed's launcher gives every rank --local_rank=N, and the script's parser is strict.",
         (rx("unrecognized arguments", r"unrecognized arguments: .*--local[-_]rank"),),
         (
-            Way("Start without it", lambda plan: patches.append(plan, "cluster.launcher_args", "--no_local_rank")),
+            Remedy("Start without it", lambda plan: patches.append(plan, "cluster.launcher_args", "--no_local_rank")),
             "parser.add_argument('--local_rank', type=int, default=-1) in the script",
         ),
         alone=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dstui.run.diagnosis import patches
-from dstui.run.diagnosis.signature import Signature, Way, rx
+from dstui.run.diagnosis.signature import Remedy, Signature, rx
 
 SIGNATURES = (
     Signature(
@@ -20,9 +20,9 @@ SIGNATURES = (
             "CUBLAS_STATUS_ALLOC_FAILED",
         ),
         (
-            Way("Halve the micro-batch and double the accumulation: the same batch, half the activations", patches.halve_micro_batch),
-            Way("One ZeRO stage further: what is partitioned shrinks with the number of ranks", patches.next_stage),
-            Way("Keep the optimizer's states in host memory", patches.offload_optimizer),
+            Remedy("Halve the micro-batch and double the accumulation: the same batch, half the activations", patches.halve_micro_batch),
+            Remedy("One ZeRO stage further: what is partitioned shrinks with the number of ranks", patches.next_stage),
+            Remedy("Keep the optimizer's states in host memory", patches.offload_optimizer),
             "Recompute activations (gradient_checkpointing_enable() in the script), or shorten the sequences",
             "Where much is reserved and little allocated: PYTORCH_ALLOC_CONF=expandable_segments:True",
         ),
@@ -58,7 +58,7 @@ SIGNATURES = (
             "OUT_OF_MEMORY",
         ),
         (
-            Way("Offload to ordinary instead of pinned memory", patches.unpin),
+            Remedy("Offload to ordinary instead of pinned memory", patches.unpin),
             "Load the model once, not once per rank: low_cpu_mem_usage, HfDeepSpeedConfig before from_pretrained, fewer ranks per host",
             "Give the job the memory of the host: #SBATCH --mem=0, a higher container limit",
         ),
@@ -72,7 +72,7 @@ SIGNATURES = (
         "A limit on the memory of each process (ulimit) refused an allocation",
         "The ranks inherit the limits of the shell or the batch system that they are started from. The kernel killed nothing: "
         "the process asked for more than its limit and was told no.",
-        ways=(
+        remedies=(
             "Raise it where the job is started from: ulimit -v unlimited (and ulimit -d unlimited), or ask the batch system for more",
             "Offload to ordinary instead of pinned memory, fewer data-loader workers, smaller buckets: less is asked for",
         ),
@@ -92,7 +92,7 @@ SIGNATURES = (
             rx("MemoryError", r"^(?:[\w.]*\.)?_?(?:Array)?MemoryError\b"),
         ),
         (
-            Way("Offload to ordinary instead of pinned memory", patches.unpin),
+            Remedy("Offload to ordinary instead of pinned memory", patches.unpin),
             "Compare the size in the message with the memory of the host: a number too large is a mistake of the script or its data",
             "ulimit -v unlimited, where the job is started from",
         ),
@@ -126,7 +126,7 @@ SIGNATURES = (
         "Pinned host memory could not be had",
         "The limit on locked memory, WSL or the container leaves no room for pinned offload buffers.",
         ("cudaHostAlloc", "failed to pin", rx("pin_memory", r"CUDA error: (?:out of memory|invalid argument).*pin_memory")),
-        (Way("Offload to ordinary memory", patches.unpin), "ulimit -l unlimited for the ranks"),
+        (Remedy("Offload to ordinary memory", patches.unpin), "ulimit -l unlimited for the ranks"),
         "ulimit -l, in the environment of the ranks.",
         explains=("OOM-GPU",),
     ),

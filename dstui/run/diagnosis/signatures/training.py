@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dstui.run.diagnosis import patches
-from dstui.run.diagnosis.signature import Signature, Way, rx
+from dstui.run.diagnosis.signature import Remedy, Signature, rx
 
 SIGNATURES = (
     Signature(
@@ -80,7 +80,7 @@ SIGNATURES = (
             "LocalEntryNotFoundError",
         ),
         (
-            Way("Work offline", patches.environment("HF_HUB_OFFLINE", "1")),
+            Remedy("Work offline", patches.environment("HF_HUB_OFFLINE", "1")),
             "WANDB_MODE=offline (SWANLAB_MODE=local); download model and data where there is internet",
         ),
         "curl -sI https://huggingface.co on that host.",
@@ -206,7 +206,7 @@ SIGNATURES = (
         "The fp16 loss scale fell to its minimum: every step overflows",
         "The model was trained in bf16, the learning rate is too high, or the data has a fault.",
         ("Current loss scale already at minimum", "Minimum loss scale reached"),
-        (Way("Train in bf16", patches.to_bf16), "A lower learning rate; look at the batch that overflows"),
+        (Remedy("Train in bf16", patches.to_bf16), "A lower learning rate; look at the batch that overflows"),
         "Overflows from the first step point to the type, later ones to learning rate or data.",
     ),
     Signature(
@@ -348,7 +348,9 @@ SIGNATURES = (
             "Cannot get 16bit model weights because",
         ),
         (
-            Way("Gather them when saving", patches.setting("deepspeed.zero_optimization.stage3_gather_16bit_weights_on_model_save", True)),
+            Remedy(
+                "Gather them when saving", patches.setting("deepspeed.zero_optimization.stage3_gather_16bit_weights_on_model_save", True)
+            ),
             "zero_to_fp32.py makes whole weights of the checkpoint that is there",
         ),
         "A pytorch_model.bin of a few hundred kilobytes.",
@@ -359,7 +361,7 @@ SIGNATURES = (
         "The optimizer on the CPU is what takes the time",
         "With one thread per rank (OMP_NUM_THREADS=1, torchrun's default) Adam on the CPU is slow.",
         (rx("step: ", r"\bstep: \d{5,}\.\d+"), rx("step_microstep: ", r"\bstep_microstep: \d{5,}\.\d+")),
-        (Way("Give each rank its cores", patches.setting("cluster.cpu_binding", "deepspeed")), "OMP_NUM_THREADS = cores per rank"),
+        (Remedy("Give each rank its cores", patches.setting("cluster.cpu_binding", "deepspeed")), "OMP_NUM_THREADS = cores per rank"),
     ),
     Signature(
         "CACHE-FLUSH",
@@ -367,6 +369,6 @@ SIGNATURES = (
         "Memory is so tight that PyTorch flushes its cache",
         "Steps take twice to ten times as long.",
         ("pytorch allocator cache flushes since last step",),
-        (Way("Halve the micro-batch and double the accumulation", patches.halve_micro_batch),),
+        (Remedy("Halve the micro-batch and double the accumulation", patches.halve_micro_batch),),
     ),
 )

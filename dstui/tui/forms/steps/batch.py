@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dstui.tui.forms.fields import Barred, Field, Option
+from dstui.tui.forms.fields import Disabled, Field, Option
 from dstui.tui.forms.steps.step import Step, always
 from dstui.tui.session.edits import UNSET
 from dstui.tui.session.state import State
@@ -22,17 +22,17 @@ def product(state: State) -> str:
     return f"{micro} x {steps} x {ranks} rank{'s' if ranks > 1 else ''} = {micro * steps * ranks} samples per step"
 
 
-def _named(path: str) -> Barred:
+def _named(path: str) -> Disabled:
     what = path.rpartition(".")[2]
     return lambda state: "" if state.plan.get(f"{path}.type", None) else f"no {what} here"
 
 
-def _only_with(*types: str) -> Barred:
+def _only_with(*types: str) -> Disabled:
     return lambda state: "" if state.plan.get(f"{SCHEDULER}.type", None) in types else "other schedulers only"
 
 
-def _parameter(path: str, key: str, label: str, kind: Any = "number", barred: Barred | None = None, **more: Any) -> Field:
-    return Field(path=f"{path}.params.{key}", label=label, kind=kind, barred=barred or _named(path), **more)
+def _parameter(path: str, key: str, label: str, kind: Any = "number", disabled: Disabled | None = None, **more: Any) -> Field:
+    return Field(path=f"{path}.params.{key}", label=label, kind=kind, disabled=disabled or _named(path), **more)
 
 
 def _types(path: str, none: str, *names: tuple[str, str]) -> tuple[Option, ...]:
@@ -93,10 +93,10 @@ BATCH = Step(
             options=SCHEDULERS,
             title="Learning-rate scheduler",
         ),
-        _parameter(SCHEDULER, "warmup_num_steps", "Warm up for", unit="steps", barred=_only_with(*_WARMUP, "WarmupCosineLR")),
-        _parameter(SCHEDULER, "warmup_min_lr", "Rate at first", barred=_only_with(*_WARMUP)),
-        _parameter(SCHEDULER, "warmup_max_lr", "Rate after warm-up", barred=_only_with(*_WARMUP)),
-        _parameter(SCHEDULER, "total_num_steps", "Steps in all", barred=_only_with(*_DECAY)),
+        _parameter(SCHEDULER, "warmup_num_steps", "Warm up for", unit="steps", disabled=_only_with(*_WARMUP, "WarmupCosineLR")),
+        _parameter(SCHEDULER, "warmup_min_lr", "Rate at first", disabled=_only_with(*_WARMUP)),
+        _parameter(SCHEDULER, "warmup_max_lr", "Rate after warm-up", disabled=_only_with(*_WARMUP)),
+        _parameter(SCHEDULER, "total_num_steps", "Steps in all", disabled=_only_with(*_DECAY)),
         Field(path=f"{DS}steps_per_print", label="Print every", kind="number", unit="steps", title="What DeepSpeed prints"),
         Field(path=f"{DS}wall_clock_breakdown", label="Time of each phase", kind="toggle"),
     ),

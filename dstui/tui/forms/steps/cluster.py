@@ -53,8 +53,8 @@ CLUSTER = Step(
     owns=("cluster",),
     value=_value,
     fields=always(
-        Field(path=f"{C}hosts", label="Hosts and slots", kind="pairs", barred=_no_hosts, title="Hosts"),
-        Field(path=f"{C}hostfile", label="Hostfile", barred=_no_hostfile),
+        Field(path=f"{C}hosts", label="Hosts and slots", kind="pairs", disabled=_no_hosts, title="Hosts"),
+        Field(path=f"{C}hostfile", label="Hostfile", disabled=_no_hostfile),
         Field(path=f"{C}num_nodes", label="Hosts to use", kind="number"),
         Field(path=f"{C}num_gpus", label="Ranks per host", kind="number"),
         Field(path=f"{C}include", label="Include"),

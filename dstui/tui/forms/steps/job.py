@@ -41,8 +41,8 @@ JOB = Step(
     value=_value,
     fields=always(
         Field(path="name", label="Name", title="Job", help=lambda _state: "What the run is called; its job folder begins with it."),
-        Field(path=f"{J}script", label="Script", barred=_no_script),
-        Field(path=f"{J}module", label="Module", barred=_no_module),
+        Field(path=f"{J}script", label="Script", disabled=_no_script),
+        Field(path=f"{J}module", label="Module", disabled=_no_module),
         Field(path=f"{J}args", label="Arguments", kind="words"),
         Field(path=f"{J}workdir", label="Working folder"),
         Field(path=f"{J}python", label="Interpreter"),

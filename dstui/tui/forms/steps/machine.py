@@ -40,15 +40,15 @@ def _pick(gpu: int) -> Any:
     return write
 
 
-def _barred(gpu: Gpu) -> Any:
-    def barred(state: State) -> str:
+def _disabled(gpu: Gpu) -> Any:
+    def disabled(state: State) -> str:
         if gpu.problem:
             return gpu.problem
         if state.plan.cluster.hosts or state.plan.cluster.hostfile:
             return "other hosts are given: choose in step 7"
         return "the last one: use at least one" if picked(state) == {gpu.index} else ""
 
-    return barred
+    return disabled
 
 
 def _fact(name: str, gpu: Gpu) -> str:
@@ -65,7 +65,7 @@ def _gpu_field(gpu: Gpu) -> Field:
         label=f"{gpu.index:<2} {gpu.short_name}",
         kind="toggle",
         title="GPUs to use" if gpu.index == 0 else "",
-        barred=_barred(gpu),
+        disabled=_disabled(gpu),
         read=lambda state: gpu.index in picked(state),
         write=_pick(gpu.index),
         says=lambda _state: _fact("gpu_line", gpu),
@@ -79,7 +79,7 @@ def _no_gpu(state: State) -> str:
 
 def _cpu_field(state: State) -> Field:
     title = "No GPU here" if state.machine is not None else "Without a GPU"
-    return Field(path=CPU_RANKS, label="Ranks on the CPU", kind="number", barred=_no_gpu, title=title)
+    return Field(path=CPU_RANKS, label="Ranks on the CPU", kind="number", disabled=_no_gpu, title=title)
 
 
 def _fields(state: State) -> tuple[Field, ...]:

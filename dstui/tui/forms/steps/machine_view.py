@@ -78,8 +78,8 @@ def _links(machine: Machine) -> list[Row]:
     rows = [row(("Links, as nvidia-smi topo -m names them", "accent"))]
     rows.append(row(("   " + "".join(f"{n:>{cells}}" for n in range(len(machine.links))), "dim")))
     for number, line in enumerate(machine.links):
-        pieces = [(f"{cell:>{cells}}", "ok" if cell.startswith("NV") else LINK_STYLES.get(cell, "dim")) for cell in line]
-        rows.append(row((f"{number:>3}", "dim"), *pieces, (f"  {_island_letter(machine, number)}", "accent")))
+        fragments = [(f"{cell:>{cells}}", "ok" if cell.startswith("NV") else LINK_STYLES.get(cell, "dim")) for cell in line]
+        rows.append(row((f"{number:>3}", "dim"), *fragments, (f"  {_island_letter(machine, number)}", "accent")))
     return rows
 
 

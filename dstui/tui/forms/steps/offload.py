@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dstui.tui.forms.fields import Barred, Field, Option
+from dstui.tui.forms.fields import Disabled, Field, Option
 from dstui.tui.forms.steps.auto import AUTO
 from dstui.tui.forms.steps.step import Step, always
 from dstui.tui.forms.steps.zero import ZERO_PATH, at_least
@@ -18,19 +18,19 @@ def _device(state: State, path: str) -> str:
     return str(state.plan.get(f"{path}.device", "none"))
 
 
-def _optimizer_barred(state: State) -> str:
+def _optimizer_disabled(state: State) -> str:
     return "" if at_least(state, 1) else "needs stage 1 or higher"
 
 
-def _param_barred(state: State) -> str:
+def _param_disabled(state: State) -> str:
     return "" if at_least(state, 3) else "needs stage 3: lower stages keep whole parameters"
 
 
-def _nvme_barred(state: State) -> str:
+def _nvme_disabled(state: State) -> str:
     return "" if at_least(state, 3) else "needs stage 3"
 
 
-def _unless(path: str, *devices: str) -> Barred:
+def _unless(path: str, *devices: str) -> Disabled:
     why = "only with NVMe" if devices == ("nvme",) else "only with host RAM" if devices == ("cpu",) else "only if offloaded"
     return lambda state: "" if _device(state, path) in (*devices, AUTO) else why
 
@@ -39,7 +39,7 @@ def _without_nvme(state: State) -> str:
     return "" if {"nvme", AUTO} & {_device(state, OPTIMIZER), _device(state, PARAM)} else "only with NVMe"
 
 
-def _choice(path: str, label: str, barred: Barred, says: tuple[str, str, str]) -> Field:
+def _choice(path: str, label: str, disabled: Disabled, says: tuple[str, str, str]) -> Field:
     return Field(
         path=f"{path}.device",
         owns=(path,),
@@ -48,17 +48,17 @@ def _choice(path: str, label: str, barred: Barred, says: tuple[str, str, str]) -
         kind="choice",
         spread=True,
         default="none",
-        barred=barred,
+        disabled=disabled,
         options=(
             Option(value="none", label="none", says=says[0], edits=((path, UNSET),)),
             Option(value="cpu", label="host RAM", says=says[1]),
-            Option(value="nvme", label="NVMe", says=says[2], barred=_nvme_barred),
+            Option(value="nvme", label="NVMe", says=says[2], disabled=_nvme_disabled),
         ),
     )
 
 
-def _field(path: str, label: str, kind: Any, barred: Barred, **more: Any) -> Field:
-    return Field(path=path, label=label, kind=kind, barred=barred, **more)
+def _field(path: str, label: str, kind: Any, disabled: Disabled, **more: Any) -> Field:
+    return Field(path=path, label=label, kind=kind, disabled=disabled, **more)
 
 
 def _summary(state: State) -> str:
@@ -73,11 +73,11 @@ OFFLOAD = Step(
     owns=(OPTIMIZER, PARAM, AIO),
     value=_summary,
     fields=always(
-        _choice(OPTIMIZER, "Optimizer states", _optimizer_barred, ("fastest", "12 bytes per parameter", "slow, nearly endless")),
+        _choice(OPTIMIZER, "Optimizer states", _optimizer_disabled, ("fastest", "12 bytes per parameter", "slow, nearly endless")),
         _field(f"{OPTIMIZER}.pin_memory", "Pinned memory", "toggle", _unless(OPTIMIZER, "cpu", "nvme")),
         _field(f"{OPTIMIZER}.ratio", "Share to offload", "number", _unless(OPTIMIZER, "cpu"), unit="0 to 1"),
         _field(f"{OPTIMIZER}.nvme_path", "Folder on the NVMe", "text", _unless(OPTIMIZER, "nvme")),
-        _choice(PARAM, "Parameters", _param_barred, ("fastest", "2 bytes per parameter", "slow, nearly endless")),
+        _choice(PARAM, "Parameters", _param_disabled, ("fastest", "2 bytes per parameter", "slow, nearly endless")),
         _field(f"{PARAM}.pin_memory", "Pinned memory", "toggle", _unless(PARAM, "cpu", "nvme")),
         _field(f"{PARAM}.nvme_path", "Folder on the NVMe", "text", _unless(PARAM, "nvme")),
         _field(f"{PARAM}.buffer_count", "Buffers", "number", _unless(PARAM, "nvme")),

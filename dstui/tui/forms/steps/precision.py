@@ -28,7 +28,7 @@ def _written(state: State) -> str:
     return AUTO if found == "fp32" and AUTO in (state.plan.get(f"{BF16}.enabled", None), state.plan.get(f"{FP16}.enabled", None)) else found
 
 
-def _bf16_barred(state: State) -> str:
+def _bf16_disabled(state: State) -> str:
     old = [g for g in state.gpus if isinstance(g.compute_capability, str) and float(g.compute_capability) < 8]
     return f"{old[0].short_name} has no bf16 (compute capability {old[0].compute_capability})" if old else ""
 
@@ -38,7 +38,7 @@ def _only_fp16(state: State) -> str:
 
 
 def _scale(key: str, label: str, **more: Any) -> Field:
-    return Field(path=f"{FP16}.{key}", label=label, kind="number", barred=_only_fp16, **more)
+    return Field(path=f"{FP16}.{key}", label=label, kind="number", disabled=_only_fp16, **more)
 
 
 def _checkpointing(key: str, label: str, **more: Any) -> Field:
@@ -51,7 +51,7 @@ MODES = (
         label="bf16",
         says="range of fp32, no loss scaling",
         edits=((f"{BF16}.enabled", True), (f"{FP16}.enabled", UNSET)),
-        barred=_bf16_barred,
+        disabled=_bf16_disabled,
     ),
     Option(value="fp16", label="fp16", says="needs a loss scale", edits=((f"{FP16}.enabled", True), (f"{BF16}.enabled", UNSET))),
     Option(value="fp32", label="fp32", says="twice the memory", edits=((f"{BF16}.enabled", UNSET), (f"{FP16}.enabled", UNSET))),

@@ -60,7 +60,7 @@ def _written_stage(state: State) -> Any:
 
 
 def _field(key: str, label: str, kind: Any, least: int, **more: Any) -> Field:
-    return Field(path=f"{ZERO_PATH}.{key}", label=label, kind=kind, **{"barred": _needs(least), **more})
+    return Field(path=f"{ZERO_PATH}.{key}", label=label, kind=kind, **{"disabled": _needs(least), **more})
 
 
 STAGES = (
@@ -81,15 +81,15 @@ STAGE = Field(
 DETAILS = (
     _field("overlap_comm", "Overlap communication", "toggle", 1, title="Communication"),
     _field("reduce_bucket_size", "Reduce bucket", "number", 1, unit="elements"),
-    _field("allgather_bucket_size", "Gather bucket", "number", 1, unit="elements", barred=_stages_1_2),
+    _field("allgather_bucket_size", "Gather bucket", "number", 1, unit="elements", disabled=_stages_1_2),
     _field("contiguous_gradients", "Contiguous gradients", "toggle", 1),
-    _field("round_robin_gradients", "Round-robin gradients", "toggle", 1, barred=_stages_1_2),
+    _field("round_robin_gradients", "Round-robin gradients", "toggle", 1, disabled=_stages_1_2),
     _field("stage3_prefetch_bucket_size", "Prefetch bucket", "number", 3, unit="elements", title="Stage 3"),
     _field("stage3_param_persistence_threshold", "Keep whole below", "number", 3, unit="elements"),
     _field("stage3_max_live_parameters", "Live parameters", "number", 3, unit="elements"),
     _field("stage3_max_reuse_distance", "Reuse distance", "number", 3, unit="elements"),
     _field("stage3_gather_16bit_weights_on_model_save", "16-bit weights on save", "toggle", 3),
-    _field("zero_hpz_partition_size", "Secondary shards (hpZ)", "number", 3, unit="ranks", barred=_one_node, title="ZeRO++"),
+    _field("zero_hpz_partition_size", "Secondary shards (hpZ)", "number", 3, unit="ranks", disabled=_one_node, title="ZeRO++"),
     _field("zero_quantized_weights", "Quantized weights (qwZ)", "toggle", 3),
     _field("zero_quantized_gradients", "Quantized grads (qgZ)", "toggle", 3),
 )
