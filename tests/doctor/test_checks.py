@@ -298,7 +298,7 @@ def test_interface() -> None:
 def test_rdma() -> None:
     ports = (IbPort(device="mlx5_0", port=1, state="ACTIVE", gbps=400.0, link_layer="InfiniBand"),)
     down = (IbPort(device="mlx5_0", port=1, state="DOWN"),)
-    several: dict[str, Any] = {"hosts": ("h1", "h2"), "wish": Requirement(nodes=2)}
+    several: dict[str, Any] = {"hosts": ("h1", "h2"), "requirement": Requirement(nodes=2)}
     assert one("rdma", case(machine(host={"infiniband": ()}), **several)).verdict == "skipped"
     assert one("rdma", case(machine(host={"infiniband": ports}), **several)).verdict == "ok"
     assert one("rdma", case(machine(host={"infiniband": down}), **several)).verdict == "warn"

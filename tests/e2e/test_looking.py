@@ -110,7 +110,7 @@ def test_a_relative_path_of_the_users_own_leads_no_oracle_into_the_folder(cloned
     monkeypatch.chdir(cloned)
     monkeypatch.setenv("PYTHONPATH", f":.:{cloned}")
     with ReferenceChecker() as oracle:
-        assert oracle.judge({"train_micro_batch_size_per_gpu": 1}, 1).ok
+        assert oracle.validate({"train_micro_batch_size_per_gpu": 1}, 1).ok
     assert harmed(cloned) == []
 
 

@@ -124,7 +124,7 @@ def test_a_job_can_be_stopped_before_any_rank_has_started(outcome: Outcome) -> N
     assert outcome["report"].left == [] == outcome["left"]
 
 
-@pytest.mark.scenario("the_front_is_killed")
+@pytest.mark.scenario("the_owner_is_killed")
 def test_a_job_is_stopped_when_the_command_that_it_belongs_to_is_gone(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("stopped", 143)
     assert outcome["left"] == []
