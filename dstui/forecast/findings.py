@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from dstui.forecast.capacity import Capacity, capacity_of
+from dstui.forecast.choices import CHOICES
 from dstui.forecast.forecast import Facts, Forecast, Need, forecast, models_of
 from dstui.forecast.model import counts
 from dstui.forecast.patch import patch_of
-from dstui.forecast.recommend import ON_CPUS, PLACES, batches_of, space_of, way_of, ways_out
+from dstui.forecast.recommend import batches_of, space_of, way_of, ways_out
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import states
 from dstui.machine.report import size
@@ -103,12 +104,11 @@ def _no_less_frugal(batch: Setup, was: Setup) -> bool:
 def _zeros(setup: Setup, room: Capacity) -> Iterator[tuple[Setup, float]]:
     """The stages and offloads from the Plan's own on, each with how far it is from it: a higher stage is nearer than offload."""
     far = {"none": 0.0, "cpu": 4.0, "nvme": 8.0}
-    for stage, optimizer, param in PLACES:
-        if stage < setup.stage or (optimizer != "none" and setup.optimizer not in ON_CPUS) or (optimizer == "nvme" and not room.nvme):
-            continue
-        changed = (stage - setup.stage) * 1.5 + max(far[optimizer] - far[setup.optimizer_offload], 0) + far[param] / 2
-        yield setup._replace(stage=stage, optimizer_offload=optimizer, param_offload=param, overlap=stage == 3), changed
+    for choice in CHOICES:
+        if choice.stage >= setup.stage and choice.possible(setup, room):
+            dearer = max(far[choice.optimizer] - far[setup.optimizer_offload], 0) + far[choice.param] / 2
+            yield choice.of(setup), (choice.stage - setup.stage) * 1.5 + dearer
 
 
 def _zero_of(setup: Setup) -> dict[str, Any]:
-    return {name: getattr(setup, name) for name in ("stage", "optimizer_offload", "param_offload", "overlap")}
+    return {name: getattr(setup, name) for name in ("stage", "optimizer_offload", "param_offload", "overlap", "optimizer")}

@@ -1,4 +1,4 @@
-"""The forecast of a Plan: `forecast(plan, facts, machine)` at every keystroke, `table(…)` for the rows of the stage step."""
+"""The forecast of a Plan: `forecast(plan, facts, machine)`, at every keystroke."""
 
 from __future__ import annotations
 
@@ -348,38 +348,3 @@ def whole(parts: Mapping[str, float], total: float) -> dict[str, int]:
         largest = max(rounded, key=lambda part: rounded[part])
         rounded[largest] += int(total) - sum(rounded.values())
     return rounded
-
-
-def table(
-    plan: Plan, facts: ModelFacts, machine: Machine, pool: Mapping[str, int] | None = None, *, gpu_memory: int | None = None
-) -> list[tuple[str, Forecast]]:
-    """A forecast for each ZeRO stage and offload, with everything else as in the Plan: the rows of the stage step, each by its name."""
-    room = capacity_of(plan, machine, pool, gpu_memory)
-    rates = rates_of(machine, room.gpus, room.nodes)
-    models, reported = models_of(plan, facts, room, machine)
-    if not models or facts.problem:
-        return []
-    one = models[0]
-    rows = []
-    for name, choice in CHOICES.items():
-        setup = one.setup._replace(**choice)
-        rows.append((name, assembled([replace(one, setup=setup)], room, rates, reported)))
-    return rows
-
-
-def _choice(stage: int, optimizer: str = "none", param: str = "none") -> dict[str, Any]:
-    return {"stage": stage, "optimizer_offload": optimizer, "param_offload": param, "overlap": stage == 3}
-
-
-CHOICES: Mapping[str, dict[str, Any]] = {
-    "stage 0": _choice(0),
-    "stage 1": _choice(1),
-    "stage 2": _choice(2),
-    "stage 3": _choice(3),
-    "stage 2, optimizer in RAM": _choice(2, "cpu"),
-    "stage 3, optimizer in RAM": _choice(3, "cpu"),
-    "stage 3, all in RAM": _choice(3, "cpu", "cpu"),
-    "stage 3, optimizer on NVMe": _choice(3, "nvme"),
-    "stage 3, all on NVMe": _choice(3, "nvme", "nvme"),
-}
-"""Name -> the fields of a Setup that make it."""

@@ -15,30 +15,19 @@ from typing import Any, NamedTuple
 from dstui.check.context import AUTO
 from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity, capacity_of
+from dstui.forecast.choices import CHOICES, ON_CPUS, Choice
 from dstui.forecast.forecast import Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host
 from dstui.forecast.memory import CPU_PROCESS, FRAGMENTED, GPU_PROCESS, WASTED, Beside, around, beside, host_room, needs
 from dstui.forecast.model import Counts, ModelFacts, counts
 from dstui.forecast.patch import KEYS, Patch, patch_of
 from dstui.forecast.rates import Rates, rates_of, with_measured
-from dstui.forecast.setup import Place, Setup
+from dstui.forecast.setup import Setup
 from dstui.forecast.speed import Speed, Traffic, Work, step_seconds, traffic, work
 from dstui.forecast.states import States, states
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.model import Lora, Model
 
-PLACES: tuple[tuple[int, Place, Place], ...] = (
-    (0, "none", "none"),
-    (1, "none", "none"),
-    (2, "none", "none"),
-    (3, "none", "none"),
-    (2, "cpu", "none"),
-    (3, "cpu", "none"),
-)
-PLACES += ((3, "cpu", "cpu"), (3, "nvme", "none"), (3, "nvme", "nvme"))
-"""ZeRO stage, where the optimizer is, where the weights are: from the simplest to the largest."""
-ON_CPUS = frozenset({"adam", "adamw", "torch_adamw", "adagrad", "lion"})
-"""Optimizers that DeepSpeed has for CPUs too."""
 BUCKETS = (500_000_000, 200_000_000, 50_000_000)
 SUB_GROUPS = (1_000_000_000, 100_000_000)
 REUSE = (1_000_000_000, 100_000_000)
@@ -109,7 +98,7 @@ class Candidate(NamedTuple):
     def simplicity(self) -> int:
         """Less is simpler."""
         z = self.zero
-        return PLACES.index((z.stage, z.optimizer_offload, z.param_offload)) * 4 + 2 * self.batch.checkpointing + (z.secondary > 1)
+        return CHOICES.index(Choice(z.stage, z.optimizer_offload, z.param_offload)) * 4 + 2 * self.batch.checkpointing + (z.secondary > 1)
 
     def better(self, other: Candidate) -> bool:
         """Whether a candidate of the same kind fits more surely, is faster, or is as fast with fewer changes or in less memory."""
@@ -262,19 +251,17 @@ def _zeros(plan: Plan, setup: Setup, room: Capacity) -> Iterator[Setup]:
     """What ZeRO may be set to."""
     buckets = sorted({setup.reduce_bucket, *BUCKETS}) if not _is_auto(plan) else [setup.reduce_bucket]
     secondary = (1, room.ranks_per_node) if room.nodes > 1 and room.ranks_per_node > 1 else (1,)
-    for stage, optimizer, param in PLACES:
-        if (optimizer != "none" and (setup.optimizer not in ON_CPUS or room.on_cpu)) or (optimizer == "nvme" and not room.nvme):
-            continue
-        base = setup._replace(stage=stage, optimizer_offload=optimizer, param_offload=param, optimizer=_on_cpu(setup, optimizer))
-        if stage == 0:
+    for choice in (choice for choice in CHOICES if choice.possible(setup, room)):
+        base = choice.of(setup)
+        if choice.stage == 0:
             yield base._replace(overlap=False, secondary=1)
-        elif stage < 3:
+        elif choice.stage < 3:
             for bucket, overlap in product(buckets, (False, True)):
                 yield base._replace(reduce_bucket=bucket, overlap=overlap, secondary=1)
         else:
             groups, reuse = sorted({setup.sub_group, *SUB_GROUPS}), sorted({setup.reuse_distance, *REUSE})
             for bucket, group, distance, prefetch, hpz in product(buckets, groups, reuse, PREFETCH, secondary):
-                if hpz > 1 and param != "none":
+                if hpz > 1 and choice.param != "none":
                     continue
                 more: dict[str, Any] = {
                     "reduce_bucket": bucket,
@@ -284,10 +271,6 @@ def _zeros(plan: Plan, setup: Setup, room: Capacity) -> Iterator[Setup]:
                     "secondary": hpz,
                 }
                 yield base._replace(overlap=True, **more)
-
-
-def _on_cpu(setup: Setup, place: str) -> str:
-    return "adamw" if place != "none" and setup.optimizer == "torch_adamw" else setup.optimizer
 
 
 def _is_auto(plan: Plan) -> bool:
@@ -351,11 +334,7 @@ def ways_out(one: Modelled, room: Capacity) -> Iterator[str]:
         micro_batch=1, checkpointing=True, stage=3, overlap=True, reduce_bucket=BUCKETS[-1], sub_group=SUB_GROUPS[-1]
     )
     frugal = frugal._replace(reuse_distance=REUSE[-1], prefetch_bucket=PREFETCH[-1])
-    least = (
-        frugal._replace(optimizer_offload="cpu", param_offload="cpu", optimizer=_on_cpu(frugal, "cpu"))
-        if frugal.optimizer in ON_CPUS
-        else frugal
-    )
+    least = Choice(3, "cpu", "cpu").of(frugal) if frugal.optimizer in ON_CPUS else frugal
     per_node = room.ranks_per_node
     for nodes in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128):
         ranks = room.ranks * nodes

@@ -14,8 +14,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "forecast"))
 from targets import EIGHT_H100, TWO_NODES, facts, plan
 
+from dstui.forecast.choices import table
 from dstui.forecast.findings import findings_of
-from dstui.forecast.forecast import forecast, table
+from dstui.forecast.forecast import forecast
 from dstui.forecast.recommend import recommend
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from targets import EIGHT_H100, FOUR_A100, GB, NO_GPU, ONE_4090, TWO_NODES, facts, plan
 
-from dstui.forecast.forecast import forecast, table
+from dstui.forecast.choices import Choice, table
+from dstui.forecast.forecast import forecast
 from dstui.forecast.model import facts_of_params, unknown_model
 from dstui.machine.snapshot import Machine
 
@@ -182,10 +183,10 @@ def test_no_plan_of_a_grid_has_negative_or_missing_parts(stage: int, precision: 
 
 
 def test_the_rows_of_the_stage_step_go_from_everything_on_each_gpu_to_everything_on_disk() -> None:
-    rows = dict(table(plan(micro=1, model__activation_checkpointing=True), facts(), EIGHT_H100))
-    sizes = [rows[name].gpu.bytes or 0 for name in ("stage 0", "stage 1", "stage 3", "stage 3, optimizer in RAM", "stage 3, all on NVMe")]
+    rows = table(plan(micro=1, model__activation_checkpointing=True), facts(), EIGHT_H100)
+    sizes = [rows[choice].gpu.bytes or 0 for choice in (Choice(0), Choice(1), Choice(3), Choice(3, "cpu"), Choice(3, "nvme", "nvme"))]
     assert sizes == sorted(sizes, reverse=True)
-    speeds = [rows[name].speed for name in ("stage 1", "stage 3, optimizer in RAM", "stage 3, all on NVMe")]
+    speeds = [rows[choice].speed for choice in (Choice(1), Choice(3, "cpu"), Choice(3, "nvme", "nvme"))]
     assert [s.tokens for s in speeds if s] == sorted((s.tokens for s in speeds if s), reverse=True)
 
 

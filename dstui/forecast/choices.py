@@ -1,0 +1,90 @@
+"""ZeRO stage and offload as choices: which there are, which are possible, and a forecast for each with everything else as in the Plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from dstui.forecast.capacity import Capacity, capacity_of
+from dstui.forecast.forecast import Forecast, assembled, models_of
+from dstui.forecast.model import ModelFacts
+from dstui.forecast.rates import rates_of, with_measured
+from dstui.forecast.setup import Place, Setup
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+
+ON_CPUS = frozenset({"adam", "adamw", "torch_adamw", "adagrad", "lion"})
+"""Optimizers that DeepSpeed has for CPUs too."""
+WHERE: Mapping[Place, str] = {"cpu": "in RAM", "nvme": "on NVMe"}
+
+
+class Choice(NamedTuple):
+    """A ZeRO stage, and where the optimizer states and the weights are."""
+
+    stage: int
+    optimizer: Place = "none"
+    param: Place = "none"
+
+    @property
+    def offload(self) -> str:
+        """What is offloaded, in a few words; empty where nothing is."""
+        if self.optimizer == "none":
+            return f"weights {WHERE[self.param]}" if self.param != "none" else ""
+        return f"{'all' if self.param == self.optimizer else 'optimizer'} {WHERE[self.optimizer]}"
+
+    def possible(self, setup: Setup, room: Capacity) -> bool:
+        """Whether DeepSpeed has it, and the machine a place for it."""
+        places = {self.optimizer, self.param} - {"none"}
+        stages = {"optimizer": 3 if self.optimizer == "nvme" else 1, "param": 3}
+        allowed = all(self.stage >= stages[what] for what in ("optimizer", "param") if getattr(self, what) != "none")
+        if not places or not allowed:
+            return allowed
+        on_cpus = self.optimizer == "none" or setup.optimizer in ON_CPUS
+        return on_cpus and not room.on_cpu and ("nvme" not in places or bool(room.nvme))
+
+    def of(self, setup: Setup, overlap: bool | None = None) -> Setup:
+        """A setup with this choice; `overlap`: what the Plan says of overlap_comm, where it does."""
+        return setup._replace(
+            stage=self.stage,
+            optimizer_offload=self.optimizer,
+            param_offload=self.param,
+            overlap=self.stage == 3 if overlap is None else overlap,
+            optimizer="adamw" if self.optimizer != "none" and setup.optimizer == "torch_adamw" else setup.optimizer,
+        )
+
+
+CHOICES: tuple[Choice, ...] = (
+    *(Choice(stage) for stage in range(4)),
+    Choice(2, "cpu"),
+    Choice(3, "cpu"),
+    Choice(3, "cpu", "cpu"),
+    Choice(3, "nvme"),
+    Choice(3, "nvme", "nvme"),
+)
+"""From the simplest to the largest."""
+
+
+def table(  # noqa: PLR0913 - all but the first four are named
+    plan: Plan,
+    facts: ModelFacts,
+    machine: Machine,
+    pool: Mapping[str, int] | None = None,
+    *,
+    gpu_memory: int | None = None,
+    measured: Mapping[str, Any] | None = None,
+    choices: Iterable[Choice] = CHOICES,
+) -> dict[Choice, Forecast]:
+    """A forecast for each choice that is possible, with everything else as in the Plan; empty where there is none."""
+    room = capacity_of(plan, machine, pool, gpu_memory)
+    rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
+    models, reported = models_of(plan, facts, room, machine)
+    if len(models) != 1 or facts.problem:
+        return {}
+    one, overlap = models[0], plan.get("deepspeed.zero_optimization.overlap_comm")
+    said = overlap if isinstance(overlap, bool) else None
+    return {
+        choice: assembled([replace(one, setup=choice.of(one.setup, said))], room, rates, reported)
+        for choice in dict.fromkeys(choices)
+        if choice.possible(one.setup, room)
+    }
