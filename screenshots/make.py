@@ -88,14 +88,14 @@ async def shoot_step(folder: Path, name: str, size: tuple[int, int], keys: list[
     plan = folder / "llama2-7b-sft.yaml"
     shutil.copy(HERE / plan.name, plan)
     (folder / "train.py").write_text(SCRIPT)
-    app = DstuiApp(read_plan(plan), plan, read_machine(HERE / "dgx_h100.json"), judge=name in JUDGED)
+    app = DstuiApp(read_plan(plan), plan, read_machine(HERE / "dgx_h100.json"), reference=name in JUDGED)
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: app.store.state.checked)
         for key in keys:
             await pilot.press(key)
             await pilot.pause(0.1)
         if name in JUDGED:
-            await until(pilot, lambda: app.store.state.judged == app.store.state.plan.text)
+            await until(pilot, lambda: app.store.state.validated == app.store.state.plan.text)
         await pilot.pause(0.3)
         save(app, name)
 
@@ -103,7 +103,7 @@ async def shoot_step(folder: Path, name: str, size: tuple[int, int], keys: list[
 async def shoot_start(folder: Path) -> None:
     """What dstui asks where no file was given."""
     (folder / "train.py").write_text(SCRIPT)
-    app = DstuiApp(None, None, read_machine(HERE / "dgx_h100.json"), judge=False)
+    app = DstuiApp(None, None, read_machine(HERE / "dgx_h100.json"), reference=False)
     async with app.run_test(size=WIDE) as pilot:
         await until(pilot, lambda: len(app.screen_stack) > 1)
         await pilot.pause(0.5)
@@ -113,7 +113,7 @@ async def shoot_start(folder: Path) -> None:
 async def shoot_run(wanted: set[str]) -> None:
     """A real run of the quickstart: while it trains, and when it has ended; and the list of jobs."""
     plan = find_plan("quickstart")
-    app = DstuiApp(read_plan(plan), plan, None, judge=False)
+    app = DstuiApp(read_plan(plan), plan, None, reference=False)
     async with app.run_test(size=WIDE) as pilot:
         await until(pilot, lambda: app.store.state.machine is not None)
         await pilot.press("8", "l")
@@ -147,7 +147,7 @@ async def shoot_failure(folder: Path) -> None:
     """A real run of which one rank fails, and why."""
     (folder / "train.py").write_text(FAILING)
     (folder / "sft.yaml").write_text(FAILING_PLAN)
-    app = DstuiApp(read_plan(folder / "sft.yaml"), folder / "sft.yaml", None, judge=False)
+    app = DstuiApp(read_plan(folder / "sft.yaml"), folder / "sft.yaml", None, reference=False)
     async with app.run_test(size=WIDE) as pilot:
         await until(pilot, lambda: app.store.state.machine is not None)
         await pilot.press("8", "l")

@@ -174,3 +174,8 @@ async def test_values_and_findings_with_markup_are_shown_as_they_are(open_app: O
         assert "[red]x[/bar] [@click=app.quit]y" in text_of(pilot, "#form-rows").replace("\n  ", " ")
         await pilot.press("8")
         assert pilot.app.is_running
+
+
+async def test_lists_have_the_style_of_lists(open_app: Open) -> None:
+    async with open_app() as pilot:
+        assert pilot.app.query_one("#form-rows").styles.scrollbar_size_vertical == 1

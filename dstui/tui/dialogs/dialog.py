@@ -40,7 +40,7 @@ class Dialog(ModalScreen[Any], Over[Any]):
         width: 68; max-width: 96%; height: auto; max-height: 90%;
         border: round $primary; background: $background; padding: 0 1;
     }
-    Dialog Rows { height: auto; }
+    Dialog RowList { height: auto; }
     Dialog Input { border: none; height: 1; background: $panel; padding: 0 1; margin: 1 0; }
     Dialog Footer { dock: bottom; height: 1; }
     """

@@ -19,7 +19,7 @@ class Reading(ToRead):
 
     DEFAULT_CSS = """
     Reading > Vertical { width: 114; }
-    Reading Rows { max-height: 100%; }
+    Reading RowList { max-height: 100%; }
     """
     ROWS = "reading"
     SCROLLING = (*ToRead.SCROLLING, "enter")

@@ -18,7 +18,7 @@ class WholeLine(ToRead):
 
     DEFAULT_CSS = """
     WholeLine > Vertical { width: 94%; height: 90%; max-height: 90%; }
-    WholeLine Rows { height: 1fr; max-height: 100%; }
+    WholeLine RowList { height: 1fr; max-height: 100%; }
     """
 
     ROWS = "whole-line"

@@ -16,6 +16,7 @@ from dstui.limits import LimitError
 from dstui.tui.session.edits import UNSET, Edit
 
 if TYPE_CHECKING:
+    from dstui.tui.kit.text_row import Row
     from dstui.tui.session.state import State
 
 Kind = Literal["choice", "toggle", "number", "numbers", "text", "words", "pairs", "patterns"]
@@ -32,6 +33,10 @@ class Option:
     value: Any
     label: str
     says: str = ""
+    figure: str = ""
+    """What it would cost here, where that is known: it stands in the place of what it says."""
+    severity: str = ""
+    """How grave that is: ok, warning or error."""
     edits: tuple[Edit, ...] | None = None
     """None: the field's path gets `value`."""
     disabled: Disabled | None = None
@@ -49,6 +54,10 @@ class Field:
     """A choice that shows all its options at once: the main question of a step."""
     title: str = ""
     """A heading over this field."""
+    columns: str = ""
+    """What stands over the right ends of its options."""
+    below: Callable[[State], list[Row]] | None = None
+    """Rows under it that only inform. A small screen shows them under all fields, for they must not push those away."""
     unit: str = ""
     default: Any = UNSET
     """What happens where nothing is written; UNSET: look in the model and the catalogue."""

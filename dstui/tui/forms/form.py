@@ -16,6 +16,7 @@ from textual.widgets import Input
 from dstui.tui.forms.fields import Field, NotThat, Option, default_of, parsed, shown, typed
 from dstui.tui.forms.form_rows import FieldKey, OptionKey, chosen_option, form_rows, typing_place
 from dstui.tui.forms.steps import STEPS, Step
+from dstui.tui.kit.breakpoints import ROOMY
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row
 from dstui.tui.session.edits import UNSET
@@ -139,7 +140,8 @@ class Form(Container):
             self._place(self.editor)
 
     def _rows(self, state: State) -> list[Row]:
-        return form_rows(self.step, state, (self.rows.size.width or 48) - self.rows.MARGIN, self.opened)
+        width = (self.rows.size.width or 48) - self.rows.MARGIN
+        return form_rows(self.step, state, width, self.opened, roomy=self.app.size.height >= ROOMY)
 
     def show_step(self, step: Step, state: State, path: str = "") -> None:
         """Another step, with the cursor on `path` where it is given."""

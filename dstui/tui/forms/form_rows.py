@@ -32,14 +32,21 @@ class OptionKey(NamedTuple):
     number: int
 
 
-def form_rows(step: Step, state: State, width: int, opened: str = "") -> list[Row]:
-    """The form of a step, `width` cells wide; `opened` is the path of the choice whose options are shown."""
-    rows = [*paragraph(step.question, width - 1, "title"), BLANK]
+def form_rows(step: Step, state: State, width: int, opened: str = "", *, roomy: bool = True) -> list[Row]:
+    """The form of a step, `width` cells wide; `opened` is the path of the choice whose options are shown.
+
+    `roomy`: what only informs stands where it belongs, else under all fields."""
+    rows, later = [*paragraph(step.question, width - 1, "title"), BLANK], list[Row]()
     for number, field in enumerate(step.fields(state)):
         if field.title:
-            rows += [*([BLANK] if number and rows[-1] is not BLANK else []), row((field.title, "accent"))]
+            rows += [*([BLANK] if number and rows[-1] is not BLANK else []), row((field.title, "accent"), right=[(field.columns, "faint")])]
+        elif field.columns:
+            rows[-1] = row(right=[(field.columns, "faint")])
         rows += _field_rows(field, state, width, opened)
         rows += _remarks(field, state, width)
+        if field.below:
+            (rows if roomy else later).extend(field.below(state))
+    rows += later
     return rows + (step.below(state, [f for f in state.findings if step_of(f.path) is step], width) if step.below else [])
 
 
@@ -60,11 +67,11 @@ def _option_row(field: Field, number: int, state: State, width: int, field_disab
     option = field.options[number]
     disabled = field_disabled or (option.disabled(state) if option.disabled else "")
     chosen = chosen_option(field, state) is option
-    says = disabled or option.says
+    says = disabled or option.figure or option.says
     room = width - 4 - cell_len(option.label)
     label = Span(f"{'●' if chosen else '○'} {option.label}", "dim" if disabled else "set" if chosen else "")
     indent = "" if field.spread else "  "
-    end = (fit(says, min(cell_len(says), room - len(indent))), "faint" if disabled else "dim")
+    end = (fit(says, min(cell_len(says), room - len(indent))), "faint" if disabled else STYLE_OF.get(option.severity, "dim"))
     return row(indent, label, right=[end], key=OptionKey(field.path, number))
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dstui.tui.kit.breakpoints import ROOMY
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.session.state import State
 
-ROOMY = 30
-"""Lines of the screen from which there is a line for each place; below, there is one in all."""
 PLACES_AND_SPEED = 4
+"""Lines on a screen that has room for them; on another there is one in all."""
 
 
 class Memory(RowList):

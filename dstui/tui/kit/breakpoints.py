@@ -10,6 +10,8 @@ from typing import Final
 MINIMUM: Final = (60, 16)
 WIDE: Final = 100
 """Columns from which form, preview and checks are seen together."""
+ROOMY: Final = 30
+"""Lines from which a form has room for what only informs."""
 SIDE, STEPS_AND_FORM = 42, 122
 """Columns of preview and checks, and of the rest. A wider screen gives preview and checks what is left: a form reads badly across it."""
 

@@ -14,7 +14,7 @@ from rich.cells import cell_len, set_cell_size
 
 
 class Span(NamedTuple):
-    """Text in one style; the names are those of `Rows.STYLES`, "" is plain."""
+    """Text in one style; the names are those of `STYLES` in kit/styles.py, "" is plain."""
 
     text: str
     style: str = ""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
+from dstui.forecast.choices import CHOICES, Choice, table
 from dstui.forecast.findings import findings_of
-from dstui.forecast.forecast import Facts, forecast
+from dstui.forecast.forecast import Facts, Forecast, forecast
+from dstui.forecast.model import ModelFacts
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.finding import Finding
@@ -19,6 +22,15 @@ class Outlook:
     def __init__(self, plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None) -> None:
         self.plan, self.facts, self.machine, self.pool = plan, facts, machine, pool
         self.forecast = forecast(plan, facts, machine, pool)
+
+    @cached_property
+    def choices(self) -> Mapping[Choice, Forecast]:
+        """What each stage and offload would need, and each stage with the Plan's own offload; empty for several models."""
+        setup = self.forecast.setup
+        if setup is None or not isinstance(self.facts, ModelFacts):
+            return {}
+        own = (Choice(stage, setup.optimizer_offload, setup.param_offload) for stage in range(4))
+        return table(self.plan, self.facts, self.machine, self.pool, choices=(*CHOICES, *own))
 
     def findings(self) -> list[Finding]:
         """What does not fit."""

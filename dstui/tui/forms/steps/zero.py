@@ -6,6 +6,7 @@ from typing import Any
 
 from dstui.tui.forms.fields import Field, Option
 from dstui.tui.forms.steps.auto import AUTO, with_auto
+from dstui.tui.forms.steps.figures import other_ways, own_offload, with_figures
 from dstui.tui.forms.steps.step import Step
 from dstui.tui.session.edits import UNSET
 from dstui.tui.session.state import State
@@ -59,6 +60,11 @@ def _written_stage(state: State) -> Any:
     return int(zero) if isinstance(zero := state.plan.get(ZERO_PATH, None), bool) else state.plan.get(f"{ZERO_PATH}.stage", UNSET)
 
 
+def _stage_choice(state: State, stage: int) -> tuple[int, str, str]:
+    """A stage with the Plan's own offload."""
+    return stage, *own_offload(state)
+
+
 def _field(key: str, label: str, kind: Any, least: int, **more: Any) -> Field:
     return Field(path=f"{ZERO_PATH}.{key}", label=label, kind=kind, **{"disabled": _needs(least), **more})
 
@@ -77,6 +83,7 @@ STAGE = Field(
     spread=True,
     options=STAGES,
     read=_written_stage,
+    below=lambda state: other_ways(state, [_stage_choice(state, stage) for stage in range(4)]),
 )
 DETAILS = (
     _field("overlap_comm", "Overlap communication", "toggle", 1, title="Communication"),
@@ -100,5 +107,5 @@ ZERO = Step(
     question="What is sharded over the ranks instead of copied to each of them?",
     owns=(ZERO_PATH,),
     value=stage_text,
-    fields=lambda state: (with_auto(STAGE, state), *DETAILS),
+    fields=lambda state: (with_auto(with_figures(STAGE, state, _stage_choice), state), *DETAILS),
 )

@@ -1,0 +1,83 @@
+"""What a ZeRO stage or an offload would cost here, beside the answer that chooses it: words where nothing is known of the model.
+
+Everything is asked of the outlook, which works it out when somebody looks at it first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from dstui.tui.forms.fields import Field, Option
+from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, row
+from dstui.tui.session.state import State
+
+if TYPE_CHECKING:
+    from dstui.forecast.forecast import Forecast
+
+Way = tuple[int, str, str]
+"""ZeRO stage, where the optimizer states are, where the weights are: a Choice of the forecast."""
+COLUMNS = "{place:>9} left tok/s"
+"""What stands over figures."""
+
+
+def own_offload(state: State) -> tuple[str, str]:
+    """Where the Plan as it is puts the optimizer states and the weights."""
+    setup = state.outlook.forecast.setup if state.outlook else None
+    return (setup.optimizer_offload, setup.param_offload) if setup else ("none", "none")
+
+
+def forecast_of(state: State, way: Way) -> Forecast | None:
+    """The forecast of a way, with everything else as in the Plan; None where there is none, or the way is not possible."""
+    return state.outlook.choices.get(way) if state.outlook is not None else None  # type: ignore[call-overload]  # a Choice is such a tuple
+
+
+def with_figures(field: Field, state: State, way_of: Callable[[State, Any], Way]) -> Field:
+    """A choice whose options say what they need and how fast they are. `way_of`: the way that a value stands for."""
+    told = {option.value: forecast_of(state, way_of(state, option.value)) for option in field.options}
+    first = next((found for found in told.values() if found), None)
+    if first is None:
+        return field
+    options = tuple(_with_figure(option, told[option.value]) for option in field.options)
+    return replace(field, options=options, columns=COLUMNS.format(place="GPU" if first.gpu.bytes else "RAM"))
+
+
+def _with_figure(option: Option, told: Forecast | None) -> Option:
+    return option if told is None else replace(option, figure=figure(told), severity=severity(told))
+
+
+def severity(told: Forecast) -> str:
+    """How grave its verdict is."""
+    from dstui.tui.forms.memory_rows import SEVERITY
+
+    return SEVERITY[told.verdict]
+
+
+def figure(told: Forecast) -> str:
+    """`✔ 41.3 GB  48% 17.3k`: the place that decides, what is left of it, tokens per second; no speed where it does not fit."""
+    from dstui.machine.report import size
+    from dstui.tui.forms.memory_rows import NAMES, tokens
+
+    fits = told.verdict != "too big"
+    places = {"gpu": told.gpu, "host": told.host, "nvme": told.nvme}
+    usual = "gpu" if told.gpu.bytes else "host"
+    name = usual if fits else told.bound or usual
+    need = places[name]
+    left = f"{max(need.headroom, -9.99):.0%}" if need.headroom is not None else ""
+    if name != usual:
+        return f"{GLYPHS[severity(told)]} {NAMES[name]} {size(need.bytes)} {left:>4}"
+    return f"{GLYPHS[severity(told)]} {size(need.bytes):>7} {left:>4} {tokens(told) if fits and told.speed else '–':>5}"
+
+
+def other_ways(state: State, said: Iterable[Way]) -> list[Row]:
+    """A row for each stage and offload that is possible here and is not said yet."""
+    from_options = set(said)
+    left = {way: told for way, told in state.outlook.choices.items() if way not in from_options} if state.outlook else {}
+    if not left:
+        return []
+    rows = [
+        row((f"  {way.stage}  {way.offload or 'no offload'}", "dim"), right=[(figure(told), STYLE_OF[severity(told)])])
+        for way, told in left.items()
+    ]
+    return [row(("With other offload (step 4)", "accent")), *rows, BLANK]
