@@ -141,7 +141,8 @@ def follow(
 def _follow(folder: JobFolder, as_json: bool, asked: Callable[[], int | None], findings: Sequence[Finding]) -> int:
     follower = Follower(folder)
     show = _Events(findings) if as_json else _Printer(len(str(max(len(follower.ranks) - 1, 0))))
-    watch = Watch(folder.read_launch().get("silence") or SILENCE)
+    launch = folder.read_launch()
+    watch = Watch((launch and launch.silence) or SILENCE)
     stopping: threading.Thread | None = None
     if not as_json:
         say(str(folder.path))

@@ -29,24 +29,27 @@ STEP = b"2026-01-01 %s,%03d INFO line %d of rank %d, step=%d loss: 1.25 lr: 1e-4
 
 def running_job(path: Path, ranks: int) -> JobFolder:
     """A job that runs, as far as its folder says; somebody holds its lock."""
-    from tests.own import owned  # this file is a program too
+    from tests.job_json import write_status_json  # this file is a program too
+    from tests.own import owned
 
     folder = owned(JobFolder(path), "tag")
     folder.prepare(1)
     assert folder.lock() is not None
-    status = initial("tag", dict.fromkeys(range(ranks), "here"), None)
+    status = initial("tag", dict.fromkeys(range(ranks), "here"), None).as_json()
     for facts in status["ranks"].values():
         facts["state"] = "started"
-    folder.write_status({**status, "state": "running"})
+    write_status_json(folder, {**status, "state": "running"})
     return folder
 
 
 def end(folder: JobFolder) -> None:
     """All its ranks have ended with 0, and so has the job."""
-    status = folder.read_status()
+    from tests.job_json import status_json, write_status_json
+
+    status = status_json(folder)
     for facts in status["ranks"].values():
         facts |= {"state": "ended", "exit_code": 0}
-    folder.write_status({**status, "state": "succeeded", "exit_code": 0})
+    write_status_json(folder, {**status, "state": "succeeded", "exit_code": 0})
 
 
 def start_flood(folder: Path, ranks: int, rate: int, seconds: float) -> subprocess.Popen[str]:

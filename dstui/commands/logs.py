@@ -13,7 +13,6 @@ from dstui.files import is_folder
 from dstui.logs.decode import decode
 from dstui.logs.grep import finder
 from dstui.logs.levels import ALL, NAMES, Levels, level_named
-from dstui.logs.log_folder import FINAL
 from dstui.logs.time_parsing import clock, moment
 from dstui.logs.timeline import Slice, Timeline
 from dstui.output import Results, flush, put, refuse, say
@@ -21,7 +20,7 @@ from dstui.plan.patterns import compiled
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.index import RUN, find
 from dstui.run.jobs.record_forms import MOST_ATTEMPTS
-from dstui.run.jobs.status import refresh
+from dstui.run.jobs.status import has_ended
 from dstui.run.metrics.export import export
 from dstui.text import sanitise
 
@@ -81,7 +80,8 @@ def _ranks(folder: JobFolder, args: argparse.Namespace) -> set[int] | None:
     """The ranks that were asked for; None for all, and the launcher."""
     if args.host is None:
         return set(args.rank) if args.rank else None
-    hosts = {int(rank): sanitise(str(facts.get("host"))) for rank, facts in folder.read_status().get("ranks", {}).items()}
+    status = folder.read_status()
+    hosts = {number: sanitise(rank.host) for number, rank in status.ranks.items()} if status else {}
     if args.host not in hosts.values():
         raise Refused(f"--host {args.host}: {folder.name} has ranks on {', '.join(sorted(set(hosts.values()))) or 'no host yet'}")
     return {rank for rank, host in hosts.items() if host == args.host and (not args.rank or rank in args.rank)}
@@ -89,7 +89,8 @@ def _ranks(folder: JobFolder, args: argparse.Namespace) -> set[int] | None:
 
 def _attempt(folder: JobFolder, attempt: int | None) -> int | None:
     if attempt is not None and (attempt < 1 or not is_folder(folder.attempt(attempt) / "logs")):
-        raise Refused(f"--attempt {attempt}: {folder.name} has no such attempt; its last is {folder.read_status().get('attempt', 1)}")
+        status = folder.read_status()
+        raise Refused(f"--attempt {attempt}: {folder.name} has no such attempt; its last is {status.attempt if status else 1}")
     return attempt
 
 
@@ -103,11 +104,11 @@ def _teller(timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[
     alone = bool(args.rank) and len(args.rank) == 1
 
     def tell(slices: Iterable[Slice]) -> None:
-        for machine_rule in slices:
-            if since is not None and not (machine_rule.known and machine_rule.time >= since):
+        for part in slices:
+            if since is not None and not (part.known and part.time >= since):
                 continue
-            stamp = f"{clock(machine_rule.time) if machine_rule.known else '':8} " if args.time else ""
-            for log, rank, lines in timeline.read(machine_rule.parts, quick):
+            stamp = f"{clock(part.time) if part.known else '':8} " if args.time else ""
+            for log, rank, lines in timeline.read(part.parts, quick):
                 if timeline.sources[log].file is timeline.notices:
                     continue
                 who = "" if alone else f"[{'-' if rank is None else rank}] "
@@ -121,7 +122,7 @@ def _since(timeline: Timeline, text: str | None) -> float | None:
     """The moment from which on lines are wanted: told from now, or from the end of a job that has ended."""
     if text is None:
         return None
-    latest = time.time() if timeline.status.get("state") not in FINAL else timeline.ended
+    latest = timeline.ended if timeline.job.final else time.time()
     found = moment(text, latest)
     if found is None:
         raise Refused(f"--since {text}: that is no time; 14:02, 14:02:11, 90s, 10m, 2h and 1d are")
@@ -149,7 +150,7 @@ def _follow(folder: JobFolder, timeline: Timeline, tell: Callable[[Iterable[Slic
         ended = False
         if time.monotonic() - found_at >= FIND_EVERY:
             found_at = time.monotonic()
-            ended = refresh(folder).get("state") in FINAL
+            ended = has_ended(folder)
             timeline.find()
         tell(timeline.poll(time.time()))
         flush()

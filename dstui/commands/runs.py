@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from dstui.files import FileProblem
-from dstui.logs.time_parsing import from_iso
 from dstui.output import refuse, say, tell
 from dstui.plan import PlanError
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.index import find, runs
 from dstui.run.jobs.plan_diff import Change, changes, history, plan_of
+from dstui.run.jobs.records import JobStatus
 from dstui.run.observe.summary import duration_text
 from dstui.text import sanitise
 
@@ -33,15 +33,16 @@ def run(args: argparse.Namespace) -> int:
     if args.diff:
         return _diff(args.diff, args.json)
     known = runs()
-    since = list(history(JobFolder(status["folder"]) for status in known)) if args.changes else [None] * len(known)
+    since = list(history(folder for folder, _ in known)) if args.changes else [None] * len(known)
     if args.json:
-        reported = [{"changes": _json(changed)} if args.changes else {} for changed in since]
-        tell(json.dumps({"version": 1, "runs": [{**status, **more} for status, more in zip(known, reported, strict=True)]}, indent=1))
+        reported = [{"changes": _changes_json(changed)} if args.changes else {} for changed in since]
+        listed = [{**_json(folder, status), **more} for (folder, status), more in zip(known, reported, strict=True)]
+        tell(json.dumps({"version": 1, "runs": listed}, indent=1))
         return 0
     if not known:
         tell("There is no run yet: dstui --headless PLAN starts one.")
-    for status, changed in zip(known, since, strict=True):
-        tell(_line(status))
+    for (folder, status), changed in zip(known, since, strict=True):
+        tell(_line(folder, status))
         if changed is not None:
             _say(changed, "        ")
     return 0
@@ -57,7 +58,7 @@ def _diff(names: list[str], as_json: bool) -> int:
         return refuse(str(error))
     found = changes(before, after)
     if as_json:
-        tell(json.dumps({"version": 1, "changes": _json(found)}, indent=1))
+        tell(json.dumps({"version": 1, "changes": _changes_json(found)}, indent=1))
     else:
         _say(found, "")
     return 0
@@ -68,25 +69,27 @@ def _say(changed: tuple[Change, ...], indent: str) -> None:
         tell(f"{indent}{sanitise(str(change))}")
 
 
-def _json(changed: tuple[Change, ...] | None) -> list[dict[str, Any]] | None:
+def _changes_json(changed: tuple[Change, ...] | None) -> list[dict[str, Any]] | None:
     return None if changed is None else [change.as_json() for change in changed]
 
 
-def _line(status: dict[str, Any]) -> str:
-    began = from_iso(status.get("started"))
-    ended = from_iso(status.get("ended")) or datetime.now().timestamp()
+def _json(folder: JobFolder, status: JobStatus) -> dict[str, Any]:
+    return {**status.as_json(), **({"foreign": status.foreign} if status.foreign else {}), "folder": str(folder.path)}
+
+
+def _line(folder: JobFolder, status: JobStatus) -> str:
+    began = status.started
+    ended = status.ended or datetime.now().timestamp()
     when = f"{datetime.fromtimestamp(began):%Y-%m-%d %H:%M}" if began else "?"
-    state = str(status.get("state"))
-    code = status.get("exit_code")
-    ranks = len(status.get("ranks", {}))
+    ranks = len(status.ranks)
     words = (
-        f"{GLYPHS.get(state, ' ')} {state:<9}",
-        f"{'' if code is None else code:>3}",
+        f"{GLYPHS[status.state]} {status.state:<9}",
+        f"{'' if status.exit_code is None else status.exit_code:>3}",
         when,
         f"{duration_text(ended - began) if began else '?':>12}",
         f"{ranks:>4} rank{'' if ranks == 1 else 's'}",
-        _short(Path(status["folder"])),
-        *([f"({status['foreign']})"] if "foreign" in status else ()),
+        _short(folder.path),
+        *([f"({status.foreign})"] if status.foreign else ()),
     )
     return "  ".join(words)
 

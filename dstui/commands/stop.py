@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from dstui.logs.log_folder import FINAL
 from dstui.output import refuse, say, tell
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.index import RUN, find, known
-from dstui.run.jobs.status import refresh
+from dstui.run.jobs.status import has_ended
 from dstui.run.supervise.stop import stop
 
 
@@ -25,7 +24,7 @@ def run(args: argparse.Namespace) -> int:
     except LookupError as error:
         say(str(error))
         return 1
-    ended = refresh(folder).get("state") in FINAL
+    ended = has_ended(folder)
     report = stop(folder)
     if report.refused:
         say(f"{folder.name} {report.refused}: it is only looked at, and nothing was done")
@@ -42,4 +41,4 @@ def run(args: argparse.Namespace) -> int:
 def _living_here(but: JobFolder) -> list[str]:
     """The other runs of the current folder that have not ended."""
     here = (run.folder for run in known() if run.is_here and run.entry and run.folder != but)
-    return [folder.name for folder in here if refresh(folder).get("state") not in FINAL]
+    return [folder.name for folder in here if not has_ended(folder)]

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+FINAL = ("succeeded", "failed", "stopped", "lost")
+"""The states of a job that has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpan:
+    """From when to when a job ran, seconds since the epoch; None where that is not known (yet)."""
+
+    started: float | None = None
+    ended: float | None = None
+    final: bool = False
+    """Whether it has ended."""
 
 
 class LogFolder(Protocol):
@@ -28,12 +42,8 @@ class LogFolder(Protocol):
     def attempt(self, number: int) -> Path:
         """Where the logs of one attempt lie."""
 
-    def read_status(self) -> dict[str, Any]:
-        """status.json; empty where there is none."""
+    def read_span(self) -> JobSpan:
+        """When the job ran."""
 
     def read_events(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
         """The events from this byte of events.jsonl on, each with the size of its line in bytes."""
-
-
-FINAL = ("succeeded", "failed", "stopped", "lost")
-"""The states of a job that has ended."""

@@ -18,9 +18,8 @@ from dstui.logs.arrival_index import ATTEMPT, LAUNCHER, Arrivals, Record
 from dstui.logs.decode import is_unadorned
 from dstui.logs.grep import Wanted, only
 from dstui.logs.log_file import LogFile
-from dstui.logs.log_folder import FINAL, LogFolder
+from dstui.logs.log_folder import LogFolder
 from dstui.logs.tail import allow_files
-from dstui.logs.time_parsing import from_iso
 from dstui.text import sanitise
 
 SHARE = 16 * 1024
@@ -112,7 +111,7 @@ class Timeline:
     def __init__(self, folder: LogFolder, ranks: Collection[int] | None = None, attempt: int | None = None) -> None:
         self.folder, self.attempt = folder, attempt
         self.ranks = None if ranks is None else frozenset(ranks)
-        self.status = folder.read_status()
+        self.job = folder.read_span()
         self.sources: list[Source] = []
         self.replaced = False
         """A log is not the file that it was: whoever shows this timeline makes a new one."""
@@ -124,7 +123,7 @@ class Timeline:
             self._add(LAUNCHER, None, LogFile(folder.launcher_log))
         self.find()
         self._poll()
-        self._final = self.status.get("state") in FINAL
+        self._final = self.job.final
         self.taken = [self._end(source) for source in self.sources]
         """How much of each source has been told, or is told by `back` and `forth`."""
         self._there = tuple(self.taken)
@@ -225,7 +224,7 @@ class Timeline:
     def _span(self) -> tuple[float, float]:
         """When the job began and its logs were last written: where lines without a time may lie."""
         latest = max((source.file.modified for source in self.sources), default=0.0)
-        return min(from_iso(self.status.get("started")) or 0.0, latest), latest
+        return min(self.job.started or 0.0, latest), latest
 
     # What comes
 
@@ -252,7 +251,7 @@ class Timeline:
     @property
     def ended(self) -> float:
         """When the job ended; of one that nobody saw end, when its logs were last written."""
-        return from_iso(self.status.get("ended")) or max(source.file.modified for source in self.sources)
+        return self.job.ended or max(source.file.modified for source in self.sources)
 
     def read(self, parts: Iterable[Part], wanted: Wanted | None = None) -> Iterator[tuple[int, int | None, list[bytes]]]:
         """The lines of some parts: the source's number here, its rank, and the lines; only what is `wanted`, where that is sure."""

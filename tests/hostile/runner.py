@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.run.jobs.processes import find
-from dstui.run.jobs.status import process_json
+from dstui.run.jobs.records import ProcessRecord
 from tests.hostile.forked import UNCAUGHT, Forked, Ran, spawned
 from tests.hostile.words import prepare
 
@@ -57,7 +57,7 @@ def run_many(seeds: Iterable[int], folder: Path, tell: Callable[[str], Any] = la
         for seed in seeds:
             place, canary = folder / f"{seed}", folder / f"canary-{seed}"
             place.mkdir()
-            words, env = prepare(seed, place, canary, process_json(known))
+            words, env = prepare(seed, place, canary, ProcessRecord.of(known).as_json())
             before = listing(place)
             ran = spawned(words, place, env, memory=2 * MEMORY, cpu=int(2 * SECONDS)) if seed % REAL == 0 else forked.run(words, place, env)
             wrong = [*wrong_with(words, ran), *wrong_around(words, canary, victim, before != listing(place))]

@@ -35,6 +35,7 @@ from dstui.run.supervise.stop import stop
 from dstui.tui.app import DstuiApp
 from dstui.tui.dialogs.text_viewer import Reading
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
+from tests.job_json import status_json
 from tests.tui.conftest import screen, text_of
 
 HERE = Path(__file__).parent
@@ -121,7 +122,7 @@ def stop_from_elsewhere(folder: JobFolder) -> subprocess.Popen[bytes]:
 
 def interrupt(folder: JobFolder) -> bool:
     """What Ctrl-C is for a job: its supervisor gets a SIGINT."""
-    os.kill(folder.read_status()["supervisor"]["pid"], signal.SIGINT)
+    os.kill(status_json(folder)["supervisor"]["pid"], signal.SIGINT)
     return True
 
 
@@ -163,7 +164,7 @@ async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[floa
         found = why.diagnosis
         if found is not None and why.display and found.title[:20] in screen(pilot):
             first = first or time.time()
-            if folder.read_status().get("state") in FINAL and (done is None or not hasattr(done, "poll") or done.poll() is not None):
+            if status_json(folder).get("state") in FINAL and (done is None or not hasattr(done, "poll") or done.poll() is not None):
                 await pilot.pause(1.0)  # what the launcher's log adds
                 assert why.diagnosis is not None
                 return first, why.diagnosis.cause or "unknown", why.diagnosis.first_failing_rank, why.diagnosis.kind

@@ -25,8 +25,8 @@ from scenarios import LAUNCHER, NODE, buffers
 
 from dstui.logs.log_folder import FINAL
 from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.status import refresh
 from dstui.run.supervise.stop import stop
+from tests.job_json import refreshed_json, status_json
 from tests.terminal import Terminal
 
 KILLS = int(os.environ.get("DSTUI_KILLS", "200"))
@@ -46,7 +46,7 @@ def victim(folder: JobFolder, kind: str, front: int) -> int | None:
     if kind == "front":
         return front
     if kind == "supervisor":
-        found = folder.read_status().get("supervisor")
+        found = status_json(folder).get("supervisor")
         return found["pid"] if found else None
     words = {"runner": LAUNCHER, "launcher": NODE}
     processes = of_job(folder, words[kind]) if kind in words else of_job(folder, "--local_rank=1")
@@ -68,7 +68,7 @@ def expected(kind: str, name: signal.Signals) -> str:
 
 def settled(folder: JobFolder, wanted: str | None) -> bool:
     """Whether the job is where the kill sends it, and its status, brought up to date, says so (where no rank ran, only the latter)."""
-    state = refresh(folder)["state"]
+    state = refreshed_json(folder)["state"]
     return (state in FINAL) == (not of_job(folder)) and wanted in (None, state)
 
 
@@ -111,10 +111,10 @@ def one_kill(number: int, path: Path) -> dict[str, Any]:
             time.sleep(LIVES)  # long enough to have died
         while not settled(folder, wanted) and time.monotonic() - began < 3 * TRUTH:
             time.sleep(0.1)
-        told |= {"true after": round(time.monotonic() - began, 2), "then": refresh(folder)["state"]}
-        port = int(folder.read_status()["command"][folder.read_status()["command"].index("--master_port") + 1])
+        told |= {"true after": round(time.monotonic() - began, 2), "then": refreshed_json(folder)["state"]}
+        port = int(status_json(folder)["command"][status_json(folder)["command"].index("--master_port") + 1])
         report = stop(folder)
-        status = refresh(folder)
+        status = refreshed_json(folder)
         supervisor = status["supervisor"]["pid"]
         left = [process.cmdline() for process in of_job(folder)]
         with socket.socket() as probe:

@@ -18,6 +18,7 @@ from dstui.run.jobs.status import initial
 from dstui.run.observe.usage import Sampler, Usage, together
 from dstui.run.supervise.start import start
 from dstui.run.supervise.stop import stop
+from tests.job_json import write_status_json
 from tests.own import owned
 from tests.waiting import wait_for
 
@@ -75,9 +76,9 @@ def recorded(path: Path, env: dict[str, str], **record: object) -> JobFolder:
     folder = owned(JobFolder(path), "tag")
     folder.prepare(1)
     assert folder.lock() is not None
-    status = initial("tag", {0: "here"}, None)
+    status = initial("tag", {0: "here"}, None).as_json()
     status["ranks"]["0"]["state"] = "started"
-    folder.write_status({**status, "state": "running"})
+    write_status_json(folder, {**status, "state": "running"})
     folder.launch_file.write_text(json.dumps({"env": env}))
     facts = {"rank": 0, "host": os.uname().nodename, "pid": os.getpid(), "local_rank": 0, "gpus": "0", **record}
     folder.record(0).write_text(json.dumps(facts))

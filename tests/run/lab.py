@@ -16,6 +16,7 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.supervise.start import start
+from tests.job_json import status_json
 from tests.waiting import wait_for
 
 HERE = Path(__file__).parent
@@ -43,7 +44,7 @@ def end_of(folder: JobFolder) -> dict[str, Any]:
     """The final status, without bringing it up to date."""
 
     def final() -> dict[str, Any] | None:
-        status = folder.read_status()
+        status = status_json(folder)
         return status if status.get("state") in FINAL else None
 
     found: dict[str, Any] = wait_for(final)
@@ -62,7 +63,7 @@ def read(path: Path) -> bytes:
 
 def of_job(folder: JobFolder, *words: str) -> list[psutil.Process]:
     """The processes that carry the job's tag, and these words on their command line."""
-    tag, found = folder.read_status()["tag"], []
+    tag, found = status_json(folder)["tag"], []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.environ().get("DSTUI_JOB") == tag and all(word in process.cmdline() for word in words):

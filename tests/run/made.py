@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.run.jobs.folder import JobFolder
+from tests.job_json import write_status_json
 
 PLAN = """\
 version: 1
@@ -35,7 +36,7 @@ def made(path: Path, plan: str = PLAN, logs: dict[int, str] | None = None, **fac
         folder.record(rank).write_text(json.dumps({"rank": rank, "host": "h1", "pid": 1, "ended": 1767323105.0, "exit_code": 0}))
     ranks = {str(rank): {"host": "h1", "pid": 1, "state": "ended", "exit_code": 0} for rank in logs}
     began = {"started": "2026-01-02T03:04:05.000+00:00", "ended": "2026-01-02T03:05:05.000+00:00"}
-    folder.write_status({"version": 1, "state": "succeeded", "attempt": 1, "exit_code": 0, **began, "ranks": ranks, **facts})
+    write_status_json(folder, {"version": 1, "state": "succeeded", "attempt": 1, "exit_code": 0, **began, "ranks": ranks, **facts})
     return folder
 
 

@@ -15,9 +15,9 @@ from lab import Lab, end_of, gone, of_job, read, ready, shims
 from dstui.logs.log_folder import FINAL
 from dstui.run.jobs.events import Event, Exited, Notice
 from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.status import refresh
 from dstui.run.observe.follow import Follower
 from dstui.run.supervise.stop import stop
+from tests.job_json import refreshed_json, status_json
 from tests.waiting import wait_for
 
 LAUNCHER, NODE = "deepspeed.launcher.runner", "deepspeed.launcher.launch"
@@ -65,7 +65,7 @@ def one_rank_is_killed(lab: Lab) -> dict[str, Any]:
 def the_shim_is_killed(lab: Lab) -> dict[str, Any]:
     folder = lab.start("all:hang")
     ready(folder)
-    pid = folder.read_status()["ranks"]["1"]["pid"] or wait_for(lambda: folder.read_status()["ranks"]["1"]["pid"])
+    pid = status_json(folder)["ranks"]["1"]["pid"] or wait_for(lambda: status_json(folder)["ranks"]["1"]["pid"])
     victim = next(shim for shim in shims(folder) if shim.environ()["RANK"] == "1")
     victim.kill()
     return ending(folder, rank_gone=wait_for(lambda: gone(pid)))
@@ -130,9 +130,9 @@ def the_supervisor_is_killed(lab: Lab) -> dict[str, Any]:
     ready(folder)
     kill_supervisor(folder)
     alive = len(shims(folder))
-    first = folder.read_status()["supervisor"]["pid"]
-    refresh(folder)
-    second = wait_for(lambda: (pid := folder.read_status()["supervisor"]["pid"]) != first and pid)
+    first = status_json(folder)["supervisor"]["pid"]
+    refreshed_json(folder)
+    second = wait_for(lambda: (pid := status_json(folder)["supervisor"]["pid"]) != first and pid)
     (lab.path / "go").touch()
     return ending(folder, alive=alive, supervisors=(first, second))
 
@@ -144,8 +144,8 @@ def nobody_looks(lab: Lab) -> dict[str, Any]:
     kill_supervisor(folder)
     (lab.path / "go").touch()
     wait_for(lambda: not of_job(folder))
-    before = folder.read_status()["state"]
-    refresh(folder)
+    before = status_json(folder)["state"]
+    refreshed_json(folder)
     return ending(folder, before=before)
 
 
@@ -164,7 +164,7 @@ def everything_is_killed(lab: Lab) -> dict[str, Any]:
     for process in (*of_job(folder, LAUNCHER), *of_job(folder, NODE), *shims(folder)):
         process.kill()
     wait_for(lambda: not of_job(folder))
-    refresh(folder)
+    refreshed_json(folder)
     return ending(folder)
 
 
@@ -193,7 +193,7 @@ def restarted(lab: Lab) -> dict[str, Any]:
 
 def stopped_between_attempts(lab: Lab) -> dict[str, Any]:
     folder = lab.start("1:exit 6", run="restarts: {max: 5, backoff: 500}")
-    wait_for(lambda: folder.read_status().get("next_attempt"))
+    wait_for(lambda: status_json(folder).get("next_attempt"))
     report = stop(folder)
     return ending(folder, report=report)
 
@@ -201,9 +201,9 @@ def stopped_between_attempts(lab: Lab) -> dict[str, Any]:
 def attempts_used_up(lab: Lab) -> dict[str, Any]:
     """The supervisor is killed in between: the next one goes on with the same attempt."""
     folder = lab.start("1:exit 6", "all:exit 0", run="restarts: {max: 1, backoff: 0}")
-    wait_for(lambda: folder.read_status()["attempt"] == 2)
+    wait_for(lambda: status_json(folder)["attempt"] == 2)
     kill_supervisor(folder)
-    wait_for(lambda: refresh(folder)["state"] in FINAL)
+    wait_for(lambda: refreshed_json(folder)["state"] in FINAL)
     return ending(folder)
 
 
@@ -228,13 +228,13 @@ def leftovers(lab: Lab) -> dict[str, Any]:
 
 def buffers(folder: JobFolder) -> Iterator[Path]:
     """The job's buffers in /dev/shm."""
-    command = folder.read_status()["command"]
+    command = status_json(folder)["command"]
     return Path("/dev/shm").glob(f"deepspeed_allreduce_buffer_*_{command[command.index('--master_port') + 1]}_*")
 
 
 def kill_supervisor(folder: JobFolder) -> None:
     """SIGKILL, and wait until it is gone."""
-    supervisor = wait_for(lambda: folder.read_status()["supervisor"])
+    supervisor = wait_for(lambda: status_json(folder)["supervisor"])
     os.kill(supervisor["pid"], signal.SIGKILL)
     wait_for(lambda: gone(supervisor["pid"]))
 

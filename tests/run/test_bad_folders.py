@@ -17,13 +17,14 @@ from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.index import find
 from dstui.run.jobs.status import rebuilt, refresh
 from dstui.run.supervise.stop import stop
+from tests.job_json import refreshed_json, status_json, write_status_json
 from tests.own import owned
 from tests.waiting import wait_for
 
 UNREADABLE = {
     "half-written": '{"state": "runn',
     "empty": "",
-    "of another version": '{"version": 9, "state": 3, "ranks": [{"id": 0}]}',
+    "of another form": '{"version": 1, "state": 3, "ranks": [{"id": 0}]}',
     "no object": "[1, 2]",
 }
 
@@ -42,11 +43,20 @@ def with_records(path: Path) -> JobFolder:
 def test_a_status_that_makes_no_sense_is_made_anew_from_the_ranks_records_and_kept_aside(tmp_path: Path, text: str) -> None:
     folder = with_records(tmp_path / "job")
     folder.status_file.write_text(text)
-    status = refresh(folder)
+    status = refreshed_json(folder)
     assert (status["state"], status["exit_code"], status["started"]) == ("failed", 3, "2026-01-02T03:03:20.000+00:00")
     assert {rank: facts["exit_code"] for rank, facts in status["ranks"].items()} == {"0": 1, "1": 3}
-    assert folder.read_status() == status
+    assert status_json(folder) == status
     assert folder.path.joinpath("status.unreadable").read_text() == text
+
+
+@pytest.mark.parametrize("text", ['{"version": 9, "state": 3, "ranks": [{"id": 0}]}', '{"version": 9, "state": "running", "tag": "a-tag"}'])
+def test_a_status_of_a_newer_dstui_is_only_looked_at(tmp_path: Path, text: str) -> None:
+    folder = with_records(tmp_path / "job")
+    folder.status_file.write_text(text)
+    before = sorted(folder.path.iterdir())
+    assert "newer dstui (version 9" in refreshed_json(folder)["foreign"] and "newer dstui" in stop(folder).refused
+    assert folder.status_file.read_text() == text and sorted(folder.path.iterdir()) == before
 
 
 def test_every_command_answers_where_the_status_is_lost(tmp_path: Path) -> None:
@@ -64,7 +74,7 @@ def test_every_command_answers_where_the_status_is_lost(tmp_path: Path) -> None:
 def test_without_any_record_nothing_is_made_up(tmp_path: Path) -> None:
     folder = owned(made(tmp_path / "job"))
     folder.status_file.write_text("{")
-    assert rebuilt(folder) == {} and refresh(folder) == {}
+    assert rebuilt(folder) is None and refresh(folder) is None
     assert folder.status_file.read_text() == "{"
     report = stop(folder)
     assert report.state == "lost" and "half-written" in report.left[0]
@@ -76,12 +86,14 @@ def test_without_any_record_nothing_is_made_up(tmp_path: Path) -> None:
 def test_a_job_whose_status_was_lost_lives_on_and_is_looked_after_again(tmp_path: Path) -> None:
     folder = Lab(tmp_path).start("all:hang")
     ready(folder)
-    supervisor = folder.read_status()["supervisor"]["pid"]
+    supervisor = status_json(folder)["supervisor"]["pid"]
     subprocess.run(["kill", "-KILL", str(supervisor)], check=True)
     folder.status_file.write_text('{"state": "run')
-    wait_for(lambda: refresh(folder).get("supervisor", None) not in (None, {}) and folder.read_status()["supervisor"]["pid"] != supervisor)
-    assert folder.read_status()["state"] == "running"
-    assert stop(folder).left == [] and folder.read_status()["state"] == "stopped"
+    wait_for(
+        lambda: refreshed_json(folder).get("supervisor", None) not in (None, {}) and status_json(folder)["supervisor"]["pid"] != supervisor
+    )
+    assert status_json(folder)["state"] == "running"
+    assert stop(folder).left == [] and status_json(folder)["state"] == "stopped"
 
 
 def test_what_a_rank_said_whose_log_is_gone_is_not_guessed(tmp_path: Path) -> None:
@@ -105,11 +117,11 @@ def test_a_folder_in_the_place_of_a_log_is_no_log(tmp_path: Path) -> None:
 def test_a_folder_that_is_deleted_under_the_job_comes_back_and_the_job_can_be_found_and_stopped(tmp_path: Path) -> None:
     folder = Lab(tmp_path).start("all:hang")
     ready(folder)
-    wait_for(lambda: folder.read_status().get("state") == "running")
-    tag = folder.read_status()["tag"]
+    wait_for(lambda: status_json(folder).get("state") == "running")
+    tag = status_json(folder)["tag"]
     shutil.rmtree(folder.path)
-    wait_for(lambda: folder.read_status().get("state") == "running")
-    assert folder.read_status()["tag"] == tag and len(of_job(folder, "all:hang")) >= 2
+    wait_for(lambda: status_json(folder).get("state") == "running")
+    assert status_json(folder)["tag"] == tag and len(of_job(folder, "all:hang")) >= 2
     assert "the job folder was deleted" in wait_for(lambda: folder.events_file.exists() and folder.events_file.read_text())
     report = stop(folder)
     assert (report.state, report.exit_code, report.left) == ("stopped", 143, [])
@@ -135,9 +147,11 @@ def test_the_end_of_a_job_is_told_also_from_a_read_only_disk(read_only: Path, tm
     folder = with_records(read_only / "job")
     folder.lock_file.touch()
     host = {"pid": 1, "host": None, "ticks": 0}
-    folder.write_status({**folder.read_status(), "state": "running", "exit_code": None, "ended": None, "tag": "a-tag", "supervisor": host})
+    write_status_json(
+        folder, {**status_json(folder), "state": "running", "exit_code": None, "ended": None, "tag": "a-tag", "supervisor": host}
+    )
     mount(read_only)
-    assert (refresh(folder)["state"], refresh(folder)["exit_code"]) == ("failed", 3)
+    assert (refreshed_json(folder)["state"], refreshed_json(folder)["exit_code"]) == ("failed", 3)
     for command in ("logs", "diagnose"):
         code, out, _ = dstui(command, read_only / "job", cwd=tmp_path)
         assert code in (0, 1) and out

@@ -15,6 +15,7 @@ from made import PLAN, dstui, made
 from dstui.files import FileProblem
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.report.bundle import bundle
+from tests.job_json import status_json, write_status_json
 
 SECRET = "Zm9vYmFyLXNlY3JldC0xMjM0"
 
@@ -79,7 +80,7 @@ def test_what_lies_elsewhere_is_not_in_it_whatever_link_leads_there(job: JobFold
         file.write_text("my private words\n")
     (job.path / name).unlink(missing_ok=True)
     (job.path / name).symlink_to(private if name == "attempts" else private / "id_rsa")
-    job.write_status({**job.read_status(), "state": "failed", "exit_code": 1})
+    write_status_json(job, {**status_json(job), "state": "failed", "exit_code": 1})
     found = unpacked(bundle(job, tmp_path / "b.zip"))
     assert "my private words" not in "".join(found.values())
     assert "is left out: it is a" in found["contents.txt"]
@@ -106,7 +107,7 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_in(job: JobFolder, tmp_p
 
 
 def test_a_job_whose_status_makes_no_sense_is_bundled_all_the_same(job: JobFolder, tmp_path: Path) -> None:
-    job.write_status({"state": "failed", "ranks": {"x": {}}, "attempt": "?"})
+    write_status_json(job, {"state": "failed", "ranks": {"x": {}}, "attempt": "?"})
     assert {"status.json", "logs/rank_0.log", "contents.txt"} <= unpacked(bundle(job, tmp_path / "b.zip")).keys()
 
 

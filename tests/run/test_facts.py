@@ -18,6 +18,7 @@ from made import made
 from dstui.run.diagnosis import Diagnosis, diagnose_job
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.supervise.resource_facts import ResourceFacts, cgroup_of, kills_in, least, resources
+from tests.job_json import status_json, write_status_json
 from tests.waiting import wait_for
 
 GIB = 1 << 30
@@ -34,7 +35,7 @@ def write(root: Path, files: dict[str, str]) -> Path:
 def ended(path: Path, logs: dict[int, list[str]], codes: dict[int, int], **facts: Any) -> Diagnosis:
     """What is said of a job whose ranks ended so, one second after another; `facts`: what was seen then, beside the launch's."""
     folder = made(path, logs={rank: "".join(f"{line.partition(']: ')[2] or line}\n" for line in lines) for rank, lines in logs.items()})
-    folder.write_status({**folder.read_status(), "state": "failed", "exit_code": 1})
+    write_status_json(folder, {**status_json(folder), "state": "failed", "exit_code": 1})
     began = time.time() - 100
     for rank, code in codes.items():
         record = {"rank": rank, "host": "h1", "pid": 1, "started": began, "ended": began + rank + 1, "exit_code": code, "world_size": 2}
@@ -214,8 +215,8 @@ def test_live_a_rank_whose_shell_limits_its_memory_is_told_from_one_that_the_ker
 def test_live_who_sent_the_supervisor_a_sigterm_is_told(tmp_path: Path) -> None:
     folder = Lab(tmp_path).start("all:hang")
     ready(folder)
-    wait_for(lambda: folder.read_status()["state"] == "running")
-    supervisor = folder.read_status()["supervisor"]["pid"]
+    wait_for(lambda: status_json(folder)["state"] == "running")
+    supervisor = status_json(folder)["supervisor"]["pid"]
     subprocess.run(["/bin/sh", "-c", f"kill {supervisor}; true"], check=True)
     assert end_of(folder)["state"] == "stopped"
     found = diagnose_job(folder)

@@ -15,6 +15,7 @@ from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.status import initial
 from dstui.run.observe.follow import BAR_EVERY, Follower
 from dstui.run.observe.summary import summary
+from tests.job_json import status_json, write_status_json
 from tests.own import owned
 
 
@@ -30,19 +31,21 @@ def folder(tmp_path: Path) -> JobFolder:
     folder = owned(JobFolder(tmp_path), "tag")
     folder.prepare(1)
     assert folder.lock() is not None
-    folder.write_status({**initial("tag", {0: "here", 1: "here"}, None), "started": "2026-01-01T00:00:00.000+00:00"})
+    write_status_json(folder, {**initial("tag", {0: "here", 1: "here"}, None).as_json(), "started": "2026-01-01T00:00:00.000+00:00"})
     return folder
 
 
 def rank(folder: JobFolder, number: int, state: str, code: int | None = None) -> None:
-    status = folder.read_status()
+    status = status_json(folder)
     status["ranks"][str(number)] |= {"state": state, "exit_code": code}
-    folder.write_status({**status, "state": "running"})
+    write_status_json(folder, {**status, "state": "running"})
 
 
 def end(folder: JobFolder, code: int) -> None:
-    status = folder.read_status()
-    folder.write_status({**status, "state": "failed" if code else "succeeded", "exit_code": code, "ended": "2026-01-01T00:01:30.000+00:00"})
+    status = status_json(folder)
+    write_status_json(
+        folder, {**status, "state": "failed" if code else "succeeded", "exit_code": code, "ended": "2026-01-01T00:01:30.000+00:00"}
+    )
 
 
 def write(folder: JobFolder, number: int, text: bytes) -> None:
@@ -146,11 +149,11 @@ def test_a_job_of_more_ranks_than_a_process_may_have_files_is_followed_whole(fol
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (sum(1 for _ in Path("/proc/self/fd").iterdir()) + 40, hard))
     try:
-        status = initial("tag", dict.fromkeys(range(100), "here"), None)
+        status = initial("tag", dict.fromkeys(range(100), "here"), None).as_json()
         for number in range(100):
             status["ranks"][str(number)]["state"] = "started"
             write(folder, number, b"one\n")
-        folder.write_status(status)
+        write_status_json(folder, status)
         follower = Follower(folder)
         assert {event.rank for event in follower.poll() if isinstance(event, Line)} == set(range(100))
         follower.close()

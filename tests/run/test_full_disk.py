@@ -22,6 +22,7 @@ from dstui.run.observe.follow import Follower
 from dstui.run.jobs.status import refresh
 from dstui.run.supervise.stop import stop
 from tests.waiting import wait_for
+from tests.job_json import refreshed_json
 lab = Lab(Path(sys.argv[1]))
 folder = lab.start(f"all:wait {sys.argv[1]}/go", "1:exit 7", "0:hang")
 ready(folder)
@@ -35,7 +36,7 @@ with open(f"{sys.argv[1]}/everything", "wb", buffering=0) as file:
         pass
 last = told(Follower(folder))[-1]
 report = stop(folder)
-print(json.dumps([last.exit_code, last.state, refresh(folder)["exit_code"], report.state, report.exit_code, report.left]))
+print(json.dumps([last.exit_code, last.state, refreshed_json(folder)["exit_code"], report.state, report.exit_code, report.left]))
 """
 
 

@@ -20,11 +20,13 @@ from lab import HERE, Lab, end_of, of_job, ready
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.status import ranks_of, refresh
+from dstui.run.jobs.records import JobStatus, RankStatus
+from dstui.run.jobs.status import ranks_of
 from dstui.run.observe.follow import Follower
 from dstui.run.supervise.notify import facts_of, notify
 from dstui.run.supervise.start import start
 from dstui.run.supervise.stop import stop
+from tests.job_json import refreshed_json, status_json
 from tests.waiting import wait_for
 
 FACTS = {"name": "lab", "state": "failed", "exit_code": 3, "duration": 12.5, "folder": "/tmp", "first_failing_rank": 1, "last_loss": None}
@@ -140,7 +142,7 @@ def test_a_folder_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
 def test_the_last_loss_is_read_from_the_logs_and_no_number_is_null(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     folder.prepare(1)
-    status = {"state": "stopped", "exit_code": 143, "ranks": {str(rank): {"host": "h"} for rank in (0, 1)}}
+    status = JobStatus("stopped", exit_code=143, ranks={rank: RankStatus("h") for rank in (0, 1)})
     folder.log(0).write_text("no number here\n")
     folder.log(1).write_text("step 1 loss 2.5\nstep 2 loss 1.25\nbye\n")
     facts = facts_of(folder, status, ranks_of(folder, status))
@@ -188,7 +190,7 @@ def test_a_notification_that_fails_is_a_notice_and_the_jobs_status_stays(_jobs: 
     follower = Follower(folder)
     texts = [event.as_json().get("text") for event in follower.poll()]
     assert "run.on_end: the command failed (exit status 9): nobody there" in texts
-    assert (follower.state, follower.exit_code, folder.read_status()["exit_code"]) == ("failed", 3, 3)
+    assert (follower.state, follower.exit_code, status_json(folder)["exit_code"]) == ("failed", 3, 3)
 
 
 @pytest.mark.launcher
@@ -198,17 +200,17 @@ def test_a_job_whose_supervisor_was_killed_is_told_once_by_who_writes_its_end(tm
     command = f"echo $DSTUI_STATE $DSTUI_EXIT_CODE >> {told}"
     folder = Lab(tmp_path).start(f"all:wait {go}", "1:exit 7", run=f'on_end: "{command}"')
     ready(folder)
-    wait_for(lambda: folder.read_status().get("state") == "running")
-    os.kill(folder.read_status()["supervisor"]["pid"], signal.SIGKILL)
+    wait_for(lambda: status_json(folder).get("state") == "running")
+    os.kill(status_json(folder)["supervisor"]["pid"], signal.SIGKILL)
     if how == "looked at":
         go.touch()
         wait_for(lambda: not of_job(folder))
-        assert refresh(folder)["state"] == "failed"
+        assert refreshed_json(folder)["state"] == "failed"
     else:
         assert stop(folder).state == "stopped"
     assert wait_for(lambda: told.exists() and told.read_text()) == ("failed 7\n" if how == "looked at" else "stopped 143\n")
     for _ in range(2):
-        refresh(folder)
+        refreshed_json(folder)
         stop(folder)
     wait_for(lambda: not [p for p in psutil.process_iter(["cmdline"]) if str(folder.path) in (p.info["cmdline"] or ())])
     assert told.read_text().count("\n") == 1

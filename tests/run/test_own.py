@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -25,8 +26,10 @@ from dstui.run.jobs.index import find
 from dstui.run.jobs.ownership import NotOwn, own_tag, remember
 from dstui.run.jobs.processes import Process, boot
 from dstui.run.jobs.processes import find as process_with
-from dstui.run.jobs.status import process_json, process_of, ranks_of, refresh
+from dstui.run.jobs.records import ProcessRecord
+from dstui.run.jobs.status import ranks_of
 from dstui.run.supervise.stop import stop
+from tests.job_json import refreshed_json, status_json
 from tests.own import owned
 from tests.terminal import Terminal
 from tests.waiting import wait_for
@@ -166,7 +169,13 @@ def named(process: subprocess.Popen[bytes]) -> Process:
 
 def test_processes_that_a_folder_names_are_not_signalled_by_its_word(tmp_path: Path, bystander: subprocess.Popen[bytes]) -> None:
     other = named(bystander)
-    folder = hostile(tmp_path / "job", tmp_path / "canary", ended=False, supervisor=process_json(other), launcher=process_json(other))
+    folder = hostile(
+        tmp_path / "job",
+        tmp_path / "canary",
+        ended=False,
+        supervisor=ProcessRecord.of(other).as_json(),
+        launcher=ProcessRecord.of(other).as_json(),
+    )
     record = json.loads(folder.record(0).read_text())
     folder.record(0).write_text(json.dumps({**record, "pid": other.pid, "shim": other.pid, "ticks": other.ticks, "boot": boot()}))
     assert ranks_of(folder, folder.read_status()).living == [0], "it looks like a rank"
@@ -178,8 +187,8 @@ def test_processes_that_a_folder_names_are_not_signalled_by_its_word(tmp_path: P
 
 
 def test_a_process_of_before_the_machine_was_started_again_is_gone(tmp_path: Path, bystander: subprocess.Popen[bytes]) -> None:
-    facts = process_json(named(bystander))
-    assert process_of(facts) == named(bystander) and process_of({**facts, "boot": "another"}) is None
+    known = ProcessRecord.of(named(bystander))
+    assert known.here == named(bystander) and replace(known, boot="another").here is None
     folder = hostile(tmp_path / "job", tmp_path / "canary", ended=False)
     record = {**json.loads(folder.record(0).read_text()), "shim": bystander.pid, "ticks": named(bystander).ticks}
     folder.record(0).write_text(json.dumps({**record, "boot": "another"}))
@@ -191,8 +200,8 @@ def test_a_copy_of_a_job_that_runs_is_only_looked_at_and_the_job_ends_as_if_nobo
     told, go = tmp_path / "told", tmp_path / "go"
     folder = Lab(tmp_path).start(f"all:wait {go}", run=f'on_end: "echo told >> {told}", restarts: {{max: 1, backoff: 0}}')
     ready(folder)
-    wait_for(lambda: folder.read_status().get("state") == "running")
-    supervisor = folder.read_status()["supervisor"]["pid"]
+    wait_for(lambda: status_json(folder).get("state") == "running")
+    supervisor = status_json(folder)["supervisor"]["pid"]
     copy = JobFolder(tmp_path / "copy")
     shutil.copytree(folder.path, copy.path)
     before = contents(copy.path)
@@ -203,13 +212,13 @@ def test_a_copy_of_a_job_that_runs_is_only_looked_at_and_the_job_ends_as_if_nobo
         assert "Traceback" not in done.stderr
         if words[0] == "stop":
             assert done.returncode == 1 and f"is a copy of {folder.path}" in done.stderr
-    assert refresh(copy)["state"] == "lost" and contents(copy.path) == before
-    assert folder.read_status()["state"] == "running" and len(of_job(folder, f"all:wait {go}")) >= 2
+    assert refreshed_json(copy)["state"] == "lost" and contents(copy.path) == before
+    assert status_json(folder)["state"] == "running" and len(of_job(folder, f"all:wait {go}")) >= 2
     go.touch()
     status = end_of(folder)
     assert (status["state"], status["attempt"], status["supervisor"]["pid"]) == ("succeeded", 1, supervisor)
     wait_for(lambda: not Path(f"/proc/{supervisor}").exists())
-    refresh(copy)
+    refreshed_json(copy)
     assert told.read_text() == "told\n" and contents(copy.path) == before
 
 
@@ -245,7 +254,7 @@ def test_a_job_of_ones_own_that_others_could_have_changed_is_only_looked_at(tmp_
     spoil(folder.path)
     with pytest.raises(NotOwn, match=why):
         own_tag(folder, folder.read_status())
-    assert why in refresh(folder)["foreign"] and why in stop(folder).refused
+    assert why in refreshed_json(folder)["foreign"] and why in stop(folder).refused
     assert not (tmp_path / "canary").exists()
 
 
@@ -261,7 +270,7 @@ def test_a_run_of_an_older_dstui_is_read_but_not_acted_for_and_that_is_said(tmp_
     index.parent.mkdir(parents=True)
     index.write_text(json.dumps({"folder": str(folder.path), "name": "old", "started": "2026-01-02T03:04:05.000+00:00"}) + "\n")
     done = dstui("stop", "old", cwd=tmp_path)
-    assert done.returncode == 1 and "older dstui" in done.stderr and "pkill -TERM -f 'dstui.run.supervise.supervisor" in done.stderr
+    assert done.returncode == 1 and "older dstui" in done.stderr and "pkill -TERM -f 'dstui.run.supervisor " in done.stderr
     assert "older dstui" in dstui("runs", cwd=tmp_path).stdout and not (tmp_path / "canary").exists()
 
 
@@ -284,7 +293,7 @@ def test_an_index_that_cannot_be_trusted_or_read_knows_nothing(tmp_path: Path, m
     folder = hostile(tmp_path / "job", tmp_path / "canary")
     with pytest.raises(NotOwn, match="not in your index"):
         own_tag(folder, folder.read_status())
-    problem = remember(folder, "job", "2026-01-02T03:04:05.000+00:00", "unknown-tag")
+    problem = remember(folder, "job", 1767323045.0, "unknown-tag")
     assert (problem == "") == (case == "nonsense"), problem
     assert own_tag(folder, folder.read_status()) == "unknown-tag", "who started it knows it all the same"
 
@@ -347,7 +356,7 @@ def run_in(place: Path, name: str, second: int, plan: str) -> JobFolder:
     here = Path.cwd()
     os.chdir(place)
     try:
-        remember(folder, plan, f"2026-01-01T00:00:{second:02}.000+00:00", name)
+        remember(folder, plan, 1767225600.0 + second, name)
     finally:
         os.chdir(here)
     return folder

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from dstui.run.jobs.records import LaunchRecord, Restarts
 from dstui.run.supervise.restart import restart_arguments
 
 
@@ -18,8 +18,8 @@ def checkpoint(folder: Path, written: float, mark: str = "latest") -> Path:
     return folder
 
 
-def launch(workdir: Path, *args: str, more: tuple[str, ...] = ("--resume={checkpoint}",)) -> dict[str, Any]:
-    return {"workdir": str(workdir), "args": list(args), "restarts": {"args": list(more)}}
+def launch(workdir: Path, *args: str, more: tuple[str, ...] = ("--resume={checkpoint}",)) -> LaunchRecord:
+    return LaunchRecord(workdir=str(workdir), args=args, restarts=Restarts(args=more))
 
 
 def test_the_checkpoint_that_was_completed_last_is_taken(tmp_path: Path) -> None:

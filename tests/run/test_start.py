@@ -18,6 +18,7 @@ from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.index import find, folders, runs
 from dstui.run.supervise.start import LaunchError, start
 from dstui.run.supervise.stop import stop
+from tests.job_json import write_status_json
 
 
 def launch(base: Path, *, run_dir: Path | None = None, job: str = "script: train.py", cluster: str = "hosts: {localhost: 1}") -> JobFolder:
@@ -153,14 +154,14 @@ def test_job_folders_are_named_by_run_and_time_and_never_shared(place: Path) -> 
     assert find(second.name) == second == find(str(second.path))
     for folder in (first, second, third):
         assert stop(folder).left == []
-    assert [run["state"] for run in runs() if run["folder"] == str(first.path)] == ["stopped"]
+    assert [status.state for folder, status in runs() if folder == first] == ["stopped"]
 
 
 def test_a_name_that_fits_none_or_several_runs_is_said(place: Path) -> None:
     for name in ("alpha-1", "alpha-2", "beta-1"):
         folder = JobFolder(place / "dstui_runs" / name)
         folder.path.mkdir(parents=True)
-        folder.write_status({"state": "succeeded", "started": f"2026-01-0{1 + len(name) % 2}"})
+        write_status_json(folder, {"state": "succeeded", "started": f"2026-01-0{1 + len(name) % 2}"})
     assert find("beta").name == "beta-1"
     with pytest.raises(LookupError, match="alpha may be alpha-1 or alpha-2"):
         find("alpha")

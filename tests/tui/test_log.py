@@ -10,6 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.run.jobs.folder import JobFolder
+from tests.job_json import status_json, write_status_json
 from tests.own import owned
 from tests.tui.conftest import Open, screen, text_of, until
 
@@ -147,9 +148,9 @@ async def test_the_beginning_is_found_by_going_home(open_app: Open, tmp_path: Pa
 @pytest.mark.parametrize(("ranks", "hosts"), [(64, 8), (256, 32), (1024, 128)])
 async def test_many_ranks_are_summed_up_by_host_with_the_worst_first(open_app: Open, tmp_path: Path, ranks: int, hosts: int) -> None:
     made = MadeJob(tmp_path / "job", ranks, hosts=hosts, state="failed")
-    status = made.folder.read_status()
+    status = status_json(made.folder)
     status["ranks"][str(ranks - 3)]["exit_code"] = 1
-    made.folder.write_status(status)
+    write_status_json(made.folder, status)
     made.say(0, "step 1")
     made.look(1)
     async with open_app(size=(100, 30)) as pilot:

@@ -18,6 +18,7 @@ from dstui.run.observe.stacks import find_program
 from dstui.run.supervise.stop import stop
 from dstui.tui.dialogs.text_viewer import Reading
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
+from tests.job_json import status_json, write_status_json
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
@@ -42,7 +43,7 @@ def job(
         ranks[str(rank)] = {"host": "here", "pid": 1, "state": "ended", "exit_code": 1}
         folder.record(rank).write_text(json.dumps({"rank": rank, "host": "here", "pid": 1, "ended": 1767225610.0 - rank, "exit_code": 1}))
     began = {"started": "2026-01-01T00:00:00+00:00", "ended": None if state == "running" else "2026-01-01T00:00:17+00:00"}
-    folder.write_status({"version": 1, "state": state, "exit_code": 1, "attempt": 1, "ranks": ranks, **began})
+    write_status_json(folder, {"version": 1, "state": state, "exit_code": 1, "attempt": 1, "ranks": ranks, **began})
     return folder
 
 
@@ -174,7 +175,7 @@ async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_whe
         assert "rank 1: in wait (behave.py:" in text_of(pilot, "#reading")
         await pilot.press("escape")
         assert "rank 0: in <lambda> (behave.py:" in text_of(pilot, "#why")
-        assert hanging.read_status()["state"] == "running", "nothing was killed"
+        assert status_json(hanging)["state"] == "running", "nothing was killed"
         assert time.time() - hanging.log(1).stat().st_mtime > 0.5
 
 

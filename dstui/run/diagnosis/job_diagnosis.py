@@ -13,7 +13,6 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from dstui.files import FileProblem, read_text
-from dstui.logs.log_folder import FINAL
 from dstui.plan.finding import Fix
 from dstui.regular import lies_in
 from dstui.run.diagnosis.confirm import add_facts, events_of, size
@@ -26,7 +25,8 @@ from dstui.run.diagnosis.log_reader import read_logs
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ranks import KILLED, Ranks, read_record
-from dstui.run.jobs.status import Status, asked_for, ranks_of
+from dstui.run.jobs.records import JobStatus
+from dstui.run.jobs.status import asked_for, ranks_of
 
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan
@@ -49,11 +49,11 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     for hit in found.hits:
         if hit.rank in ranks.ranks:
             hit.host = ranks.ranks[hit.rank].host
-    found.all_well = status.get("state") == "succeeded"
+    found.all_well = status is not None and status.state == "succeeded"
     found.stop = _stop(folder, status)
     plan = _plan(folder)
     diagnosis = conclude(found, plan)
-    if status.get("state") not in (*FINAL, None) and diagnosis.kind in ("success", "benign"):
+    if status and not status.final and diagnosis.kind in ("success", "benign"):
         return replace(diagnosis, cause=None, kind="success", confidence="low", title="The job still runs, and nothing has failed so far")
     if diagnosis.cause == "SUCCESS" and (unread := unread_configuration(folder)):
         return unread
@@ -72,16 +72,16 @@ def _is_log(path: Path, folder: JobFolder) -> bool:
     return False
 
 
-def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: Status) -> None:
+def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: JobStatus | None) -> None:
     """The ends of the ranks in the place of what the launcher says of them: from their records, else from the job's status."""
     found.world = max(len(ranks.ranks), 1)
     found.spoke |= {number for number in ranks.ranks if not folder.log(number, ranks.attempt).is_file()}  # who knows what it said
-    reported = status.get("ranks", {})
+    reported = status.ranks if status else {}
     last_alive = _lost(folder)
     ends: list[Ended] = []
     for number, rank in ranks.ranks.items():
-        code = rank.exit_code if rank.over else reported.get(str(number), {}).get("exit_code")
-        if not isinstance(code, int):
+        code = rank.exit_code if rank.over or number not in reported else reported[number].exit_code
+        if code is None:
             continue
         found.ended[number] = last_alive.get(number, rank.last_alive) if rank.state == "lost" else rank.ended or rank.last_alive
         if code == 0:
@@ -140,18 +140,18 @@ def _sender(folder: JobFolder, number: int, attempt: int) -> str:
     return f"; its shim got {heard}" if isinstance(heard, str) else ""
 
 
-def _stop(folder: JobFolder, status: Status) -> Stop | None:
+def _stop(folder: JobFolder, status: JobStatus | None) -> Stop | None:
     """The request that ended the job, if one did: a file, or what the supervisor has noted."""
-    if status.get("state") in ("succeeded", "failed", "lost"):
+    if status and status.final and status.state != "stopped":
         return None  # whoever asked came too late
     asked = asked_for(folder)
-    code = translated(asked if asked is not None else status.get("exit_code") or 0)
+    code = translated(asked if asked is not None else (status.exit_code if status else None) or 0)
     cause = "SIGHUP" if code == -1 else "CTRL-C"
     noted = [(line, event) for line, event in events_of(folder) if event.get("stops")]
     if noted and asked is None:
         line, event = noted[-1]
         return Stop(cause, float(event.get("t", 0.0)), str(folder.events_file), str(event.get("text")), line)
-    if asked is None and status.get("state") != "stopped":
+    if asked is None and not (status and status.state == "stopped"):
         return None
     at = None
     with suppress(OSError):

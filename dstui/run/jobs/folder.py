@@ -25,10 +25,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.logs.log_folder import FINAL
+from dstui.logs.log_folder import FINAL, JobSpan
 from dstui.logs.time_parsing import from_iso, iso
 from dstui.regular import append_regular, json_object, open_regular, read_json, read_regular, replace_regular
-from dstui.run.jobs.record_forms import EVENT, LAUNCH, STATUS, STOP, sound
+from dstui.run.jobs.record_forms import EVENT, STOP, sound
+from dstui.run.jobs.records import JobStatus, LaunchRecord
 
 __all__ = ["FINAL", "RUNS_FOLDER", "JobFolder", "from_iso", "iso", "read_json"]
 
@@ -93,18 +94,26 @@ class JobFolder:
         """What the shim of one rank says about it."""
         return self.attempt(attempt) / "ranks" / f"rank_{rank}.json"
 
-    def read_status(self) -> dict[str, Any]:
-        """status.json as it is; empty where there is none, or none that makes sense."""
-        status = read_json(self.status_file)
-        return status if sound(status, STATUS) else {}
+    def read_status(self) -> JobStatus | None:
+        """status.json as it is; None where there is none, or none that makes sense."""
+        return JobStatus.from_json(read_json(self.status_file))
 
-    def read_launch(self) -> dict[str, Any]:
+    def read_span(self) -> JobSpan:
+        """From when to when the job ran, by status.json."""
+        status = self.read_status()
+        return JobSpan(status.started, status.ended, status.final) if status else JobSpan()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether status.json has the job's end. `status.refresh` looks whether it is up to date."""
+        return self.read_span().final
+
+    def read_launch(self) -> LaunchRecord | None:
         """launch.json likewise."""
-        launch = read_json(self.launch_file)
-        return launch if sound(launch, LAUNCH) else {}
+        return LaunchRecord.from_json(read_json(self.launch_file))
 
     def read_stop(self) -> dict[str, Any]:
-        """stop.json likewise."""
+        """stop.json as it is; empty where there is none, or none that makes sense."""
         asked = read_json(self.stop_file)
         return asked if sound(asked, STOP) else {}
 
@@ -120,9 +129,9 @@ class JobFolder:
         if len(rest) == MOST_EVENTS:
             yield len(rest), {}
 
-    def write_status(self, status: dict[str, Any]) -> None:
+    def write_status(self, status: JobStatus) -> None:
         """Replace status.json in one step. OSError where it cannot be written."""
-        self.write_json(self.status_file, status)
+        self.write_json(self.status_file, status.as_json())
 
     def write_json(self, path: Path, found: dict[str, Any]) -> None:
         """Replace a record in one step. OSError where it cannot be written."""

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from dstui.files import is_file, reason
+from dstui.logs.time_parsing import iso
 from dstui.run.jobs.folder import RUNS_FOLDER, JobFolder
 from dstui.run.jobs.ownership import Entry, entries
+from dstui.run.jobs.records import JobStatus
 from dstui.run.jobs.status import rebuilt, refresh
 
 RUN = "a job folder, a Plan's name (its newest run), a run's name or its beginning (default: the newest run of this folder)"
@@ -60,7 +61,8 @@ def known() -> list[KnownRun]:
 
 
 def _started(folder: JobFolder) -> str:
-    return str((folder.read_status() or rebuilt(folder)).get("started") or "")
+    status = folder.read_status() or rebuilt(folder)
+    return iso(status.started) if status and status.started is not None else ""
 
 
 def folders() -> list[JobFolder]:
@@ -68,9 +70,9 @@ def folders() -> list[JobFolder]:
     return [run.folder for run in known()]
 
 
-def runs() -> list[dict[str, Any]]:
-    """Every run's status with its folder, brought up to date first; oldest first."""
-    return [{**refresh(folder), "folder": str(folder.path)} for folder in folders()]
+def runs() -> list[tuple[JobFolder, JobStatus]]:
+    """Every run with its status, brought up to date first; oldest first."""
+    return [(folder, status) for folder in folders() if (status := refresh(folder))]
 
 
 def is_job(folder: JobFolder) -> bool:

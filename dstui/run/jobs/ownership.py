@@ -21,9 +21,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from dstui.logs.time_parsing import iso
 from dstui.regular import MOST, append_regular, json_object, open_regular, read_regular
 from dstui.run.jobs.folder import OF_OTHERS, JobFolder
+from dstui.run.jobs.processes import SUPERVISORS
 from dstui.run.jobs.record_forms import is_text
+from dstui.run.jobs.records import VERSION, JobStatus
 
 DECIDING = ("status.json", "launch.json", "stop.json", "events.jsonl", "supervisor.lock", "logs", "ranks", "attempts")
 """What decides about a job, or is written by who acts for it."""
@@ -57,9 +60,12 @@ def index_file() -> Path:
     return user_state_path("dstui") / "runs.jsonl"
 
 
-def remember(folder: JobFolder, name: str, started: str, tag: str) -> str:
-    """Add a run; why that was not possible, "" where it was. It costs the entry, not the run."""
-    entry = Entry(os.path.realpath(folder.path), name, started, tag, str(Path.cwd()))
+def remember(folder: JobFolder, name: str, started: float | None, tag: str) -> str:
+    """Add a run; why that was not possible, "" where it was. It costs the entry, not the run.
+
+    `started`: seconds since the epoch.
+    """
+    entry = Entry(os.path.realpath(folder.path), name, iso(started or 0.0), tag, str(Path.cwd()))
     file = index_file()
     try:
         file.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -103,20 +109,23 @@ def _entry(found: Mapping[str, Any]) -> Entry | None:
     return Entry(**facts) if all(map(is_text, facts.values())) and facts["folder"] else None
 
 
-def own_tag(folder: JobFolder, status: Mapping[str, Any]) -> str:
-    """The tag of the job in a folder that is this user's own. `status`: what the folder says, {} where it says nothing.
+def own_tag(folder: JobFolder, status: JobStatus | None) -> str:
+    """The tag of the job in a folder that is this user's own. `status`: what the folder says, None where it says nothing.
 
-    Raises NotOwn where the index does not know this folder with this tag, or where others could have written what decides.
+    Raises NotOwn where the index does not know this folder with this tag, where others could have written what decides, or where a newer
+    dstui has written it.
     """
-    reported, place, known = status.get("tag"), os.path.realpath(folder.path), entries()
+    reported, place, known = status.tag if status else None, os.path.realpath(folder.path), entries()
     here = [entry for entry in known if entry.folder == place or (entry.tag and entry.tag == reported and _same(entry.folder, place))]
     tag = next((entry.tag for entry in reversed(here) if entry.tag and entry.tag == (reported or entry.tag)), "")
     if strange := _strange(folder):
         raise NotOwn(strange)
+    if status and status.version > VERSION:
+        raise NotOwn(f"is looked after by a newer dstui (version {status.version} of status.json, and this one knows {VERSION})")
     if tag:
         return tag
     if any(not entry.tag for entry in here):
-        by_hand = shlex.quote(f"dstui.run.supervise.supervisor {folder.path}")
+        by_hand = shlex.quote(f"{SUPERVISORS[-1]} {folder.path}")
         raise NotOwn(f"was started by an older dstui, which noted no tag (pkill -TERM -f {by_hand} stops it)")
     if here:
         raise NotOwn("holds another job than the one that you started here")
@@ -126,7 +135,7 @@ def own_tag(folder: JobFolder, status: Mapping[str, Any]) -> str:
     raise NotOwn("is not in your index of runs")
 
 
-def is_own(folder: JobFolder, status: Mapping[str, Any]) -> bool:
+def is_own(folder: JobFolder, status: JobStatus | None) -> bool:
     """Whether the job in a folder is this user's own."""
     with suppress(NotOwn):
         return bool(own_tag(folder, status))

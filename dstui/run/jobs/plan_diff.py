@@ -67,7 +67,7 @@ def plan_of(folder: JobFolder) -> Plan:
     """The Plan that a run was started from, its paths relative to where it lay then. Raises FileProblem or PlanError."""
     path = folder.path / "plan.yaml"
     launch = folder.read_launch()
-    base = next((str(launch[name]) for name in ("base", "workdir") if launch.get(name)), str(folder.path))  # older ones have no "base"
+    base = (launch and (launch.base or launch.workdir)) or str(folder.path)  # older ones have no "base"
     return load(read_text(path), str(path), base)
 
 

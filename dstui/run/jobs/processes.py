@@ -21,6 +21,8 @@ SUPERVISES = "DSTUI_SUPERVISES"
 """The variable that carries it in the job's supervisor, which is no part of the job."""
 SUPERVISOR = "dstui.run.supervise.supervisor"
 """The module that a supervisor runs; its folder follows it on the command line."""
+SUPERVISORS = (SUPERVISOR, "dstui.run.supervisor")
+"""The same with what older versions of dstui, whose jobs may still run, called it."""
 
 
 @dataclass(frozen=True, slots=True)

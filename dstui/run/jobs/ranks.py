@@ -10,13 +10,13 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from dstui.run.jobs.folder import JobFolder, read_json
 from dstui.run.jobs.processes import Process, boot
 from dstui.run.jobs.record_forms import SHIM, rank_number, sound
+from dstui.run.jobs.records import RankState, RankStatus
 
-RankState = Literal["waiting", "started", "ended", "lost"]
 KILLED = 128 + 9
 """A rank that is gone without a word was killed, for only SIGKILL leaves the shim no time to write."""
 NEVER_STARTED = 1
@@ -45,9 +45,9 @@ class Rank:
         """Whether it will not change any more."""
         return self.state in ("ended", "lost")
 
-    def as_json(self) -> dict[str, Any]:
+    def status(self) -> RankStatus:
         """As status.json has it."""
-        return {"host": self.host, "pid": self.pid, "state": self.state, "exit_code": self.exit_code}
+        return RankStatus(self.host, self.pid, self.state, self.exit_code)
 
     def as_record(self, number: int, tag: str) -> dict[str, Any]:
         """As its shim has written it, where that was deleted."""
@@ -126,13 +126,17 @@ class Ranks:
         rank.began = found.get("started")
         rank.last_alive = max(rank.last_alive, rank.began or 0.0)
 
-    def remember(self, reported: Mapping[str, Mapping[str, Any]]) -> None:
+    def remember(self, reported: Mapping[int, RankStatus]) -> None:
         """Take the word of a status for ranks whose records are gone."""
         for number in self.waiting:
-            facts = reported.get(str(number), {})
-            if facts.get("state") in ("ended", "lost") and facts.get("exit_code") is not None:
+            known = reported.get(number)
+            if known and known.state in ("ended", "lost") and known.exit_code is not None:
                 rank = self.ranks[number]
-                rank.state, rank.pid, rank.exit_code = facts["state"], facts.get("pid"), facts["exit_code"]
+                rank.state, rank.pid, rank.exit_code = known.state, known.pid, known.exit_code
+
+    def statuses(self) -> dict[int, RankStatus]:
+        """As status.json has them."""
+        return {number: rank.status() for number, rank in sorted(self.ranks.items())}
 
     @property
     def living(self) -> list[int]:

@@ -97,7 +97,10 @@ def _is_rank_list(value: Any) -> bool:
 PROCESS = record(pid=is_pid, ticks=is_tick, host=is_text, boot=is_text, started=is_text)
 RANK = record(host=is_text, pid=is_pid, state=one_of(RANK_STATES), exit_code=is_code)
 
+is_version = whole(1, 1 << 30)
+
 STATUS: Mapping[str, Form] = {
+    "version": is_version,
     "state": one_of(STATES),
     "supervisor": PROCESS,
     "front": PROCESS,
@@ -112,6 +115,7 @@ STATUS: Mapping[str, Form] = {
     "tag": is_text,
 }
 LAUNCH: Mapping[str, Form] = {
+    "version": is_version,
     "python": is_text,
     "options": is_texts,
     "script": is_texts,

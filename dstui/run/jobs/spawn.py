@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import dstui
-from dstui.logs.log_folder import FINAL
 from dstui.regular import open_regular
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.processes import SUPERVISES, SUPERVISOR
@@ -41,7 +40,8 @@ def spawn_supervisor(folder: JobFolder, lock: int, tag: str) -> subprocess.Popen
 
 def spawn_notification(folder: JobFolder) -> None:
     """Notify of the end of a job of one's own that has no supervisor; nobody waits for it, and it writes down what went wrong."""
-    if not folder.read_launch().get("on_end") or folder.read_status().get("state") not in FINAL:
+    launch = folder.read_launch()
+    if launch is None or not launch.on_end or not folder.has_ended:
         return  # an end that could not be written would be told again at every look
     with suppress(OSError):
         subprocess.Popen(

@@ -6,74 +6,41 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import replace
 
-from dstui.logs.log_folder import FINAL
-from dstui.logs.time_parsing import iso
+from dstui.regular import read_json
 from dstui.run.jobs.access_time import was_read
 from dstui.run.jobs.cleanup import remove_buffers
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ownership import NotOwn, own_tag, whose
-from dstui.run.jobs.processes import SUPERVISES, SUPERVISOR, Process, boot, carries, sees, started, tagged
+from dstui.run.jobs.processes import SUPERVISES, SUPERVISORS, Process, carries, sees, tagged
 from dstui.run.jobs.ranks import Ranks, read_record
-from dstui.run.jobs.record_forms import rank_number
-
-Status = dict[str, Any]
-
-
-def initial(tag: str, hosts: Mapping[int, str], owner: Process | None) -> Status:
-    """The status of a job that is about to start."""
-    return {
-        "version": 1,
-        "state": "starting",
-        "supervisor": None,
-        "front": process_json(owner) if owner else None,
-        "attempt": 1,
-        "started": iso(time.time()),
-        "ended": None,
-        "exit_code": None,
-        "command": [],
-        "ranks": {str(rank): {"host": host, "pid": None, "state": "waiting", "exit_code": None} for rank, host in sorted(hosts.items())},
-        "tag": tag,
-        "launcher": None,
-    }
+from dstui.run.jobs.record_forms import is_version, rank_number
+from dstui.run.jobs.records import VERSION, JobState, JobStatus, ProcessRecord, RankStatus
 
 
-def process_json(process: Process) -> dict[str, Any]:
-    """A process of this host as status.json names it: `ticks` and `boot` tell it from a later one with the same pid."""
-    return {
-        "pid": process.pid,
-        "host": os.uname().nodename,
-        "started": iso(started(process)),
-        "ticks": process.ticks,
-        "boot": boot(),
-    }
+def initial(tag: str, hosts: Mapping[int, str], owner: Process | None) -> JobStatus:
+    """The status of a job that is about to start. `hosts`: rank -> host; `owner`: the process with which the job ends."""
+    ranks = {rank: RankStatus(host) for rank, host in sorted(hosts.items())}
+    return JobStatus("starting", tag, started=time.time(), owner=ProcessRecord.of(owner) if owner else None, ranks=ranks)
 
 
-def process_of(found: Mapping[str, Any] | None) -> Process | None:
-    """The reverse; None where there is none, or one of another host, or of before its last start."""
-    if not found or found.get("host") != os.uname().nodename or found.get("boot") not in (boot(), None):
-        return None
-    return Process(found.get("pid") or 0, found.get("ticks") or 0)
-
-
-def supervisor_of(status: Status, tag: str) -> Process | None:
+def supervisor_of(status: JobStatus | None, tag: str) -> Process | None:
     """The supervisor that a status names, where it lives and says itself that it looks after this job: only then is it signalled."""
-    named = process_of(status.get("supervisor"))
+    named = status.supervisor.here if status and status.supervisor else None
     return named if named and named.alive and carries(named.pid, SUPERVISES, tag) else None
 
 
-def here(status: Status) -> bool:
+def here(status: JobStatus) -> bool:
     """Whether the job's supervisor is, or was, on this host: only there can anybody tell whether its processes live."""
-    supervisor = status.get("supervisor") or {}
-    return supervisor.get("host") in (None, os.uname().nodename)
+    return status.supervisor is None or status.supervisor.host in (None, os.uname().nodename)
 
 
-def ranks_of(folder: JobFolder, status: Status) -> Ranks:
+def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
     """The ranks that a status names, as their records have them now, or it itself where those are gone."""
-    reported = status.get("ranks") or {}
-    hosts = {int(rank): str(facts.get("host")) for rank, facts in reported.items()}
-    ranks = Ranks.expected(folder, hosts, status.get("attempt") or 1, status.get("tag"))
+    reported = status.ranks if status else {}
+    hosts = {number: rank.host for number, rank in reported.items()}
+    ranks = Ranks.expected(folder, hosts, status.attempt if status else 1, status.tag if status else None)
     ranks.unseen = not sees(whose(folder))
     ranks.update(time.time())
     ranks.remember(reported)
@@ -85,29 +52,23 @@ def asked_for(folder: JobFolder) -> int | None:
     return folder.read_stop().get("exit_code")
 
 
-def concluded(status: Status, ranks: Ranks, asked: int | None, *, watched: bool = True) -> Status:
+def concluded(status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True) -> JobStatus:
     """The final status of a job that has ended.
 
     `asked`: the exit status that a stop asked for, None where the job ended by itself. `watched`: somebody saw it end.
     """
     code = ranks.exit_code() if asked is None else asked
-    state = "stopped" if asked is not None else "succeeded" if code == 0 else "failed"
+    state: JobState = "stopped" if asked is not None else "succeeded" if code == 0 else "failed"
     ends = [rank.ended for rank in ranks.ranks.values() if rank.ended]
     now = time.time()
     if not watched:
         now = max(ends, default=now)
         if state == "failed" and ends and not any(rank.state == "ended" for rank in ranks.ranks.values()):
             state = "lost"  # the host went down, or everything was killed at once: nobody can say how it ended
-    return {
-        **status,
-        "state": state,
-        "ended": iso(now),
-        "exit_code": code,
-        "ranks": {str(number): rank.as_json() for number, rank in sorted(ranks.ranks.items())},
-    }
+    return replace(status, state=state, ended=now, exit_code=code, ranks=ranks.statuses())
 
 
-def finish(folder: JobFolder, status: Status, ranks: Ranks, asked: int | None, *, watched: bool = True) -> Status:
+def finish(folder: JobFolder, status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True) -> JobStatus:
     """The same, written where that is possible; what DeepSpeed left on this host is removed. Only for a job of one's own."""
     removed = remove_buffers(rank.master for rank in ranks.ranks.values() if rank.master)
     status = concluded(status, ranks, asked, watched=watched)
@@ -117,16 +78,16 @@ def finish(folder: JobFolder, status: Status, ranks: Ranks, asked: int | None, *
             folder.append_event(now, "notice", text=f"removed {path}, which DeepSpeed had left in memory")
         here = all(rank.host == os.uname().nodename for rank in ranks.ranks.values())  # on other hosts a read is not seen
         config_read = was_read(folder.ds_config) if here else None
-        folder.append_event(now, "exit", exit_code=status["exit_code"], state=status["state"], config_read=config_read)
+        folder.append_event(now, "exit", exit_code=status.exit_code, state=status.state, config_read=config_read)
     with suppress(OSError):
         folder.write_status(status)
     return status
 
 
-def rebuilt(folder: JobFolder) -> Status:
+def rebuilt(folder: JobFolder) -> JobStatus | None:
     """A status from what else lies in the folder, where status.json is gone, half-written or of another version.
 
-    Empty where no rank has left a record, by which its processes could be found.
+    None where no rank has left a record, by which its processes could be found.
     """
     numbers = (rank_number(path.name) for path in folder.attempt(2).parent.glob("*"))
     attempt = max((number for number in numbers if number), default=1)
@@ -135,26 +96,33 @@ def rebuilt(folder: JobFolder) -> Status:
     ranks.update(time.time())
     tags = [tag for number in ranks.ranks if (tag := read_record(folder.record(number, attempt)).get("tag"))]
     if not tags:
-        return {}
-    known = {str(number): rank.as_json() for number, rank in sorted(ranks.ranks.items())}
+        return None
     began = min((rank.began for rank in ranks.ranks.values() if rank.began), default=time.time())
-    return {**initial(tags[0], {}, None), "state": "running", "started": iso(began), "attempt": attempt, "ranks": known}
+    written = read_json(folder.status_file).get("version")
+    version = written if written and is_version(written) else VERSION
+    return JobStatus("running", tags[0], attempt, began, ranks=ranks.statuses(), version=version)
 
 
-def refresh(folder: JobFolder) -> Status:
-    """The status of a job, brought up to date first.
+def has_ended(folder: JobFolder) -> bool:
+    """Whether a job has ended, by its status brought up to date."""
+    status = refresh(folder)
+    return status is not None and status.final
+
+
+def refresh(folder: JobFolder) -> JobStatus | None:
+    """The status of a job, brought up to date first; None where nothing in the folder tells any.
 
     Where nobody looks after the job any more (its supervisor was killed), a new supervisor is started if a process of the job lives, and
     the status is completed if none does. On another host than the job's it is returned as it is.
-    A job that is not this user's own is only looked at; why it is not stands under "foreign", as the end of a sentence.
+    A job that is not this user's own is only looked at; `foreign` says why it is not.
     """
     status = folder.read_status() or rebuilt(folder)
-    if not status or status.get("state") in FINAL:
+    if status is None or status.final:
         return status
     try:
         tag = own_tag(folder, status)
     except NotOwn as why:
-        return {**looked_after(folder, status), "foreign": str(why)}
+        return replace(looked_after(folder, status), foreign=str(why))
     if not here(status):
         return status
     lock = folder.lock()
@@ -166,38 +134,40 @@ def refresh(folder: JobFolder) -> Status:
         os.close(lock)
 
 
-def looked_after(folder: JobFolder, status: Status) -> Status:
+def looked_after(folder: JobFolder, status: JobStatus) -> JobStatus:
     """What there is to see of a job that is somebody else's, or a copy: nothing is written, and what cannot be seen is not claimed.
 
     Where its supervisor should be seen and is not at work, the job has ended if all its ranks have, and else it is lost: nobody can say.
     """
-    ranks, supervisor = ranks_of(folder, status), process_of(status.get("supervisor"))
+    ranks, supervisor = ranks_of(folder, status), status.supervisor.here if status.supervisor else None
     if ranks.unseen or not here(status) or (supervisor and supervisor.alive and _attends(supervisor, folder)):
         return status
-    return concluded(status, ranks, asked_for(folder), watched=False) if ranks.over else {**status, "state": "lost"}
+    return concluded(status, ranks, asked_for(folder), watched=False) if ranks.over else replace(status, state="lost")
 
 
 def _attends(supervisor: Process, folder: JobFolder) -> bool:
     """Whether a process was started as the supervisor of this very folder, not of one that this is a copy of."""
     words = supervisor.words()
-    with suppress(OSError, ValueError):
-        return folder.path.samefile(words[words.index(SUPERVISOR) + 1])
+    at = next((place for place, word in enumerate(words) if word in SUPERVISORS), len(words))
+    with suppress(OSError, IndexError):
+        return folder.path.samefile(words[at + 1])
     return False
 
 
-def _ensure_supervised(folder: JobFolder, status: Status, tag: str, lock: int) -> Status:
+def _ensure_supervised(folder: JobFolder, status: JobStatus, tag: str, lock: int) -> JobStatus:
     """Bring up to date a job of one's own that nobody looks after: who calls this holds its lock."""
     from dstui.run.jobs.spawn import spawn_notification, spawn_supervisor
 
-    if not folder.read_status():
+    found = folder.read_status()
+    if found is None:
         with suppress(OSError):  # another version may make sense of it
             folder.status_file.replace(folder.status_file.with_suffix(".unreadable"))
-    status = folder.read_status() or status  # it may have ended while we came here
-    if status.get("state") in FINAL:
+    status = found or status  # it may have ended while we came here
+    if status.final:
         return status
     if tagged(tag):
         with suppress(OSError):  # on a disk that cannot be written nobody can look after it
-            if not folder.read_status():
+            if found is None:
                 folder.write_status(status)
             spawn_supervisor(folder, lock, tag)
         return status

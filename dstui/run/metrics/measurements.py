@@ -57,7 +57,8 @@ class Measure:
     @classmethod
     def of(cls, folder: JobFolder) -> Measure:
         """What the Plan of this job wants to have measured; a folder that is older or broken has no wishes."""
-        return cls(folder.read_launch().get("metrics") or {})
+        launch = folder.read_launch()
+        return cls(launch.metrics if launch else {})
 
     @property
     def wanted(self) -> Wanted | None:

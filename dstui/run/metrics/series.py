@@ -12,7 +12,6 @@ from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
-from dstui.logs.log_folder import FINAL
 from dstui.logs.tail import Tail, allow_files
 from dstui.plan.patterns import METRICS
 from dstui.run.jobs.events import Metric
@@ -82,7 +81,7 @@ class MetricSeries:
 
     def _flush(self) -> bool:
         """The last lines without an end, once, when the job has ended. False where it lives."""
-        if self._flushed or self.folder.read_status().get("state") not in FINAL:
+        if self._flushed or not self.folder.has_ended:
             return False
         self._flushed = True
         for (attempt, _), log in self._logs.items():

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any
+from dataclasses import replace
 
 from dstui.logs.log_folder import FINAL
 from dstui.logs.tail import Tail, allow_files
-from dstui.logs.time_parsing import from_iso
 from dstui.regular import json_object
 from dstui.run.jobs.events import Event, Exited, Line, Notice, RankState, Started
 from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.records import JobStatus, RankStatus
 from dstui.run.jobs.status import ranks_of, refresh
 from dstui.run.metrics.measurements import Measure, RankView
 from dstui.text import sanitise
@@ -54,8 +54,8 @@ class Follower:
         self.attempt = 1
         self._backlog, self._lines = backlog, lines
         self._wanted = None if lines else self.measure.wanted
-        self._status: dict[str, Any] = {}
-        self._unwritten: dict[str, Any] = {}
+        self._status: JobStatus | None = None
+        self._unwritten: JobStatus | None = None
         self._status_stamp: tuple[int, int] | None = None
         self._refreshed = 0.0
         self._tails: dict[int | None, Tail] = {None: Tail(folder.launcher_log, backlog)}
@@ -70,12 +70,12 @@ class Follower:
     @property
     def started(self) -> float | None:
         """When the job was started, seconds since the epoch."""
-        return from_iso(self._status.get("started"))
+        return self._status.started if self._status else None
 
     @property
     def duration(self) -> float:
         """Seconds from the start to the end, or to now."""
-        ended = from_iso(self._status.get("ended")) or time.time()
+        ended = (self._status.ended if self._status else None) or time.time()
         return max(ended - (self.started or ended), 0.0)
 
     @property
@@ -137,8 +137,8 @@ class Follower:
         if self.state not in FINAL and now - self._refreshed >= REFRESH:
             self._refreshed = now
             status = refresh(self.folder)
-            self.foreign = status.get("foreign", "")
-            if status.get("state") in FINAL and self.folder.read_status().get("state") not in FINAL:
+            self.foreign = status.foreign if status else ""
+            if status and status.final and not self.folder.has_ended:
                 self._unwritten = status  # the disk is full, or the folder is somebody else's
 
     def _read_status(self) -> list[int]:
@@ -153,23 +153,23 @@ class Follower:
         if stamp == self._status_stamp:
             return []
         status = self.folder.read_status()
-        if not status or not self._change_attempt(int(status.get("attempt") or 1)):
+        if status is None or not self._change_attempt(status.attempt):
             return []
         self._status_stamp = stamp
         return self._take_status(status)
 
-    def _take_status(self, status: dict[str, Any]) -> list[int]:
+    def _take_status(self, status: JobStatus) -> list[int]:
         """Note what a status says; the ranks that have started since."""
         self._status = status
-        self.state, self.exit_code = str(status.get("state")), status.get("exit_code")
-        allow_files(FILES_ASIDE + FILES_OF_A_RANK * len(status.get("ranks", {})))
-        return [number for number, facts in ((int(n), facts) for n, facts in status.get("ranks", {}).items()) if self._take(number, facts)]
+        self.state, self.exit_code = status.state, status.exit_code
+        allow_files(FILES_ASIDE + FILES_OF_A_RANK * len(status.ranks))
+        return [number for number, rank in status.ranks.items() if self._take(number, rank)]
 
     def _change_attempt(self, attempt: int) -> bool:
         """Go on to a further attempt, once everything of the last has been told; False until then."""
         if attempt != self.attempt and self._status:
             ended = ranks_of(self.folder, self._status)  # which the new status does not say any more
-            self._status["ranks"] = {str(number): rank.as_json() for number, rank in ended.ranks.items()}
+            self._status = replace(self._status, ranks=ended.statuses())
             if any(view.state == "started" for view in self.ranks.values()):
                 return False
             for number in self.ranks:
@@ -179,12 +179,12 @@ class Follower:
         self.attempt = attempt
         return True
 
-    def _take(self, number: int, facts: dict[str, Any]) -> bool:
+    def _take(self, number: int, rank: RankStatus) -> bool:
         """Note what the status says of a rank; True where it has started since. Its end is told after its lines."""
-        host = sanitise(str(facts.get("host")))
+        host = sanitise(rank.host)
         view = self.ranks.setdefault(number, RankView(host))
         view.host = host
-        if view.state != "waiting" or facts.get("state") == "waiting":
+        if view.state != "waiting" or rank.state == "waiting":
             return False
         view.state = "started"
         self._tails[number] = Tail(self.folder.log(number, self.attempt), self._backlog)
@@ -253,10 +253,10 @@ class Follower:
     def _ended_ranks(self, read_out: set[int | None]) -> list[Event]:
         """The ends of ranks whose last line has been told."""
         events: list[Event] = []
-        for number, facts in ((int(n), facts) for n, facts in self._status.get("ranks", {}).items()):
+        for number, rank in self._status.ranks.items() if self._status else ():
             view = self.ranks[number]
-            if number in read_out and view.state == "started" and facts.get("state") in ("ended", "lost"):
-                view.state, view.exit_code = facts["state"], facts.get("exit_code")
+            if number in read_out and view.state == "started" and rank.state in ("ended", "lost"):
+                view.state, view.exit_code = rank.state, rank.exit_code
                 for line in self._tails[number].flush():
                     events += [*self._emit(number, line), *self.measure(view, number, line)]
                 events.append(RankState(number, view.host, view.state, view.exit_code))

@@ -32,7 +32,7 @@ AT_ONCE = 4
 """Ranks that are looked at side by side."""
 INSTALL = "py-spy is not installed: python -m pip install py-spy (or dstui[debug])"
 YAMA = "kernel.yama.ptrace_scope"
-PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/dstui/run/shim\.py$")
+PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/dstui/run/(?:supervise/)?shim\.py$")
 """Files that are not the user's program."""
 
 
@@ -81,7 +81,7 @@ def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None
     ranks = ranks_of(folder, status)
     wanted = [number for number in sorted(ranks.living) if not only or number in only]
     owner = whose(folder)  # a folder of somebody else's must not lead to processes of ours
-    members = {process.pid: process for process in tagged(str(status.get("tag"))) if user_of(process.pid) == owner}
+    members = {process.pid: process for process in tagged(str(status.tag if status else None)) if user_of(process.pid) == owner}
     own = is_own(folder, status)
     using = program or find_program()
 

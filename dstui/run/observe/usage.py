@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from dstui.logs.log_folder import FINAL
 from dstui.run.jobs.folder import JobFolder, read_json
 from dstui.run.jobs.ranks import read_record
+from dstui.run.jobs.records import JobStatus
 
 if TYPE_CHECKING:
     import psutil
@@ -80,7 +80,8 @@ class Sampler:
         self.note = ""
         """What is not sampled, and why, in a few words."""
         self._folder, self._every = folder, every
-        self._launch = folder.read_launch()
+        launch = folder.read_launch()
+        self._env: Mapping[str, str] = launch.env if launch else {}
         self._gpus: Sequence[Gpu] | None = None
         self._live: Live | None = None
         self._states: dict[int, GpuState] = {}
@@ -99,17 +100,19 @@ class Sampler:
             while not self._closed.is_set():
                 status = self._folder.read_status()
                 self.latest = self._sample(status)
-                if status.get("state") in FINAL:
+                if status and status.final:
                     break
                 self._closed.wait(self._every)
         finally:
             if self._live is not None:
                 self._live.close()
 
-    def _sample(self, status: Mapping[str, Any]) -> dict[int, Usage]:
-        attempt, here = int(status.get("attempt") or 1), os.uname().nodename
-        running = sorted(int(rank) for rank, facts in status.get("ranks", {}).items() if facts.get("state") == "started")
-        records = {rank: self._record(rank, attempt) for rank in running}
+    def _sample(self, status: JobStatus | None) -> dict[int, Usage]:
+        if status is None:
+            return {}
+        here = os.uname().nodename
+        running = sorted(number for number, rank in status.ranks.items() if rank.state == "started")
+        records = {rank: self._record(rank, status.attempt) for rank in running}
         near = {rank: record for rank, record in records.items() if record.get("host") == here}
         far = {str(record["host"]) for record in records.values() if record.get("host") not in (here, None)}
         usages = {rank: self._of_cpu(record) if self._on_cpu else self._of_gpu(record) for rank, record in near.items()}
@@ -125,8 +128,7 @@ class Sampler:
 
     @property
     def _on_cpu(self) -> bool:
-        env = self._launch.get("env")
-        return isinstance(env, dict) and env.get("DS_ACCELERATOR") == "cpu"
+        return self._env.get("DS_ACCELERATOR") == "cpu"
 
     def _of_cpu(self, record: Mapping[str, Any]) -> Usage:
         """The rank's process. Its load is that since the last sample: of the first there is none."""
@@ -179,9 +181,7 @@ class Sampler:
         local, value = record.get("local_rank"), record.get("gpus")
         if not isinstance(local, int):
             return "the rank's record does not say which GPU it has"
-        env = self._launch.get("env")
-        order = env.get("CUDA_DEVICE_ORDER") if isinstance(env, dict) else None
-        visible_gpus = visible(value if isinstance(value, str) else None, gpus, order).gpus
+        visible_gpus = visible(value if isinstance(value, str) else None, gpus, self._env.get("CUDA_DEVICE_ORDER")).gpus
         if len(visible_gpus) == 1:
             return visible_gpus[0]
         return visible_gpus[local] if local < len(visible_gpus) else f"CUDA_VISIBLE_DEVICES={value} names no GPU for local rank {local}"

@@ -16,7 +16,6 @@ from pathlib import Path
 from dstui import __version__
 from dstui.files import FileProblem, is_folder, is_there, read_text, reason
 from dstui.logs.log_file import LogFile
-from dstui.logs.log_folder import FINAL
 from dstui.regular import lies_in
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.report.redact import mask, secrets, secrets_in
@@ -64,7 +63,7 @@ def _files(path: Path) -> list[Path]:
 
 def _diagnosis(folder: JobFolder) -> dict[str, str]:
     """Why the job ended, as a file; what goes wrong in finding that out is part of the report."""
-    if folder.read_status().get("state") not in FINAL:
+    if not folder.has_ended:
         return {}
     try:
         from dstui.run.diagnosis import diagnose_job

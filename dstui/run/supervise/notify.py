@@ -27,11 +27,11 @@ from urllib.parse import urlsplit
 
 from dstui.logs.decode import LONGEST
 from dstui.logs.log_file import LogFile
-from dstui.logs.time_parsing import from_iso
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ownership import NotOwn, own_tag
 from dstui.run.jobs.processes import SUPERVISES
 from dstui.run.jobs.ranks import Ranks
+from dstui.run.jobs.records import JobStatus, LaunchRecord
 from dstui.run.jobs.status import ranks_of
 from dstui.run.metrics.line_patterns import scan
 from dstui.run.observe.summary import duration_text
@@ -46,10 +46,10 @@ PREFIX = "DSTUI_"
 """What the facts are called in a command's environment: DSTUI_NAME, DSTUI_STATE, …"""
 
 
-def facts_of(folder: JobFolder, status: Mapping[str, Any], ranks: Ranks) -> dict[str, Any]:
+def facts_of(folder: JobFolder, status: JobStatus, ranks: Ranks) -> dict[str, Any]:
     """What there is to tell of a job that has ended; null where nobody knows."""
-    began, ended = from_iso(status.get("started")), from_iso(status.get("ended"))
-    state, code = status.get("state"), status.get("exit_code")
+    began, ended = status.started, status.ended
+    state, code = status.state, status.exit_code
     first = ranks.first_failure if state == "failed" else None  # what a stop has ended did not fail
     duration = round(ended - began, 3) if began and ended else None
     text = f"{folder.name} {state} with exit status {code}"
@@ -79,9 +79,11 @@ def last_loss(ranks: Ranks) -> float | None:
     return None
 
 
-def announce(launch: Mapping[str, Any], folder: JobFolder, status: Mapping[str, Any], ranks: Ranks) -> str | None:
-    """What the supervisor does last: notify whom launch.json names. A sentence where that failed, for events.jsonl."""
-    return notify(launch["on_end"], facts_of(folder, status, ranks), launch.get("workdir") or str(folder.path))
+def announce(launch: LaunchRecord | None, folder: JobFolder, status: JobStatus, ranks: Ranks) -> str | None:
+    """What the supervisor does last: notify whom launch.json names, if anybody. A sentence where that failed, for events.jsonl."""
+    if launch is None or not launch.on_end:
+        return None
+    return notify(launch.on_end, facts_of(folder, status, ranks), launch.workdir or str(folder.path))
 
 
 def main(argv: list[str]) -> int:
@@ -92,7 +94,7 @@ def main(argv: list[str]) -> int:
         own_tag(folder, status)
     except NotOwn:
         return 1
-    problem = announce(folder.read_launch(), folder, status, ranks_of(folder, status))
+    problem = announce(folder.read_launch(), folder, status, ranks_of(folder, status)) if status else None
     if problem:
         folder.append_event(time.time(), "notice", text=problem)
     return 1 if problem else 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+
+from dstui.run.jobs.records import LaunchRecord
 
 CHECKPOINT = "{checkpoint}"
 MARKS = ("latest", "trainer_state.json")
@@ -16,13 +17,13 @@ DEPTH = 4
 PASSED_OVER = ("dstui_runs", "node_modules", "__pycache__", "wandb", "site-packages")
 
 
-def restart_arguments(launch: Mapping[str, Any], since: float) -> tuple[list[str], str]:
+def restart_arguments(launch: LaunchRecord, since: float) -> tuple[list[str], str]:
     """The arguments that a new attempt appends, and a word on what it starts from.
 
     Only a checkpoint that this job has written, since `since` (seconds since the epoch), is one to go on from; without any, arguments that
     name it are left out, all of them.
     """
-    words = [str(word) for word in launch.get("restarts", {}).get("args", [])]
+    words = list(launch.restarts.args)
     if not any(CHECKPOINT in word for word in words):
         return words, "as before" if not words else f"with {' '.join(words)}"
     found = latest_checkpoint(places(launch), since)
@@ -31,10 +32,10 @@ def restart_arguments(launch: Mapping[str, Any], since: float) -> tuple[list[str
     return [word.replace(CHECKPOINT, str(found)) for word in words], f"from {found}"
 
 
-def places(launch: Mapping[str, Any]) -> list[Path]:
+def places(launch: LaunchRecord) -> list[Path]:
     """Where a job's checkpoints may lie: its working directory, and the folders that its arguments name."""
-    workdir = Path(launch["workdir"])
-    values = [str(word).rpartition("=")[2] for word in launch["args"]]
+    workdir = Path(launch.workdir)
+    values = [word.rpartition("=")[2] for word in launch.args]
     return [workdir, *(path for value in values if value and (path := workdir / value).is_dir())]
 
 

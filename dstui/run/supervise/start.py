@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from dstui.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
 from dstui.machine.snapshot import Machine
@@ -26,9 +25,10 @@ from dstui.run.jobs.create import create
 from dstui.run.jobs.folder import RUNS_FOLDER, JobFolder
 from dstui.run.jobs.ownership import NotOwn, own_tag, remember
 from dstui.run.jobs.processes import find
+from dstui.run.jobs.records import LaunchRecord
 from dstui.run.jobs.spawn import spawn_supervisor
 from dstui.run.jobs.status import initial
-from dstui.run.supervise.launch_record import launch_plan
+from dstui.run.supervise.launch_command import launch_json
 
 ASK_FOR_DEEPSPEED = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('deepspeed') is None))"
 """Looks for deepspeed without importing it, which would take seconds."""
@@ -66,7 +66,10 @@ def start(
     try:
         files = {artifact.name: artifact.text for artifact in artifacts(plan, machine, pool, str(folder.ds_config))}
         files |= {"plan.yaml": plan.text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
-        _fill(folder, {**launch_plan(spec, plan.run, folder), "base": plan.base}, files)
+        record = LaunchRecord.from_json(launch_json(spec, plan.run, folder, plan.base))
+        if record is None:
+            raise LaunchError("The Plan holds a text that no program can be given: one with a NUL character, or of more than 1 MiB")
+        _fill(folder, record, files)
         _hand_over(folder, spec, name, owner_pid)
     except BaseException as error:
         _undo(folder, keep=had_folder)
@@ -114,10 +117,10 @@ def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> No
         raise LaunchError(f"job.python: {python} does not run as a Python (exit status {answer.returncode}): {reported}")
 
 
-def _fill(folder: JobFolder, launch: Mapping[str, Any], files: Mapping[str, str]) -> None:
+def _fill(folder: JobFolder, record: LaunchRecord, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         write_atomic(folder.path / name, text)
-    folder.write_json(folder.launch_file, dict(launch))
+    folder.write_json(folder.launch_file, record.as_json())
     watch(folder.ds_config)
     folder.prepare(1)
 
@@ -133,7 +136,7 @@ def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | 
     try:
         folder.write_status(status)
         folder.append_event(time.time(), "start", folder=str(folder.path))
-        if problem := remember(folder, name, status["started"], tag):
+        if problem := remember(folder, name, status.started, tag):
             text = f"the index of runs cannot be written ({problem}): other dstui commands can only look at this job. A SIGTERM to its "
             folder.append_event(time.time(), "notice", text=f"{text}supervisor stops it. XDG_STATE_HOME names another place for the index")
         own_tag(folder, status)
@@ -143,7 +146,7 @@ def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | 
     finally:
         os.close(lock)
     deadline = time.monotonic() + UP
-    while not folder.read_status().get("supervisor"):
+    while (found := folder.read_status()) is None or found.supervisor is None:
         if supervisor.poll() is not None or time.monotonic() > deadline:
             supervisor.kill()
             reported = folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from dstui.logs.log_folder import FINAL
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ownership import NotOwn, own_tag
 from dstui.run.jobs.processes import Process, find, tagged
 from dstui.run.jobs.ranks import Ranks
+from dstui.run.jobs.records import JobStatus
 from dstui.run.jobs.spawn import spawn_notification
-from dstui.run.jobs.status import Status, finish, here, ranks_of, rebuilt, refresh, supervisor_of
+from dstui.run.jobs.status import finish, here, ranks_of, rebuilt, refresh, supervisor_of
 
 STEP = 5.0
 """Seconds on each rung of the escalation before the next."""
@@ -95,18 +95,18 @@ def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM) -> StopReport
     try:
         tag = own_tag(folder, status)
     except NotOwn as why:
-        return StopReport(str(status.get("state", "lost")), None, refused=str(why))
-    if not status:
+        return StopReport(status.state if status else "lost", None, refused=str(why))
+    if status is None:
         unknown = f"{folder.status_file} is gone, half-written or of another version, and no rank has left a record of its processes"
         return StopReport("lost", None, [unknown])
-    if not here(status) and status.get("state") not in FINAL:
-        host = status["supervisor"]["host"]
-        return StopReport(status["state"], None, [f"the job runs on {host}: stop it there (dstui stop {folder.path})"])
-    if status.get("state") not in FINAL:
+    if not here(status) and not status.final:
+        host = status.supervisor.host if status.supervisor else "another host"
+        return StopReport(status.state, None, [f"the job runs on {host}: stop it there (dstui stop {folder.path})"])
+    if not status.final:
         _ask(folder, exit_code, supervisor_of(status, tag))
-        status = _await_end(folder, exit_code, tag)
+        status = _await_end(folder, status, exit_code, tag)
     left = escalate(lambda: tagged(tag))
-    return StopReport(str(status.get("state", "lost")), status.get("exit_code"), sorted(process.describe() for process in left))
+    return StopReport(status.state, status.exit_code, sorted(process.describe() for process in left))
 
 
 def _ask(folder: JobFolder, exit_code: int, supervisor: Process | None) -> None:
@@ -121,12 +121,12 @@ def _ask(folder: JobFolder, exit_code: int, supervisor: Process | None) -> None:
         supervisor.send(number)
 
 
-def _await_end(folder: JobFolder, exit_code: int, tag: str) -> Status:
+def _await_end(folder: JobFolder, known: JobStatus, exit_code: int, tag: str) -> JobStatus:
     """Wait for the supervisor to be through; take its place where it is dead, and where it is stuck."""
     deadline = time.monotonic() + PATIENCE
     while True:
         status = folder.read_status()
-        if status.get("state") in FINAL:
+        if status and status.final:
             return status
         lock = folder.lock()
         late = time.monotonic() - deadline
@@ -136,16 +136,16 @@ def _await_end(folder: JobFolder, exit_code: int, tag: str) -> Status:
             supervisor.send(signal.SIGKILL)
         time.sleep(POLL)
     try:
-        return _end(folder, exit_code, tag)
+        return _end(folder, known, exit_code, tag)
     finally:
         if lock is not None:
             os.close(lock)
 
 
-def _end(folder: JobFolder, exit_code: int, tag: str) -> Status:
+def _end(folder: JobFolder, known: JobStatus, exit_code: int, tag: str) -> JobStatus:
     """End a job that nobody looks after."""
-    status = folder.read_status() or rebuilt(folder)
-    if status.get("state") in FINAL:
+    status = folder.read_status() or rebuilt(folder) or known
+    if status.final:
         return status
     ranks = ranks_of(folder, status)
     if ranks.over and not tagged(tag):

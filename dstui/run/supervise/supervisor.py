@@ -15,19 +15,20 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from dstui.logs.arrival_index import ArrivalWriter
-from dstui.logs.time_parsing import from_iso, iso
 from dstui.regular import open_regular
 from dstui.run.jobs.cleanup import OpBuilds, build_root
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ownership import NotOwn, own_tag
 from dstui.run.jobs.processes import SUPERVISES, Process, descendants, find, reap, tagged
 from dstui.run.jobs.ranks import Rank, Ranks
-from dstui.run.jobs.status import asked_for, finish, process_json, process_of, ranks_of
-from dstui.run.supervise.launch_record import command, environment
+from dstui.run.jobs.records import JobStatus, LaunchRecord, ProcessRecord
+from dstui.run.jobs.status import asked_for, finish, ranks_of
+from dstui.run.supervise.launch_command import command, environment
 from dstui.run.supervise.resource_facts import ResourceFacts
 from dstui.run.supervise.restart import restart_arguments
 from dstui.run.supervise.shim import prctl
@@ -45,8 +46,6 @@ LATE = 60.0
 """Seconds after which ranks that have not started are named."""
 STOPPED_BY = {signal.SIGTERM: 128 + signal.SIGTERM, signal.SIGINT: 128 + signal.SIGINT}
 OWNER_GONE = 128 + signal.SIGTERM
-NEEDED = ("python", "options", "script", "args", "env", "workdir", "restarts")
-"""What launch.json must say, or nothing more is started by it."""
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 
 
@@ -56,15 +55,16 @@ class Supervisor:
     def __init__(self, folder: JobFolder, tag: str) -> None:
         """`tag`: of the job, by the user's own index."""
         self.folder, self.tag = folder, tag
-        self.status = {"state": "running", "ranks": {}, **folder.read_status(), "tag": tag}
-        launch = folder.read_launch()
-        self.plan = launch if all(launch.get(need) is not None for need in NEEDED) else {}
-        self.owner = process_of(self.status.get("front"))
-        self.launcher = process_of(self.status.get("launcher"))
-        self.builds = OpBuilds(build_root({**os.environ, **self.plan.get("env", {})}))
+        self.status = replace(folder.read_status() or JobStatus("running"), tag=tag)
+        self.record = folder.read_launch() or LaunchRecord(missing="keys")
+        if self.record.missing:
+            self.record = LaunchRecord(missing=self.record.missing)
+        self.owner = self.status.owner.here if self.status.owner else None
+        self.launcher = self.status.launcher.here if self.status.launcher else None
+        self.builds = OpBuilds(build_root({**os.environ, **self.record.env}))
         self.ranks = ranks_of(folder, self.status)
         self.arrivals = ArrivalWriter(folder)
-        self.facts = ResourceFacts((folder.path, Path(self.plan.get("workdir", folder.path))))
+        self.facts = ResourceFacts((folder.path, Path(self.record.workdir or folder.path)))
         self.locks: list[int | None] = []
         """Held until the end, beside the one that we were born with: of folders that were deleted."""
         self.asked: int | None = None
@@ -75,11 +75,11 @@ class Supervisor:
         """Until the job has ended and nothing of it is left."""
         prctl(PR_SET_CHILD_SUBREAPER, 1)  # what the launcher orphans becomes our child: it is seen, and reaped
         me = find(os.getpid())
-        self.status["supervisor"] = process_json(me) if me else None
-        if self.status["state"] == "starting" and not self.launcher and not tagged(self.tag):
+        self.note_in_status(supervisor=ProcessRecord.of(me) if me else None)
+        if self.status.state == "starting" and not self.launcher and not tagged(self.tag):
             self.launch()
         for number, rank in self.ranks.ranks.items():  # what happened while nobody looked
-            if rank.state != self.status["ranks"].get(str(number), {}).get("state", "waiting"):
+            if rank.state != (known.state if (known := self.status.ranks.get(number)) else "waiting"):
                 self.rank_event(number, rank)
         self.write()
         while True:
@@ -93,32 +93,35 @@ class Supervisor:
 
     def launch(self, more: Sequence[str] = ()) -> None:
         """Start the launcher; an interpreter that cannot be started is a job without ranks."""
-        self.launcher = self.status["launcher"] = None
+        self.launcher = None
+        self.note_in_status(launcher=None)
         self.event("facts", attempt=self.ranks.attempt, **self.facts.now())
         with os.fdopen(open_regular(self.folder.launcher_log, APPEND), "ab") as log:
             if child := self._launched(more, log):
                 child.returncode = 0  # reap() collects it, and what becomes of it is the ranks' to tell
                 self.launcher = find(child.pid)
-                self.status["launcher"] = process_json(self.launcher) if self.launcher else None
+                self.note_in_status(launcher=ProcessRecord.of(self.launcher) if self.launcher else None)
 
     def _launched(self, more: Sequence[str], log: BinaryIO) -> subprocess.Popen[bytes] | None:
         """The launcher; None where it cannot be started, which its log says."""
+        if self.record.missing:
+            log.write(f"dstui: cannot start the job: {self.folder.launch_file} does not say its {self.record.missing}\n".encode())
+            return None
         try:
-            argv = self.status["command"] = command(self.plan, self.folder, self.tag, self.ranks.attempt, more)
+            argv = command(self.record, self.folder, self.tag, self.ranks.attempt, more)
+            self.note_in_status(command=tuple(argv))
             return subprocess.Popen(
                 argv,
-                cwd=self.plan["workdir"],
-                env=environment(self.plan, self.tag),
+                cwd=self.record.workdir,
+                env=environment(self.record, self.tag),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=default_signals,  # noqa: PLW1509 - there are no threads here
             )
-        except KeyError as missing:
-            log.write(f"dstui: cannot start the job: {self.folder.launch_file} does not say its {missing}\n".encode())
         except OSError as error:
-            log.write(f"dstui: cannot start {argv[0]} in {self.plan['workdir']}: {error.strerror}\n".encode())
+            log.write(f"dstui: cannot start {self.record.python} in {self.record.workdir}: {error.strerror}\n".encode())
         return None
 
     def sleep(self) -> None:
@@ -144,8 +147,8 @@ class Supervisor:
         for number in changed:
             self.rank_event(number, self.ranks.ranks[number])
         self.note_facts(changed)
-        if self.status["state"] == "starting" and len(self.ranks.waiting) < len(self.ranks.ranks):
-            self.status["state"] = "running"
+        if self.status.state == "starting" and len(self.ranks.waiting) < len(self.ranks.ranks):
+            self.note_in_status(state="running")
         if self.every("folder", 1.0):
             self.keep_folder()
         if self.every("builds", 1.0):
@@ -162,7 +165,7 @@ class Supervisor:
             return
         with suppress(OSError):
             folder.prepare(self.ranks.attempt)
-            folder.write_json(folder.launch_file, self.plan)
+            folder.write_json(folder.launch_file, self.record.as_json())
             for number, rank in self.ranks.ranks.items():
                 if rank.pid is not None:
                     folder.write_json(folder.record(number, self.ranks.attempt), rank.as_record(number, self.tag))
@@ -210,22 +213,22 @@ class Supervisor:
 
         A job of which no rank ever started would fail in the same way again.
         """
-        allowed, attempt = self.plan.get("restarts", {}), self.ranks.attempt
+        allowed, attempt = self.record.restarts, self.ranks.attempt
         code = self.ranks.exit_code()
-        if self.asked is not None or code == 0 or attempt > allowed.get("max", 0) or self.ranks.first_failure is None:
+        if self.asked is not None or code == 0 or attempt > allowed.max or self.ranks.first_failure is None:
             return False
         self.note(f"attempt {attempt} ended with exit status {code} (rank {self.ranks.first_failure} first)")
-        pause = time.monotonic() + allowed["backoff"]
-        self.status["next_attempt"] = iso(time.time() + allowed["backoff"])
+        pause = time.monotonic() + allowed.backoff
+        self.note_in_status(next_attempt=time.time() + allowed.backoff)
         self.write()
         while time.monotonic() < pause and self.asked is None:
             self.sleep()
             self.poll()
-        self.status["next_attempt"] = None
+        self.note_in_status(next_attempt=None)
         if self.asked is not None:
             return False
-        more, how = restart_arguments(self.plan, from_iso(self.status.get("started")) or 0.0)
-        self.note(f"attempt {attempt + 1} of {allowed['max'] + 1} starts {how}")
+        more, how = restart_arguments(self.record, self.status.started or 0.0)
+        self.note(f"attempt {attempt + 1} of {allowed.max + 1} starts {how}")
         try:
             self.begin(attempt + 1, more)
         except OSError as error:
@@ -237,7 +240,7 @@ class Supervisor:
         """The ranks anew, in a folder of their own."""
         self.folder.prepare(attempt)
         self.ranks = Ranks.expected(self.folder, {number: rank.host for number, rank in self.ranks.ranks.items()}, attempt, self.tag)
-        self.status |= {"attempt": attempt, "state": "starting"}
+        self.note_in_status(attempt=attempt, state="starting")
         self._since.clear()
         self._named_late = False
         self.launch(more)
@@ -247,10 +250,10 @@ class Supervisor:
         """The last word."""
         self.arrivals.update(time.time(), self.ranks.attempt)
         self.status = finish(self.folder, self.status, self.ranks, self.asked)
-        if self.plan.get("on_end"):
+        if self.record.on_end:
             from dstui.run.supervise.notify import announce  # urllib would cost every job 20 ms
 
-            if problem := announce(self.plan, self.folder, self.status, self.ranks):
+            if problem := announce(self.record, self.folder, self.status, self.ranks):
                 self.note(problem)
 
     def members(self) -> set[Process]:
@@ -293,9 +296,13 @@ class Supervisor:
         with suppress(OSError):
             self.folder.append_event(time.time(), event, **facts)
 
+    def note_in_status(self, **changes: Any) -> None:
+        """Change fields of the status; `write` puts it on the disk."""
+        self.status = replace(self.status, **changes)
+
     def write(self) -> None:
         """status.json; where that fails now, at the next look."""
-        self.status["ranks"] = {str(number): rank.as_json() for number, rank in sorted(self.ranks.ranks.items())}
+        self.note_in_status(ranks=self.ranks.statuses())
         try:
             self.folder.write_status(self.status)
             self._unwritten = False

@@ -244,8 +244,8 @@ class OtherRun(Dialog):
     def _find(self) -> None:
         from dstui.run.jobs.index import folders
 
-        states = {folder: str(folder.read_status().get("state", "")) for folder in reversed(folders()) if folder != self._but}
-        rows = [row(folder.name, right=[(state, "dim")], key=str(folder.path)) for folder, state in states.items()]
+        known = [(folder, folder.read_status()) for folder in reversed(folders()) if folder != self._but]
+        rows = [row(folder.name, right=[(status.state if status else "", "dim")], key=str(folder.path)) for folder, status in known]
         self.call_later(self._show, rows or [row(("There is no other run yet.", "dim"))])
 
     def _show(self, rows: list[Row]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import time
-from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from dstui.tui.session.session import JobState
 if TYPE_CHECKING:
     from dstui.plan.finding import Fix
     from dstui.run.jobs.folder import JobFolder
+    from dstui.run.jobs.records import JobStatus
     from dstui.run.observe.follow import Follower
     from dstui.run.observe.stragglers import Watch
     from dstui.run.observe.usage import Sampler
@@ -93,8 +93,8 @@ class RunPane(Vertical):
 
         self.call_later(self._jobs_found, runs()[::-1])
 
-    def _jobs_found(self, found: list[dict[str, Any]]) -> None:
-        rows = [job_row(r) for r in found] or [row(("No job yet. Launch one from step 8.", "dim"))]
+    def _jobs_found(self, found: list[tuple[JobFolder, JobStatus]]) -> None:
+        rows = [job_row(folder, status) for folder, status in found] or [row(("No job yet. Launch one from step 8.", "dim"))]
         self.jobs.show_rows([row(("Enter looks at a job; its terminal need not be this one.", "dim")), BLANK, *rows] if found else rows)
 
     def _show_job(self, job: bool) -> None:
@@ -229,13 +229,12 @@ class RunPane(Vertical):
         return time.time() if self.alive or self.follower is None else (self.follower.started or 0.0) + self.follower.duration
 
 
-def job_row(status: dict[str, Any]) -> Row:
+def job_row(folder: JobFolder, status: JobStatus) -> Row:
     """A line of the list of jobs."""
-    state = str(status.get("state", "unknown"))
+    state = status.state
     style = {"succeeded": "ok", "failed": "error", "lost": "error", "stopped": "warning", "running": "accent"}.get(state, "dim")
     glyph = {"succeeded": "✔", "failed": "✖", "lost": "✖", "stopped": "■", "running": "●"}.get(state, "·")
-    folder = Path(str(status.get("folder", "")))
-    code = f"exit {status['exit_code']}" if status.get("exit_code") is not None else ""
+    code = f"exit {status.exit_code}" if status.exit_code is not None else ""
     left = ((f"{glyph} {state:<10}", style), f"{folder.name:<44} ", (code, "dim"))
-    place = f"{status['foreign']}  {folder.parent}" if "foreign" in status else str(folder.parent)
-    return row(*left, right=[(place, "faint")], key=str(folder))
+    place = f"{status.foreign}  {folder.path.parent}" if status.foreign else str(folder.path.parent)
+    return row(*left, right=[(place, "faint")], key=str(folder.path))

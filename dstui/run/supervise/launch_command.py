@@ -1,16 +1,17 @@
-"""What a launch adds to the plain command: a free port, the job folder, the tag, the shim; and launch.json, which keeps the rest."""
+"""What a launch adds to the plain command: a free port, the job folder, the tag, the shim; and the record that keeps the rest."""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.processes import SUPERVISES, TAG
+from dstui.run.jobs.records import LaunchRecord
 
 if TYPE_CHECKING:  # the supervisor has no use for the rendering
     from dstui.plan.model import Run
@@ -22,8 +23,8 @@ PORTS = range(20000, 32768)
 """Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
 
 
-def launch_plan(spec: LaunchSpec, run: Run, folder: JobFolder) -> dict[str, Any]:
-    """launch.json: what the supervisor starts, at every attempt, and how the run is watched."""
+def launch_json(spec: LaunchSpec, run: Run, folder: JobFolder, base: str) -> dict[str, Any]:
+    """launch.json of a new job. `base`: the folder that relative paths of the Plan start from."""
     from dstui.render.launch import BIND
 
     config = str(folder.ds_config)
@@ -40,24 +41,25 @@ def launch_plan(spec: LaunchSpec, run: Run, folder: JobFolder) -> dict[str, Any]
         "silence": run.silence,
         "metrics": dict(run.metrics),
         "on_end": run.on_end,
+        "base": base,
     }
 
 
-def command(plan: Mapping[str, Any], folder: JobFolder, tag: str, attempt: int = 1, more: Sequence[str] = ()) -> list[str]:
+def command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int = 1, more: Sequence[str] = ()) -> list[str]:
     """The launcher with the shim as its script; `more`: what a further attempt appends to the script's arguments."""
-    options = list(plan["options"])
+    options = list(record.options)
     if not any(option.split("=")[0] == PORT_OPTION for option in options):
         options += [PORT_OPTION, str(free_port())]
-    bind = [f"bind:{plan['bind']}"] if plan.get("bind") else []
+    bind = [f"bind:{record.bind}"] if record.bind else []
     shim = [str(SHIM), str(folder.attempt(attempt)), tag, *bind]
-    return [plan["python"], "-m", "deepspeed.launcher.runner", *options, *shim, *plan["script"], *plan["args"], *more]
+    return [record.python, "-m", "deepspeed.launcher.runner", *options, *shim, *record.script, *record.args, *more]
 
 
-def environment(plan: Mapping[str, Any], tag: str) -> dict[str, str]:
+def environment(record: LaunchRecord, tag: str) -> dict[str, str]:
     """The launcher's environment: ours, the Plan's, the job's tag, and first on the PATH what stands beside the interpreter."""
-    env = {**os.environ, "PYTHONUNBUFFERED": "1", **plan["env"], TAG: tag}
+    env = {**os.environ, "PYTHONUNBUFFERED": "1", **record.env, TAG: tag}
     env.pop(SUPERVISES, None)
-    beside = os.path.dirname(plan["python"])  # noqa: PTH120 - "" where only a name is given
+    beside = os.path.dirname(record.python)  # noqa: PTH120 - "" where only a name is given
     if beside:
         env["PATH"] = os.pathsep.join(filter(None, [beside, env.get("PATH")]))
     return env

@@ -1,0 +1,239 @@
+"""The records of a job as typed values: JobStatus is status.json, LaunchRecord is launch.json.
+
+    value = JobStatus.from_json(found)     None where it has not the form that this version knows
+    value.as_json()                        what is written: the keys as they were read, and over them what has changed
+
+Older versions of dstui have written fewer keys, so each has a default; keys of newer ones are written back as they were. What each key may
+hold is in record_forms.py. Times are seconds since the epoch by the clock of the supervisor's host; in the files they are ISO 8601, UTC.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dstui.logs.log_folder import FINAL
+from dstui.logs.time_parsing import from_iso, iso
+from dstui.run.jobs.processes import Process, boot, started
+from dstui.run.jobs.record_forms import LAUNCH, STATUS, sound
+
+VERSION = 1
+"""Of both records. A record of a later version is read as far as it has the form that is known here, and never acted on."""
+
+JobState = Literal["starting", "running", "succeeded", "failed", "stopped", "lost"]
+RankState = Literal["waiting", "started", "ended", "lost"]
+"""waiting: not started yet; ended: with an exit status; lost: gone without one, so it was killed, or its host went down."""
+
+NEW_STATUS: Mapping[str, Any] = {
+    "state": "starting",
+    "ranks": {},
+    "version": VERSION,
+    "supervisor": None,
+    "front": None,
+    "attempt": 1,
+    "started": None,
+    "ended": None,
+    "exit_code": None,
+    "command": [],
+    "tag": None,
+    "launcher": None,
+}
+"""The keys that a new status.json has, in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """A process of one host; `ticks` and `boot` tell it from a later one with the same pid."""
+
+    pid: int
+    host: str | None
+    """As os.uname().nodename names it."""
+    started: str
+    """When it started, ISO 8601 in UTC; for people to read."""
+    ticks: int
+    """When it started, in clock ticks since the host's boot."""
+    boot: str | None
+    """The boot id of the host's kernel then."""
+
+    @classmethod
+    def of(cls, process: Process) -> ProcessRecord:
+        """A process of this host."""
+        return cls(process.pid, os.uname().nodename, iso(started(process)), process.ticks, boot())
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any] | None) -> ProcessRecord | None:
+        """As a status has it; None where it names none."""
+        if not found:
+            return None
+        return cls(found.get("pid") or 0, found.get("host"), found.get("started") or "", found.get("ticks") or 0, found.get("boot"))
+
+    def as_json(self) -> dict[str, Any]:
+        return {"pid": self.pid, "host": self.host, "started": self.started, "ticks": self.ticks, "boot": self.boot}
+
+    @property
+    def here(self) -> Process | None:
+        """The process itself, dead or alive; None where it is one of another host, or of before this host's last start."""
+        if self.host != os.uname().nodename or self.boot not in (boot(), None):
+            return None
+        return Process(self.pid, self.ticks)
+
+
+@dataclass(frozen=True, slots=True)
+class RankStatus:
+    """One rank of the current attempt."""
+
+    host: str
+    pid: int | None = None
+    """On that host; None until it has started."""
+    state: RankState = "waiting"
+    exit_code: int | None = None
+    """128 + n for signal n."""
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> RankStatus:
+        return cls(str(found.get("host")), found.get("pid"), found.get("state") or "waiting", found.get("exit_code"))
+
+    def as_json(self) -> dict[str, Any]:
+        return {"host": self.host, "pid": self.pid, "state": self.state, "exit_code": self.exit_code}
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """What status.json says of a job."""
+
+    state: JobState = "starting"
+    tag: str | None = None
+    """What every process of the job carries in its environment (processes.TAG); None in records of old."""
+    attempt: int = 1
+    """From 1 on; each restart is one more."""
+    started: float | None = None
+    """When the job was started (its first attempt), seconds since the epoch."""
+    ended: float | None = None
+    exit_code: int | None = None
+    """The job's: of the rank that failed first, or what a stop asked for. None until the end."""
+    supervisor: ProcessRecord | None = None
+    owner: ProcessRecord | None = None
+    """The command or terminal with which the job ends (key "front"); None of a detached job."""
+    launcher: ProcessRecord | None = None
+    command: tuple[str, ...] = ()
+    """The launcher's argv, of the current attempt."""
+    ranks: Mapping[int, RankStatus] = field(default_factory=dict)
+    next_attempt: float | None = None
+    """When the next attempt starts, while the pause before it lasts; seconds since the epoch."""
+    version: int = VERSION
+    foreign: str = ""
+    """Why the job is not this user's own, as the end of a sentence; not in the file."""
+    source: Mapping[str, Any] = field(default_factory=lambda: NEW_STATUS, repr=False, compare=False)
+    """The object that this was read from."""
+
+    @property
+    def final(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in FINAL
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> JobStatus | None:
+        """None where it has no state, or another form than STATUS."""
+        return cls(**_status_values(found), source=found) if found.get("state") and sound(found, STATUS) else None
+
+    def as_json(self) -> dict[str, Any]:
+        """As status.json has it."""
+        read = _status_values(self.source)
+        changed = [(name, value) for name in read if (value := getattr(self, name)) != read[name]]
+        return {**self.source, **{KEYS.get(name, name): _encoded(name, value) for name, value in changed}}
+
+
+KEYS = {"owner": "front"}
+"""Fields of JobStatus that the file calls otherwise."""
+TIMES = ("started", "ended", "next_attempt")
+
+
+def _status_values(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of JobStatus that status.json holds."""
+    return {
+        "state": found["state"],
+        "tag": found.get("tag"),
+        "attempt": found.get("attempt") or 1,
+        **{name: from_iso(found.get(name)) for name in TIMES},
+        "exit_code": found.get("exit_code"),
+        **{name: ProcessRecord.from_json(found.get(KEYS.get(name, name))) for name in ("supervisor", "owner", "launcher")},
+        "command": tuple(found.get("command") or ()),
+        "ranks": {int(number): RankStatus.from_json(rank) for number, rank in (found.get("ranks") or {}).items()},
+        "version": found.get("version") or VERSION,
+    }
+
+
+def _encoded(name: str, value: Any) -> Any:
+    """One field as JSON has it."""
+    if name == "ranks":
+        return {str(number): rank.as_json() for number, rank in sorted(value.items())}
+    if isinstance(value, ProcessRecord):
+        return value.as_json()
+    if name in TIMES and value is not None:
+        return iso(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """How often a job that has failed is started again."""
+
+    max: int = 0
+    """Attempts after the first."""
+    backoff: float = 0.0
+    """Seconds before each."""
+    args: tuple[str, ...] = ()
+    """What the script's arguments get appended then; {checkpoint} stands for the folder of the latest checkpoint."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRecord:
+    """What launch.json says: what the supervisor starts, at every attempt, and how the run is watched."""
+
+    python: str = ""
+    """The interpreter that runs the launcher and the ranks."""
+    options: tuple[str, ...] = ()
+    """The launcher's."""
+    script: tuple[str, ...] = ()
+    """The script, or -m and a module."""
+    args: tuple[str, ...] = ()
+    """The script's."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What the Plan adds to the environment."""
+    workdir: str = ""
+    bind: str | None = None
+    """The file by which each rank binds itself to its cores; None where it does not."""
+    restarts: Restarts = Restarts()
+    silence: float | None = None
+    """Seconds without a line after which a rank is called silent; None for the default."""
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """Numbers of the user's own: name -> regular expression."""
+    on_end: str | None = None
+    """A shell command or URL to notify."""
+    base: str | None = None
+    """The folder that relative paths of the Plan start from; older records have none."""
+    missing: str = ""
+    """The first key of NEEDED that the file does not have: nothing more is started by it."""
+    source: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """The object that this was read from."""
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> LaunchRecord | None:
+        """None where it is empty, of a later version, or has another form than LAUNCH."""
+        if not found or (found.get("version") or VERSION) != VERSION or not sound(found, LAUNCH):
+            return None
+        values = {name: value for name, value in found.items() if name in LAUNCH and value is not None}
+        values |= {name: tuple(values[name]) for name in ("options", "script", "args") if name in values}
+        if restarts := values.get("restarts"):
+            values["restarts"] = Restarts(restarts["max"], restarts["backoff"], tuple(restarts["args"]))
+        return cls(**values, missing=next((name for name in NEEDED if name not in values), ""), source=found)
+
+    def as_json(self) -> dict[str, Any]:
+        """As launch.json has it."""
+        return dict(self.source)
+
+
+NEEDED = ("python", "options", "script", "args", "env", "workdir", "restarts")
+"""What launch.json must say, or nothing more is started by it."""
