@@ -116,7 +116,7 @@ def serve(memory: int, cpu: int, deadline: float) -> None:
 
     from dstui import cli
 
-    for name in ("headless", "check.rules", "arguments", "documents", "adopt.plan", *(f"commands.{name}" for name in cli.COMMANDS)):
+    for name in ("headless", "check.rules", "arguments", "documents", "adopt.new_plan", *(f"commands.{name}" for name in cli.COMMANDS)):
         importlib.import_module(f"dstui.{name}")
     for line in sys.stdin.buffer:
         words, cwd, env = pickle.loads(base64.b64decode(line))

@@ -17,14 +17,14 @@ def job(tmp_path: Path) -> MadeJob:
     """Two ranks on two hosts, two attempts; what the first rank says last came last."""
     made = MadeJob(tmp_path / "job", 2, hosts=2, state="failed")
     made.say(1, "step 1", "[W] careful", *TRACE)
-    made.look(1)
+    made.update(1)
     made.say(0, "step 1 \x1b[31mred\x1b[0m")
-    made.look(40)
+    made.update(40)
     made.folder.prepare(2)
     made.say(0, "again", attempt=2)
-    made.look(50, attempt=2)
+    made.update(50, attempt=2)
     made.say(0, "never finished", end="", attempt=2)
-    made.look(60, attempt=2)
+    made.update(60, attempt=2)
     made.status("failed", attempt=2)
     return made
 

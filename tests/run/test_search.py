@@ -44,7 +44,7 @@ def test_rows_hold_every_line_of_every_rank_once_and_in_its_order(
             if number == opened:
                 lines = LogRows(Timeline(job.folder), dedup=dedup)
             job.say(rank, text)
-            job.look(number)
+            job.update(number)
             if lines is not None:
                 lines.timeline.find()
                 lines.poll()
@@ -71,7 +71,7 @@ def test_what_speaks_of_an_error(tmp_path: Path, line: str, speaks: bool) -> Non
     job = MadeJob(tmp_path, 1)
     job.say(0, "all fine")
     job.say(0, line)
-    job.look(1)
+    job.update(1)
     search = Search(PROBLEM, settle(LogRows(Timeline(job.folder), dedup=False)), regex=True)
     search.advance(10.0)
     assert bool(search.found) == speaks

@@ -33,7 +33,7 @@ def job(tmp_path: Path) -> MadeJob:
             made.say(rank, f"step {second} loss 1.5")
         if second == 60:
             made.say(5, "[W] NCCL watchdog: waiting", *TRACE)
-        made.look(second)
+        made.update(second)
     return made
 
 
@@ -152,7 +152,7 @@ async def test_many_ranks_are_summed_up_by_host_with_the_worst_first(open_app: O
     status["ranks"][str(ranks - 3)]["exit_code"] = 1
     write_status_json(made.folder, status)
     made.say(0, "step 1")
-    made.look(1)
+    made.update(1)
     async with open_app(size=(100, 30)) as pilot:
         await show_job(pilot, made.folder)
         await until(pilot, lambda: f"{ranks - 1:,} ended" in text_of(pilot, "#ranks"))
