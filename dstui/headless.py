@@ -25,7 +25,8 @@ from dstui.output import Ink, coloured, flush, reader_gone, refuse, remark, say,
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding, ranked
 from dstui.render.artifacts import artifacts
-from dstui.render.launch import RenderError, world_size
+from dstui.render.launch import RenderError
+from dstui.render.target import Target
 from dstui.run.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
 from dstui.run.jobs.access_time import was_read
 from dstui.run.jobs.events import Event, Exited, Line, Notice, RankState, Started
@@ -38,8 +39,6 @@ from dstui.run.supervise.stop import stop
 
 NOBODY_READS = "PL001"
 """The check that finds that nothing hands the configuration to the script."""
-Pool = Mapping[str, int] | None
-"""Host -> slots of the Plan's hostfile, where it names one."""
 POLL = 0.1
 """Seconds between two looks at the logs."""
 PALETTE = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
@@ -54,22 +53,22 @@ def run(args: argparse.Namespace) -> int:
         return refuse("--machine with --headless goes with --dry-run: a job runs on the machine that is here, not on a recorded one")
     try:
         plan = open_document(args.file, args.set, args.script).plan
-        pool = read_pool(plan)
-        machine = _machine(args.machine, plan)
+        pool = read_pool(plan)  # before the machine, which takes longer
+        target = Target(plan, _machine(args.machine, plan), pool)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
-    findings = check(plan, machine, world_size=world_size(plan, machine, pool), script=look_into_script(plan))
+    findings = check(plan, target.machine, world_size=target.world_size, script=look_into_script(plan))
     if plan.model is not None or plan.models:
         from dstui.forecast.findings import findings_of  # a Plan that names no model has no forecast
         from dstui.model_files import read_models
 
-        findings = ranked(findings + findings_of(plan, read_models(plan), machine, pool))
+        findings = ranked(findings + findings_of(plan, read_models(plan), target.machine, target.pool))
     _say_findings(plan, findings)
     if any(finding.severity == "error" for finding in findings):
         return refuse("nothing was started: mend what is marked with an error above")
     if args.dry_run:
-        return _show(plan, machine, pool)
-    return _launch(plan, machine, pool, [finding for finding in findings if finding.severity != "info"], args)
+        return _show(target)
+    return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
 
 
 def _machine(path: str | None, plan: Plan) -> Machine:
@@ -95,9 +94,9 @@ def _to_do(finding: Finding) -> str:
     return f"\n    do: {finding.fix.text}" if finding.fix else ""
 
 
-def _show(plan: Plan, machine: Machine, pool: Pool) -> int:
+def _show(target: Target) -> int:
     try:
-        files = artifacts(plan, machine, pool)
+        files = artifacts(target)
     except RenderError as error:
         return refuse(str(error))
     for artifact in files:
@@ -106,11 +105,11 @@ def _show(plan: Plan, machine: Machine, pool: Pool) -> int:
     return 0
 
 
-def _launch(plan: Plan, machine: Machine, pool: Pool, findings: list[Finding], args: argparse.Namespace) -> int:
+def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -> int:
     run_dir = Path(args.run_dir) if args.run_dir else None
     with _signals() as asked:
         try:
-            folder = start(plan, machine, pool=pool, run_dir=run_dir, owner_pid=None if args.detach else os.getpid())
+            folder = start(target, run_dir=run_dir, owner_pid=None if args.detach else os.getpid())
         except LaunchError as error:
             say(str(error))
             return 1

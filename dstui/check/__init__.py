@@ -35,12 +35,12 @@ def check(  # noqa: PLR0913 - all but the first two are named
     from dstui.check.context import Context
     from dstui.machine.snapshot import Machine
     from dstui.plan.catalogue import release
-    from dstui.render.launch import world_size as planned_ranks
+    from dstui.render.target import Target
 
     installed = machine.software.deepspeed if machine is not None else None
     known = release(deepspeed_version or (installed if isinstance(installed, str) else None))
     reader = integration or plan.job.integration
-    ranks = world_size if world_size is not None else planned_ranks(plan, machine or Machine.unprobed())
+    ranks = world_size if world_size is not None else Target(plan, machine or Machine.unprobed()).world_size
     configs = {"deepspeed.": plan.deepspeed}
     for name, model in plan.models.items():
         if isinstance(model, Mapping) and isinstance(model.get("deepspeed"), Mapping):

@@ -22,7 +22,7 @@ from dstui.model_files import read_models
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.finding import Finding, ranked
 from dstui.plan.load import compose
-from dstui.render.launch import world_size as planned_ranks
+from dstui.render.target import Target
 
 BOM = b"\xef\xbb\xbf"
 
@@ -114,7 +114,8 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         return CheckedFile(str(path), "plan", text, error=first.message, line=first.line, column=first.column)
     try:
         plan = load(text, str(path), str(path.parent.absolute()))
-        ranks = asked.world_size if asked.world_size is not None else planned_ranks(plan, asked.machine or Machine.unprobed(), _pool(plan))
+        target = Target(plan, asked.machine or Machine.unprobed(), _pool(plan))
+        ranks = asked.world_size if asked.world_size is not None else target.world_size
     except PlanError as error:
         return CheckedFile(str(path), "plan", text, findings=error.findings)
     reader = asked.integration or plan.job.integration
@@ -122,7 +123,7 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
     script = None if isinstance(seen, NoScript) else seen  # a checked Plan may come from elsewhere
     findings = check(plan, asked.machine, world_size=ranks, integration=reader, deepspeed_version=asked.version, script=script)
     if asked.machine is not None and plan.model is not None:
-        findings = ranked(findings + findings_of(plan, read_models(plan), asked.machine, _pool(plan)))
+        findings = ranked(findings + findings_of(plan, read_models(plan), target.machine, target.pool))
     return CheckedFile(
         file=str(path),
         kind="plan",

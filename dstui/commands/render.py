@@ -12,6 +12,7 @@ from dstui.output import refuse, say, tell
 from dstui.plan import PlanError
 from dstui.render.artifacts import Artifact, artifacts
 from dstui.render.launch import RenderError
+from dstui.render.target import Target
 
 NAMES = {"ds_config": "ds_config.json", "hostfile": "hostfile", "env": ".deepspeed_env", "command": "launch.sh"}
 
@@ -32,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
         plan = read_plan(args.plan, args.set)
         machine = read_machine(args.machine) if args.machine else probe()
         config = str((args.output / "ds_config.json").absolute()) if args.output else "./ds_config.json"
-        files = [a for a in artifacts(plan, machine, read_pool(plan), config) if args.only in (None, _key(a))]
+        files = [a for a in artifacts(Target(plan, machine, read_pool(plan)), config) if args.only in (None, _key(a))]
         if args.output:
             _write(files, args.output, args.force)
         elif args.only and not files:

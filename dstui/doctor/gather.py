@@ -28,7 +28,8 @@ from dstui.machine.snapshot import Machine
 from dstui.model_files import read_models
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
-from dstui.render.launch import HERE, RenderError, interpreter, slots
+from dstui.render.launch import HERE, RenderError, interpreter
+from dstui.render.target import Target
 from dstui.trusted_python import looks_with, own
 
 READY = Path(__file__).with_name("ready.py")
@@ -78,7 +79,7 @@ def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
     problem, used = None, None
     try:
         pool = parse_hostfile(read_text(Path(plan.place(plan.cluster.hostfile)))) if plan.cluster.hostfile else None
-        used = slots(plan, machine, pool)
+        used = Target(plan, machine, pool).slots
     except (FileProblem, HostfileError, RenderError) as error:
         problem = str(error)
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}

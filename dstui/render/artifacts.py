@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dstui.machine.binding import numactl_wrapper
-from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.hostfile import hostfile_text
 from dstui.render.jsontext import json_text
-from dstui.render.launch import BIND, LaunchSpec, launch_spec
+from dstui.render.launch import BIND, LaunchSpec
+from dstui.render.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,9 @@ def script(spec: LaunchSpec, ds_config_path: str = "./ds_config.json") -> str:
     return f"#!/bin/sh\n{spec.command(ds_config_path)}\n"
 
 
-def artifacts(
-    plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None, ds_config_path: str = "./ds_config.json"
-) -> tuple[Artifact, ...]:
+def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple[Artifact, ...]:
     """The files of a Plan, ds_config.json first. Raises RenderError where there is no command for it."""
-    spec = launch_spec(plan, machine, pool)
+    plan, spec = target.plan, target.launch
     files = [Artifact("ds_config.json", ds_config(plan), "DeepSpeed's configuration: the deepspeed section of the Plan")]
     if plan.cluster.hosts is not None:
         files.append(Artifact("hostfile", hostfile_text(plan.cluster.hosts), "the hosts and their slots, for the launcher"))

@@ -147,15 +147,6 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
         raise RenderError(path, error.message) from None
 
 
-def world_size(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> int | None:
-    """The number of ranks; None where it is not known (no GPU was looked for, or a filter that DeepSpeed refuses)."""
-    try:
-        used = slots(plan, machine, pool)
-    except RenderError:
-        return None
-    return sum(map(len, used.values())) if used is not None else None
-
-
 def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> LaunchSpec:
     """How the Plan is started on the Machine. Raises RenderError."""
     job, cluster = plan.job, plan.cluster

@@ -113,7 +113,7 @@ class Documents(App[int]):
 
         place, state = typed_path(folder), self.store.state
         try:
-            files = {place / a.name: a for a in artifacts(state.plan, state.known_machine, state.pool)}
+            files = {place / a.name: a for a in artifacts(state.launch_target())}
         except RenderError as error:
             self.say(f"Nothing is written: {error}", "error")
             return

@@ -106,7 +106,7 @@ class Jobs(LogKeys):
         from dstui.run.supervise.start import LaunchError, start
 
         try:
-            folder = start(self.store.state.plan, self.store.state.known_machine)
+            folder = start(self.store.state.launch_target())
         except LaunchError as error:
             self.call_later(self.say, f"Not launched: {error}", "error")
         else:

@@ -11,7 +11,7 @@ from dstui.adopt.script import inspect_script
 from dstui.check import check
 from dstui.machine.snapshot import GIB, Host, Machine
 from dstui.plan import load
-from dstui.render.launch import world_size
+from dstui.render.target import Target
 from tests import machines
 
 SCRIPTS = {
@@ -39,7 +39,7 @@ def test_every_recipe_is_a_plan_without_errors_on_its_machine(kind: str, gpus: i
     assert made
     for recipe in made:
         plan = load(recipe.text)
-        ranks = world_size(plan, here)
+        ranks = Target(plan, here).world_size
         assert ranks == (gpus or 2)
         assert [f.message for f in check(plan, here, world_size=ranks) if f.severity == "error"] == []
         assert plan.name == "train"

@@ -28,6 +28,7 @@ from lab import memory_cgroup
 from dstui.logs.log_folder import FINAL
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
+from dstui.render.target import Target
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.status import ranks_of
 from dstui.run.supervise.start import start
@@ -198,7 +199,7 @@ async def one(name: str, path: Path) -> dict[str, Any]:
     with ExitStack() as stack:
         words = {"words": fault.words, "cluster": "", "env": "", **stack.enter_context(fault.prepare(path))}
         plan = load(PLAN.format(path=path, **words), "plan.yaml", str(path))
-        folder = start(plan, Machine.unprobed(), run_dir=path / "job")
+        folder = start(Target(plan, Machine.unprobed()), run_dir=path / "job")
         stack.callback(stop, folder)
         app = DstuiApp(plan, None, Machine.unprobed(), folder, validate=False)
         async with app.run_test(size=(120, 40)) as pilot:

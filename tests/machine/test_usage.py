@@ -13,6 +13,7 @@ import pytest
 from dstui.machine.probe import probe
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
+from dstui.render.target import Target
 from dstui.run.jobs.folder import JobFolder, read_json
 from dstui.run.jobs.status import initial
 from dstui.run.observe.usage import Sampler, Usage, together
@@ -29,7 +30,7 @@ PLAN = "version: 1\njob: {{script: train.py}}\ncluster: {cluster}\ndeepspeed: {{
 
 def launched(tmp_path: Path, machine: Machine, cluster: str) -> JobFolder:
     (tmp_path / "train.py").write_text(SLEEPER)
-    return start(load(PLAN.format(cluster=cluster), "plan.yaml", str(tmp_path)), machine, run_dir=tmp_path / "job")
+    return start(Target(load(PLAN.format(cluster=cluster), "plan.yaml", str(tmp_path)), machine), run_dir=tmp_path / "job")
 
 
 @pytest.mark.launcher

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
 from dstui.render.artifacts import artifacts
-from dstui.render.launch import RenderError, launch_spec, quoted, slots, world_size
+from dstui.render.launch import RenderError, launch_spec, quoted, slots
+from dstui.render.target import Target
 from dstui.text import escaped
 from tests import machines
 from tests.machines import NO_GPU, gpus
@@ -50,7 +51,7 @@ def plan(cluster: str = "{}", job: str = "{script: train.py, args: [--deepspeed_
 def test_the_launchers_options_follow_from_the_cluster(cluster: str, machine: Machine, options: list[str], ranks: int) -> None:
     spec = launch_spec(plan(cluster), machine)
     assert list(spec.launcher_options) == options
-    assert (len(spec.ranks), world_size(plan(cluster), machine)) == (ranks, ranks)
+    assert (len(spec.ranks), Target(plan(cluster), machine).world_size) == (ranks, ranks)
 
 
 @pytest.mark.parametrize(("cluster", "size"), [("{cpu_ranks: 3}", "3"), ("{hosts: {localhost: 4}, num_gpus: 2}", "4")])
@@ -61,7 +62,7 @@ def test_the_launcher_is_told_the_ranks_of_a_cpu_and_need_not_count_them(cluster
 
 
 def test_the_number_of_ranks_is_unknown_where_nobody_looked_for_gpus() -> None:
-    assert world_size(plan(), Machine.unprobed()) is None
+    assert Target(plan(), Machine.unprobed()).world_size is None
 
 
 def test_deepspeeds_own_parser_takes_every_command_as_it_is_meant() -> None:
@@ -115,8 +116,8 @@ def test_the_pasted_command_gives_the_shell_exactly_these_words(tmp_path: Path) 
 
 def test_rendering_is_the_same_every_time() -> None:
     mine = plan("{hosts: {a: 2, b: 2}, launcher: pdsh, env: {NCCL_DEBUG: INFO}}")
-    files = {artifact.name: artifact.text for artifact in artifacts(mine, GPUS)}
-    assert files == {artifact.name: artifact.text for artifact in artifacts(mine, GPUS)}
+    files = {artifact.name: artifact.text for artifact in artifacts(Target(mine, GPUS))}
+    assert files == {artifact.name: artifact.text for artifact in artifacts(Target(mine, GPUS))}
     assert files["hostfile"] == "a slots=2\nb slots=2\n"
     assert files[".deepspeed_env"] == "NCCL_DEBUG=INFO\n"
 

@@ -14,6 +14,7 @@ import pytest
 from dstui.logs.log_folder import FINAL
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
+from dstui.render.target import Target
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.supervise.start import start
 from tests.job_json import status_json
@@ -37,7 +38,7 @@ class Lab:
             f"cluster: {{hosts: {{localhost: 2}}{', ' + cluster if cluster else ''}}}\nrun: {{{run}}}\ndeepspeed: {{train_batch_size: 2}}\n"
         )
         plan = load(text, "lab.yaml", str(self.path))
-        return start(plan, Machine.unprobed(), run_dir=self.path / "job", owner_pid=owner_pid)
+        return start(Target(plan, Machine.unprobed()), run_dir=self.path / "job", owner_pid=owner_pid)
 
 
 def end_of(folder: JobFolder) -> dict[str, Any]:

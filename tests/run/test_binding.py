@@ -15,6 +15,7 @@ from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import launch_spec
+from dstui.render.target import Target
 
 PLAN = "version: 1\njob: {script: rank.py, args: [--name, 'a b']}\ncluster: {cpu_binding: numactl, cpu_ranks: 2}\ndeepspeed: {train_micro_batch_size_per_gpu: 1}\n"
 RANK = """import os, sys
@@ -61,7 +62,7 @@ def expected(local_rank: int) -> str:
 
 def test_the_pasted_command_binds_each_rank(job: Path) -> None:
     plan, machine = plan_and_machine(job)
-    files = {artifact.name: artifact for artifact in artifacts(plan, machine)}
+    files = {artifact.name: artifact for artifact in artifacts(Target(plan, machine))}
     assert files["bind.sh"].executable
     write_atomic(job / "bind.sh", files["bind.sh"].text)
     (job / "bind.sh").chmod(0o755)

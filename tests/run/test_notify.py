@@ -19,6 +19,7 @@ from lab import HERE, Lab, end_of, of_job, ready
 
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
+from dstui.render.target import Target
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.records import JobStatus, RankStatus
 from dstui.run.jobs.status import ranks_of
@@ -171,7 +172,7 @@ def _start(path: Path, command: str, *behaviour: str) -> JobFolder:
         f"cluster: {{hosts: {{localhost: 2}}}}\nrun: {{on_end: {json.dumps(command)}}}\ndeepspeed: {{train_batch_size: 2}}\n",
         base=str(path),
     )
-    return start(plan, Machine.unprobed(), run_dir=path / "job")
+    return start(Target(plan, Machine.unprobed()), run_dir=path / "job")
 
 
 def test_a_job_tells_once_that_it_has_ended(_jobs: dict[str, JobFolder]) -> None:

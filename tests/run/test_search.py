@@ -26,7 +26,7 @@ def settle(lines: LogRows) -> LogRows:
 
 
 def rows(lines: LogRows) -> list[tuple[int | None, str, int]]:
-    return [(line.rank, line.text, line.said) for line in map(lines.line, range(lines.first, lines.end))]
+    return [(line.rank, line.text, line.repeats) for line in map(lines.line, range(lines.first, lines.end))]
 
 
 SAID = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["step 1", "step 2", "saved", "x" * 200])), max_size=60)
@@ -120,7 +120,7 @@ def test_only_errors_are_shown_and_tracebacks_whole(tmp_path: Path) -> None:
         ("gone", False),
     ],
 )
-@pytest.mark.parametrize("fold", [True, False])
+@pytest.mark.parametrize("dedup", [True, False])
 def test_a_search_finds_what_a_look_at_every_row_would_find(tmp_path: Path, text: str, regex: bool, dedup: bool) -> None:
     job = MadeJob(tmp_path, 2)
     job.say(0, *LINES)

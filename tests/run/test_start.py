@@ -14,6 +14,7 @@ import pytest
 from dstui.machine.recorded import read_machine
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
+from dstui.render.target import Target
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.index import find, folders, runs
 from dstui.run.supervise.start import LaunchError, start
@@ -23,7 +24,7 @@ from tests.job_json import write_status_json
 
 def launch(base: Path, *, run_dir: Path | None = None, job: str = "script: train.py", cluster: str = "hosts: {localhost: 1}") -> JobFolder:
     text = f"version: 1\nname: a run/1\njob: {{{job}}}\ncluster: {{{cluster}}}\ndeepspeed: {{train_batch_size: 2}}\n"
-    return start(load(text, "plan.yaml", str(base)), Machine.unprobed(), run_dir=run_dir)
+    return start(Target(load(text, "plan.yaml", str(base)), Machine.unprobed()), run_dir=run_dir)
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_from_a_recorded_machine_nothing_is_launched(place: Path) -> None:
     snapshot.write_text(json.dumps(Machine.unprobed().to_json()))
     plan = load("version: 1\njob: {script: train.py}\ndeepspeed: {train_batch_size: 2}\n", "plan.yaml", str(place))
     with pytest.raises(LaunchError, match=r"this one is recorded \(the snapshot dgx.json\): leave --machine out"):
-        start(plan, read_machine(snapshot))
+        start(Target(plan, read_machine(snapshot)))
     assert sorted(path.name for path in place.iterdir()) == ["dgx.json", "train.py"]
 
 

@@ -16,10 +16,9 @@ from datetime import datetime
 from pathlib import Path
 
 from dstui.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
-from dstui.machine.snapshot import Machine
-from dstui.plan import Plan
 from dstui.render.artifacts import artifacts
-from dstui.render.launch import LaunchSpec, RenderError, launch_spec
+from dstui.render.launch import LaunchSpec, RenderError
+from dstui.render.target import Target
 from dstui.run.jobs.access_time import watch
 from dstui.run.jobs.create import create
 from dstui.run.jobs.folder import RUNS_FOLDER, JobFolder
@@ -41,18 +40,16 @@ class LaunchError(Exception):
     """The job cannot be started: a sentence that says why and what to do. Nothing was started, nothing half-written is left."""
 
 
-def start(
-    plan: Plan, machine: Machine, *, pool: Mapping[str, int] | None = None, run_dir: Path | None = None, owner_pid: int | None = None
-) -> JobFolder:
+def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None = None) -> JobFolder:
     """Start a job and return at once: it lives in its folder, by its supervisor. Raises LaunchError.
 
-    `pool` is what the Plan's hostfile holds, where it names one.
-    `run_dir` is the job folder itself (it must be empty or not be there). With `front_pid` the job lives and dies with that process.
+    `run_dir` is the job folder itself (it must be empty or not be there). With `owner_pid` the job lives and dies with that process.
     """
+    plan, machine = target.plan, target.machine
     if machine.recorded:
         raise LaunchError(f"A job runs on the machine that is here, and this one is recorded ({machine.source}): leave --machine out")
     try:
-        spec = launch_spec(plan, machine, pool)
+        spec = target.launch
     except RenderError as error:
         raise LaunchError(str(error)) from None
     check(spec)
@@ -64,7 +61,7 @@ def start(
     except FileProblem as error:
         raise LaunchError(str(error)) from None
     try:
-        files = {artifact.name: artifact.text for artifact in artifacts(plan, machine, pool, str(folder.ds_config))}
+        files = {artifact.name: artifact.text for artifact in artifacts(target, str(folder.ds_config))}
         files |= {"plan.yaml": plan.text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
         record = LaunchRecord.from_json(launch_json(spec, plan.run, folder, plan.base))
         if record is None:

@@ -57,7 +57,7 @@ class Review(Horizontal):
         from dstui.render.launch import RenderError
 
         try:
-            made, problem = artifacts(state.plan, state.known_machine, state.pool), ""
+            made, problem = artifacts(state.launch_target()), ""
         except RenderError as error:
             made, problem = (), str(error)
         self.texts = {a.name: a.text for a in made} | {PLAN: state.plan.text, HEADLESS: headless_line(path)}

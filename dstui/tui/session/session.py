@@ -171,7 +171,7 @@ class Session:
     def _show(self, plan: Plan) -> None:
         from dstui.check import check
         from dstui.render.jsontext import json_lines
-        from dstui.render.launch import world_size
+        from dstui.render.target import Target
         from dstui.tui.session.auto_lookup import ModelOf, filled_in
         from dstui.tui.session.file_lookups import PoolOf
         from dstui.tui.session.script_lookup import ScriptOf
@@ -179,21 +179,21 @@ class Session:
         before, lookups = self.state, self.state.lookups
         lines = tuple(json_lines(plan.deepspeed))
         machine, pool = before.known_machine, lookups.get(PoolOf.of(plan))
-        ranks = world_size(plan, machine, pool)
-        checked = check(plan, machine, world_size=ranks, script=lookups.get(ScriptOf.of(plan)))
+        target = Target(plan, machine, pool)
+        checked = check(plan, machine, world_size=target.world_size, script=lookups.get(ScriptOf.of(plan)))
         outlook, findings = _foreseen(plan, machine, pool, lookups, filled_in(plan, checked, lookups.get(ModelOf.of(plan))))
         self.state = State(
             plan,
             before.machine,
             findings=findings,
             outlook=outlook,
-            pool=pool,
+            target=target,
             lookups=lookups,
             checked=True,
             lines=lines,
             changed=changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed,
             saved=plan.text == self.on_disk,
-            ranks=ranks,
+            ranks=target.world_size,
             run=before.run,
             validated=before.validated,
             verdict=before.verdict,

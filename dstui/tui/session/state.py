@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dstui.plan import Plan
     from dstui.plan.finding import Finding
     from dstui.render.jsontext import JsonLine
+    from dstui.render.target import Target
     from dstui.tui.session.file_lookups import Lookup
     from dstui.tui.session.forecasts import Outlook
 
@@ -31,8 +32,8 @@ class State:
     changed: frozenset[int] = frozenset()
     saved: bool = True
     ranks: int | None = None
-    pool: Mapping[str, int] | None = None
-    """Host -> slots of the hostfile that the Plan names."""
+    target: Target | None = None
+    """The Plan on the machine with what its hostfile holds: what is launched, and what the review shows. None before the first check."""
     lookups: Mapping[Lookup, Any] = field(default_factory=dict)
     """What lies on disk around the Plan, as far as it was looked at."""
     outlook: Outlook | None = None
@@ -57,6 +58,12 @@ class State:
         from dstui.machine.snapshot import Machine
 
         return self.machine or Machine.unprobed()
+
+    def launch_target(self) -> Target:
+        """The target; where nothing was checked yet, without what the hostfile holds."""
+        from dstui.render.target import Target
+
+        return self.target or Target(self.plan, self.known_machine)
 
     def worst(self) -> str:
         """The gravest severity of all findings: error, warning or ok."""

@@ -1,0 +1,39 @@
+"""A Plan with what it will run on. A face makes one, and everything that is worked out for a launch follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.render.launch import LaunchSpec, RenderError, launch_spec, slots
+
+
+@dataclass(frozen=True)
+class Target:
+    """A Plan, the Machine that starts it, and what the Plan's hostfile holds. Nothing here reads a file or looks at a machine."""
+
+    plan: Plan
+    machine: Machine
+    pool: Mapping[str, int] | None = None
+    """Host -> slots, of the hostfile that cluster.hostfile names; None where the Plan names none, or where it could not be read."""
+
+    @cached_property
+    def slots(self) -> Mapping[str, list[int]] | None:
+        """Host -> the slots that are used; None where it depends on GPUs that nobody has looked for. Raises RenderError."""
+        return slots(self.plan, self.machine, self.pool)
+
+    @cached_property
+    def world_size(self) -> int | None:
+        """The number of ranks; None where it is not known: no GPU was looked for, or DeepSpeed refuses a filter."""
+        try:
+            return sum(map(len, self.slots.values())) if self.slots is not None else None
+        except RenderError:
+            return None
+
+    @cached_property
+    def launch(self) -> LaunchSpec:
+        """How the ranks are started. Raises RenderError."""
+        return launch_spec(self.plan, self.machine, self.pool)
