@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dstui.calibration import calibrate, read_rates
 from dstui.files import FileProblem, find_plan, read_plan, read_pool
 from dstui.forecast.forecast import Forecast, Need, forecast
-from dstui.forecast.model import ModelFacts
 from dstui.forecast.recommend import RankedPlans, recommend
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     except (FileProblem, PlanError) as problem:
         return refuse(str(problem))
     found = forecast(plan, facts, machine, pool, gpu_memory=memory, measured=measured)
-    recommendation = _recommended(plan, facts, machine, pool, memory, measured) if args.recommend else None
+    recommendation = recommend(plan, facts, machine, pool, gpu_memory=memory, measured=measured) if args.recommend else None
     if args.json:
         tell(json.dumps({"version": 1, **found.as_json(), **_as_json(recommendation)}, indent=1))
     else:
@@ -66,19 +65,6 @@ def bytes_of(text: str) -> int:
     if match is None or float(match[1]) <= 0 or match[2] not in UNITS:
         raise FileProblem(f"--gpu-memory {text}: a size is a number with a unit, such as 80GB or 24GiB")
     return int(float(match[1]) * UNITS[match[2]])
-
-
-def _recommended(  # noqa: PLR0913, PLR0917 - as the forecast takes them
-    plan: Plan,
-    facts: ModelFacts | Mapping[str, ModelFacts],
-    machine: Machine,
-    pool: Mapping[str, int] | None,
-    memory: int | None,
-    measured: Mapping[str, Any] | None,
-) -> RankedPlans:
-    if not isinstance(facts, ModelFacts):
-        return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
-    return recommend(plan, facts, machine, pool, gpu_memory=memory, measured=measured)
 
 
 def _as_json(recommendation: RankedPlans | None) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dstui.check.context import AUTO
 from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import CHOICES, ON_CPUS, Choice
-from dstui.forecast.forecast import Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host
+from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host
 from dstui.forecast.memory import CPU_PROCESS, FRAGMENTED, GPU_PROCESS, WASTED, Beside, around, beside, host_room, needs
 from dstui.forecast.model import Counts, ModelFacts, counts
 from dstui.forecast.patch import KEYS, Patch, patch_of
@@ -111,7 +111,7 @@ class Candidate(NamedTuple):
 
 def recommend(  # noqa: PLR0913 - all but the first four are named
     plan: Plan,
-    facts: ModelFacts,
+    facts: Facts,
     machine: Machine,
     pool: Mapping[str, int] | None = None,
     *,
@@ -119,13 +119,13 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
     measured: Mapping[str, Any] | None = None,
 ) -> RankedPlans:
     """The table for a Plan with one model on a Machine; `forecast` says the same arguments."""
+    if not isinstance(facts, ModelFacts):
+        return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
     room = capacity_of(plan, machine, pool, gpu_memory)
     rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
     models, _reported = models_of(plan, facts, room, machine)
     if facts.problem or not models:
         return RankedPlans(problem=facts.problem or "the Plan names no model: give model.source or model.params")
-    if len(models) > 1:
-        return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
     if room.gpu is None and not (room.on_cpu and room.host):
         return RankedPlans(problem="there is no GPU memory to compare with: --machine FILE or --gpu-memory 80GB would tell")
     one = models[0]

@@ -47,7 +47,9 @@ from dstui.tui.session.settings import remember, remembered
 if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
+    from dstui.plan.finding import Fix
     from dstui.run.jobs.folder import JobFolder
+    from dstui.tui.session.forecasts import Outlook
 
 TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
 REFERENCE_AFTER = 1.0
@@ -367,6 +369,32 @@ class DstuiApp(ByName):
             self.say(f"{finding.code}: {finding.fix.text} (z takes it back)")
         else:
             self.say(f"{finding.fix.text}: this one is yours to do.")
+
+    def action_recommend(self) -> None:
+        """The plans that fit, the best first; the one that is chosen becomes the Plan, in one step of undo."""
+        self.form.close()
+        if outlook := self._outlook():
+            from dstui.tui.dialogs.recommended import Recommended
+
+            self.push_screen(Recommended(outlook), self._take_plan)
+
+    def _take_plan(self, fix: Fix | None) -> None:
+        if fix is not None and self.store.apply(fix):
+            self.say(f"{fix.text} (z takes it back)")
+
+    def action_breakdown(self) -> None:
+        """What fills the memory, part by part."""
+        if outlook := self._outlook():
+            from dstui.tui.dialogs.breakdown import breakdown
+
+            self.push_screen(breakdown(outlook.forecast, self.size.width))
+
+    def _outlook(self) -> Outlook | None:
+        """What is forecast; where nothing is, why is said."""
+        outlook = self.store.state.outlook
+        if outlook is None or outlook.forecast.problem:
+            self.say(outlook.forecast.problem if outlook else "Name the model first (model.source or params, in step 2).", "warning")
+        return outlook if outlook and not outlook.forecast.problem else None
 
     def action_find(self) -> None:
         """Find a setting; on the run, search the log."""

@@ -95,6 +95,14 @@ def tokens(told: Forecast) -> str:
     return short(told.speed.tokens if told.speed else 0.0)
 
 
+def columns(amount: int | None, headroom: float | None, tokens: float | None, place: str = "") -> str:
+    """`41.3 GB  48% 17.3k`: what is needed, what is left, tokens per second; of another place than usual its name, and no speed."""
+    left = f"{max(headroom, -9.99):.0%}" if headroom is not None else ""
+    if place:
+        return f"{place} {size(amount)} {left:>4}"
+    return f"{size(amount):>7} {left:>4} {short(tokens) if tokens else '–':>5}"
+
+
 def short(number: float) -> str:
     """A number in few cells: 950, 12.3k, 1.2M."""
     return f"{number / 1e6:.3g}M" if number >= 999_500 else f"{number / 1e3:.3g}k" if number >= 1000 else f"{number:.3g}"

@@ -10,10 +10,14 @@ from dstui.forecast.choices import CHOICES, Choice, table
 from dstui.forecast.findings import findings_of
 from dstui.forecast.forecast import Facts, Forecast, forecast
 from dstui.forecast.model import ModelFacts
+from dstui.forecast.recommend import RankedPlans, recommend
+from dstui.forecast.setup import Place
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.finding import Finding
 from dstui.tui.session.model_lookup import FactsOf
+
+PLACES: tuple[Place, ...] = ("none", "cpu", "nvme")
 
 
 class Outlook:
@@ -25,12 +29,18 @@ class Outlook:
 
     @cached_property
     def choices(self) -> Mapping[Choice, Forecast]:
-        """What each stage and offload would need, and each stage with the Plan's own offload; empty for several models."""
+        """What each stage and offload would need, and each answer of the steps of stage and offload; empty for several models."""
         setup = self.forecast.setup
         if setup is None or not isinstance(self.facts, ModelFacts):
             return {}
-        own = (Choice(stage, setup.optimizer_offload, setup.param_offload) for stage in range(4))
+        stage, optimizer, param = setup.stage, setup.optimizer_offload, setup.param_offload
+        own = [Choice(other, optimizer, param) for other in range(4)]
+        own += [way for place in PLACES for way in (Choice(stage, place, param), Choice(stage, optimizer, place))]
         return table(self.plan, self.facts, self.machine, self.pool, choices=(*CHOICES, *own))
+
+    def recommended(self) -> RankedPlans:
+        """The plans that fit, the best first. Takes some tens of milliseconds: for a thread."""
+        return recommend(self.plan, self.facts, self.machine, self.pool)
 
     def findings(self) -> list[Finding]:
         """What does not fit."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 Way = tuple[int, str, str]
 """ZeRO stage, where the optimizer states are, where the weights are: a Choice of the forecast."""
-COLUMNS = "{place:>9} left tok/s"
-"""What stands over figures."""
 
 
 def own_offload(state: State) -> tuple[str, str]:
@@ -40,11 +38,16 @@ def with_figures(field: Field, state: State, way_of: Callable[[State, Any], Way]
     if first is None:
         return field
     options = tuple(_with_figure(option, told[option.value]) for option in field.options)
-    return replace(field, options=options, columns=COLUMNS.format(place="GPU" if first.gpu.bytes else "RAM"))
+    return replace(field, options=options, columns=headings(first))
 
 
 def _with_figure(option: Option, told: Forecast | None) -> Option:
     return option if told is None else replace(option, figure=figure(told), severity=severity(told))
+
+
+def headings(told: Forecast) -> str:
+    """What stands over figures."""
+    return f"{'GPU' if told.gpu.bytes else 'RAM':>9} left tok/s"
 
 
 def severity(told: Forecast) -> str:
@@ -56,24 +59,25 @@ def severity(told: Forecast) -> str:
 
 def figure(told: Forecast) -> str:
     """`✔ 41.3 GB  48% 17.3k`: the place that decides, what is left of it, tokens per second; no speed where it does not fit."""
-    from dstui.machine.report import size
-    from dstui.tui.forms.memory_rows import NAMES, tokens
+    from dstui.tui.forms.memory_rows import NAMES, columns
 
     fits = told.verdict != "too big"
     places = {"gpu": told.gpu, "host": told.host, "nvme": told.nvme}
     usual = "gpu" if told.gpu.bytes else "host"
     name = usual if fits else told.bound or usual
     need = places[name]
-    left = f"{max(need.headroom, -9.99):.0%}" if need.headroom is not None else ""
-    if name != usual:
-        return f"{GLYPHS[severity(told)]} {NAMES[name]} {size(need.bytes)} {left:>4}"
-    return f"{GLYPHS[severity(told)]} {size(need.bytes):>7} {left:>4} {tokens(told) if fits and told.speed else '–':>5}"
+    said = columns(need.bytes, need.headroom, told.speed.tokens if fits and told.speed else None, NAMES[name] if name != usual else "")
+    return f"{GLYPHS[severity(told)]} {said}"
 
 
 def other_ways(state: State, said: Iterable[Way]) -> list[Row]:
     """A row for each stage and offload that is possible here and is not said yet."""
     from_options = set(said)
-    left = {way: told for way, told in state.outlook.choices.items() if way not in from_options} if state.outlook else {}
+    if state.outlook is None:
+        return []
+    from dstui.forecast.choices import CHOICES
+
+    left = {way: told for way, told in state.outlook.choices.items() if way in CHOICES and way not in from_options}
     if not left:
         return []
     rows = [

@@ -6,8 +6,9 @@ from typing import Any
 
 from dstui.tui.forms.fields import Disabled, Field, Option
 from dstui.tui.forms.steps.auto import AUTO
-from dstui.tui.forms.steps.step import Step, always
-from dstui.tui.forms.steps.zero import ZERO_PATH, at_least
+from dstui.tui.forms.steps.figures import own_offload, with_figures
+from dstui.tui.forms.steps.step import Step
+from dstui.tui.forms.steps.zero import ZERO_PATH, at_least, stage_of
 from dstui.tui.session.edits import UNSET
 from dstui.tui.session.state import State
 
@@ -66,18 +67,23 @@ def _summary(state: State) -> str:
     return ", ".join(parts) or "none"
 
 
+OPTIMIZER_STATES = _choice(
+    OPTIMIZER, "Optimizer states", _optimizer_disabled, ("fastest", "12 bytes per parameter", "slow, nearly endless")
+)
+PARAMETERS = _choice(PARAM, "Parameters", _param_disabled, ("fastest", "2 bytes per parameter", "slow, nearly endless"))
+
 OFFLOAD = Step(
     id="offload",
     title="Offload",
     question="What waits in host memory or on a disk, instead of filling the GPU?",
     owns=(OPTIMIZER, PARAM, AIO),
     value=_summary,
-    fields=always(
-        _choice(OPTIMIZER, "Optimizer states", _optimizer_disabled, ("fastest", "12 bytes per parameter", "slow, nearly endless")),
+    fields=lambda state: (
+        with_figures(OPTIMIZER_STATES, state, lambda state, device: (stage_of(state) or 0, device, own_offload(state)[1])),
         _field(f"{OPTIMIZER}.pin_memory", "Pinned memory", "toggle", _unless(OPTIMIZER, "cpu", "nvme")),
         _field(f"{OPTIMIZER}.ratio", "Share to offload", "number", _unless(OPTIMIZER, "cpu"), unit="0 to 1"),
         _field(f"{OPTIMIZER}.nvme_path", "Folder on the NVMe", "text", _unless(OPTIMIZER, "nvme")),
-        _choice(PARAM, "Parameters", _param_disabled, ("fastest", "2 bytes per parameter", "slow, nearly endless")),
+        with_figures(PARAMETERS, state, lambda state, device: (stage_of(state) or 0, own_offload(state)[0], device)),
         _field(f"{PARAM}.pin_memory", "Pinned memory", "toggle", _unless(PARAM, "cpu", "nvme")),
         _field(f"{PARAM}.nvme_path", "Folder on the NVMe", "text", _unless(PARAM, "nvme")),
         _field(f"{PARAM}.buffer_count", "Buffers", "number", _unless(PARAM, "nvme")),

@@ -1,0 +1,127 @@
+"""`r`: the plans that fit this machine, the best first, each with what it would change; Enter takes one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from textual import on
+
+from dstui.plan import PlanError
+from dstui.plan.finding import Fix
+from dstui.tui.dialogs.dialog import Lines
+from dstui.tui.forms.memory_rows import SEVERITY, columns
+from dstui.tui.forms.steps.figures import figure, headings
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
+from dstui.tui.kit.threads import in_thread
+
+if TYPE_CHECKING:
+    from dstui.forecast.forecast import Verdict
+    from dstui.forecast.recommend import RankedPlan, RankedPlans
+    from dstui.run.jobs.plan_diff import Change
+    from dstui.tui.session.forecasts import Outlook
+
+WIDTH = 108
+"""Cells of text at most."""
+MOST_CHANGES = 8
+"""Lines that show what a plan changes."""
+INDENT = "    "
+SCRIPTS = "model.activation_checkpointing"
+"""What a Plan only says of the script."""
+
+
+class Recommended(Lines):
+    """The ranked table. Dismissed with the Fix that makes the chosen plan, or with None."""
+
+    DEFAULT_CSS = "Recommended > Vertical { width: 114; }"
+    ROWS = "recommended"
+
+    def __init__(self, outlook: Outlook) -> None:
+        super().__init__("Which plan is best here")
+        self.outlook = outlook
+        self.found: RankedPlans | None = None
+
+    @property
+    def room(self) -> int:
+        """Cells for text."""
+        return min(WIDTH, self.app.size.width * 96 // 100 - 6) - 2
+
+    def on_mount(self) -> None:
+        """Search beside the screen."""
+        in_thread(self, self._search)
+
+    def _search(self) -> None:
+        found = self.outlook.recommended()
+        self.call_later(self._show, found)
+
+    def _show(self, found: RankedPlans) -> None:
+        self.found = found
+        self.redraw()  # twice: what a plan changes stands under the cursor, which has no row before the first
+        self.redraw()
+
+    def lines(self) -> Sequence[Row]:
+        """The table, or that it is being made."""
+        if self.found is None:
+            return [row(("Searching…", "dim"))]
+        return ranked_rows(self.outlook, self.found, self.rows.cursor, self.room)
+
+    @on(RowList.Moved, "#recommended")
+    def _moved(self) -> None:
+        self.redraw()
+        self.rows.reveal(self.rows.cursor, MOST_CHANGES)
+        self.rows.reveal(self.rows.cursor)
+
+    @on(RowList.Chosen, "#recommended")
+    def _chosen(self, event: RowList.Chosen) -> None:
+        event.stop()
+        if self.found is not None and isinstance(event.key, int) and event.key < len(self.found.rows):
+            plan = self.found.rows[event.key]
+            self.dismiss(Fix(plan.why.partition(";")[0], plan.patch))
+
+
+def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: int) -> list[Row]:
+    """The Plan as it is, then a row for each plan, numbered; under the one at the cursor what it changes."""
+    if found.problem:
+        return paragraph(f"No recommendation: {found.problem}", width)
+    told = outlook.forecast
+    rows = [_line(figure(told), "the Plan as it is", told.verdict, width), BLANK]
+    if not found.rows:
+        ways = found.ways or ("nothing that was tried: a smaller model, or larger GPUs",)
+        rows += paragraph(f"Nothing fits, of {found.candidates:,} plans with the same samples in a step. What would:", width)
+        return rows + [line for way in ways for line in paragraph(way, width - 2, first=(Span("- ", "accent"),))]
+    rows += paragraph(f"The best of {found.candidates:,} plans with the same samples in a step, precision and sequence:", width, "dim")
+    rows.append(row((headings(told), "faint")))
+    for number, plan in enumerate(found.rows):
+        rows.append(_line(_figures(plan), plan.why, plan.verdict, width, number))
+        if number == cursor:
+            rows += _changes(outlook, plan, width)
+    return rows
+
+
+def _line(figures: str, words: str, verdict: Verdict, width: int, key: int | None = None) -> Row:
+    room = width - len(figures) - 2
+    return row((f"{figures}  ", STYLE_OF[SEVERITY[verdict]]), fit(words, min(len(words), room)), key=key)
+
+
+def _figures(plan: RankedPlan) -> str:
+    return f"{GLYPHS[SEVERITY[plan.verdict]]} {columns(plan.gpu_bytes, plan.headroom, plan.speed.tokens if plan.speed else None)}"
+
+
+def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
+    """What a plan would write, key by key, and what bounds it."""
+    from dstui.run.jobs.plan_diff import changes
+
+    try:
+        lines = [_said(change) for change in changes(outlook.plan, outlook.plan.patch(plan.patch))]
+    except PlanError as error:
+        lines = [str(error)]
+    shown = lines[:MOST_CHANGES] if lines else ["nothing changes: this is the Plan as it is"]
+    shown += [f"and {len(lines) - MOST_CHANGES} more"] if len(lines) > MOST_CHANGES else []
+    words = paragraph(plan.why, width - len(INDENT), "dim", indent=INDENT) if len(_figures(plan)) + 2 + len(plan.why) > width else []
+    return [*words, *(line for text in shown for line in paragraph(text, width - len(INDENT), "value", indent=INDENT))]
+
+
+def _said(change: Change) -> str:
+    """One key; of what the script itself must do, that it must."""
+    return str(change).replace("deepspeed.", "", 1) + (" (the script must do it)" if change.path == SCRIPTS else "")

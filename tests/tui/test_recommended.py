@@ -1,0 +1,104 @@
+"""`r` ranks the plans that fit and takes one; `M` says what fills the memory."""
+
+from __future__ import annotations
+
+import re
+
+from dstui.machine.snapshot import GIB, Host, Machine
+from dstui.tui.dialogs.breakdown import breakdown_rows
+from tests.machines import gpus, joined
+from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
+from tests.tui.test_memory_bars import FOUR, SEVEN
+
+ROWS = "#recommended"
+SMALL = Machine(
+    source="a test",
+    gpus=gpus(1, memory_total=8 * GIB),
+    links=joined(1),
+    host=Host(memory_total=8 * GIB, memory_available=8 * GIB, memory_limit=None),
+)
+
+
+async def test_r_ranks_the_plans_and_enter_takes_one_in_one_step_of_undo(open_app: Open) -> None:
+    async with open_app(SEVEN.replace("stage: 2", "stage: 0"), gpus=4) as pilot:
+        store(pilot).see(FOUR)
+        await until(pilot, lambda: store(pilot).state.outlook)
+        before = store(pilot).state.plan.text
+        await pilot.press("3", "r")
+        await until(pilot, lambda: "zero_optimization.stage: 0 →" in text_of(pilot, ROWS))
+        told = text_of(pilot, ROWS)
+        assert re.search(r"✖ +\S+ GB +-\d+% +– +the Plan as it is", told)
+        assert store(pilot).state.plan.text == before
+        stage = re.search(r"stage: 0 → (\d)", told)
+        await pilot.press("enter")
+        await until(pilot, lambda: store(pilot).state.plan.text != before)
+        assert stage is not None
+        assert value(pilot, "deepspeed.zero_optimization.stage") == int(stage[1])
+        outlook = store(pilot).state.outlook
+        assert outlook is not None
+        assert outlook.forecast.fits
+        await pilot.press("z")
+        assert store(pilot).state.plan.text == before
+
+
+async def test_what_a_plan_changes_stands_under_the_cursor(open_app: Open) -> None:
+    async with open_app(SEVEN, gpus=4, size=(80, 24)) as pilot:
+        store(pilot).see(FOUR)
+        await until(pilot, lambda: store(pilot).state.outlook)
+        await pilot.press("3", "r")
+        await until(pilot, lambda: "left tok/s" in text_of(pilot, ROWS))
+        shown = set()
+        for _ in range(8):
+            lines = [line for line in text_of(pilot, ROWS).splitlines() if line.startswith("    ")]
+            assert lines
+            assert lines[0].strip() in screen(pilot)
+            shown.add(tuple(lines))
+            await pilot.press("down")
+            await pilot.pause()
+        assert len(shown) > 4
+        await pilot.press("escape")
+        assert not store(pilot).can_undo
+
+
+async def test_where_nothing_fits_the_nearest_ways_out_are_said(open_app: Open) -> None:
+    async with open_app(SEVEN.replace("7.0e9", "13.0e9"), gpus=1) as pilot:
+        store(pilot).see(SMALL)
+        await until(pilot, lambda: store(pilot).state.outlook)
+        await pilot.press("3", "r")
+        await until(pilot, lambda: "Nothing fits" in text_of(pilot, ROWS))
+        assert "of these GPUs instead of 1" in text_of(pilot, ROWS)
+        await pilot.press("enter", "escape")
+        assert not store(pilot).can_undo
+
+
+async def test_without_a_model_both_keys_say_what_to_give(open_app: Open) -> None:
+    async with open_app(PLAN, gpus=2) as pilot:
+        for key in ("r", "M"):
+            await pilot.press("3", key)
+            await until(pilot, lambda: any("Name the model" in note.message for note in pilot.app._notifications))
+            pilot.app.clear_notifications()
+        assert len(pilot.app.screen_stack) == 1
+
+
+async def test_capital_m_names_every_part_with_its_bytes_and_the_moment_of_the_peak(open_app: Open) -> None:
+    async with open_app(SEVEN, gpus=4) as pilot:
+        store(pilot).see(FOUR)
+        await until(pilot, lambda: store(pilot).state.outlook)
+        outlook = store(pilot).state.outlook
+        assert outlook is not None
+        await pilot.press("3", "M")
+        await until(pilot, lambda: "The peak is at: " in text_of(pilot, "#reading"))
+        told = text_of(pilot, "#reading")
+        large = [part for part, amount in outlook.forecast.gpu.parts.items() if amount > outlook.forecast.gpu.bytes / 100]  # type: ignore[operator]
+        assert len(large) > 4
+        assert all(part.replace("_", " ") in told for part in large)
+        assert "Not known, and would narrow it" in told
+        assert "GPU: each GPU" in screen(pilot)
+        assert all(sum(len(span.text) for span in (*line.left, *line.right)) <= 60 for line in breakdown_rows(outlook.forecast, 60))
+
+
+async def test_r_does_nothing_on_the_run_screen(open_app: Open) -> None:
+    async with open_app(SEVEN, gpus=2) as pilot:
+        await pilot.press("9", "r")
+        await pilot.pause()
+        assert len(pilot.app.screen_stack) == 1
