@@ -17,7 +17,7 @@ from typing import NamedTuple
 WINDOW = 5.0
 """Seconds after a row in which further ranks may say the same. What is not known to be later may."""
 SHARES = 16
-"""How many shares a look's lines are told in, at most: more would cost more than they show where hundreds of ranks speak."""
+"""Into how many shares a poll's lines are split, at most: more would cost more than they show where hundreds of ranks speak."""
 STAMP = re.compile(rb":\d\d:\d\d(?:[.,]\d+)?")
 """Minutes and seconds; a pattern that begins with a letter of its own is looked for ten times as fast."""
 NAMED = re.compile(rb"ank[ \t]*[:=#]?[ \t]*(\d+)\b")
@@ -28,7 +28,7 @@ DRAWN_OVER = re.compile(rb"^.*\r(?=[^\r\n]*[^\s\r])|\r+$", re.MULTILINE)
 
 
 class Batch(NamedTuple):
-    """What one log had to say since the last look: its number (a bit in `Rows.said`), its rank, and the lines."""
+    """The lines that one log has got since the last poll: its number (a bit in `DedupRows.log_mask`), its rank (None where no rank wrote it)."""
 
     log: int
     rank: int | None
@@ -36,13 +36,13 @@ class Batch(NamedTuple):
 
 
 class DedupRows:
-    """Rows of lines: for each the line itself (the first rank's), whose it is, who said it (a bit for each log), and when it came."""
+    """Rows of lines: for each the line itself (the first rank's), the log it came from, the logs that hold it too (a bit each), and when it came (seconds since the epoch)."""
 
     def __init__(self, *, dedup: bool) -> None:
         self.dedup = dedup
         self.raw: list[bytes] = []
         self.log: list[int] = []
-        self.ranks_mask: list[int] = []
+        self.log_mask: list[int] = []
         self.time: list[float] = []
         self.lines = 0
         """How many lines the rows stand for."""
@@ -52,18 +52,18 @@ class DedupRows:
     def __len__(self) -> int:
         return len(self.raw)
 
-    def add(self, time: float, ranks_mask: Sequence[Batch]) -> None:
-        """What came since the last look, seen at `time`."""
-        self.lines += sum(len(lines) for _, _, lines in ranks_mask)
+    def add(self, time: float, batches: Sequence[Batch]) -> None:
+        """The lines that came since the last poll, read at `time` (seconds since the epoch)."""
+        self.lines += sum(len(lines) for _, _, lines in batches)
         if self.dedup:
-            sources = _sources(ranks_mask, self._last)
+            sources = _sources(batches, self._last)
             _Batch(self, time, sources, self._latest).merge()
             self._last |= {log: source.last for source in sources for log in source.logs}
             return
-        for log, _, lines in ranks_mask:
+        for log, _, lines in batches:
             self.raw += lines
             self.log += [log] * len(lines)
-            self.ranks_mask += [1 << log] * len(lines)
+            self.log_mask += [1 << log] * len(lines)
             self.time += [time] * len(lines)
 
 
@@ -74,11 +74,11 @@ class _Source:
         self.logs, self.lines, self.keys, self.last = logs, lines, keys, last
         self.at = 0
         self.waits = False
-        self.ranks_mask = sum(1 << log for log in logs)
+        self.log_mask = sum(1 << log for log in logs)
 
 
 class _Batch:
-    """One look's lines on their way into the rows."""
+    """One poll's lines on their way into the rows."""
 
     def __init__(self, rows: DedupRows, time: float, sources: list[_Source], latest: dict[bytes, int]) -> None:
         self.rows, self.time, self.sources, self.latest = rows, time, sources, latest
@@ -116,7 +116,7 @@ class _Batch:
             key = keys[at]
             number = latest.get(key, -1)
             if number > last and not rows.time[number] < since:
-                rows.ranks_mask[number] |= source.ranks_mask
+                rows.log_mask[number] |= source.log_mask
                 last = number
             elif left[key] == 1:
                 last = self._row(source, at)
@@ -141,7 +141,7 @@ class _Batch:
             number = self._row(first, first.at)
             self.left[key] -= len(sources)
         for source in sources:
-            self.rows.ranks_mask[number] |= source.ranks_mask
+            self.rows.log_mask[number] |= source.log_mask
             source.last = number
             source.at += 1
             source.waits = False
@@ -152,16 +152,16 @@ class _Batch:
         rows = self.rows
         rows.raw.append(source.lines[at])
         rows.log.append(source.logs[0])
-        rows.ranks_mask.append(source.ranks_mask)
+        rows.log_mask.append(source.log_mask)
         rows.time.append(self.time)
         number = self.latest[source.keys[at]] = len(rows.raw) - 1
         return number
 
 
-def _sources(ranks_mask: Sequence[Batch], last: dict[int, int]) -> list[_Source]:
+def _sources(batches: Sequence[Batch], last: dict[int, int]) -> list[_Source]:
     """Who says what: those who say the very same together. `last`: the last row of each log."""
     texts: dict[bytes, list[Batch]] = {}
-    for each in ranks_mask:
+    for each in batches:
         if each.lines:
             texts.setdefault(key_of(b"\n".join(each.lines), each.rank), []).append(each)
     return [

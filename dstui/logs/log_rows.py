@@ -107,9 +107,9 @@ class Shown:
         self._levels = Levels(least)
         self._filtered = 0
 
-    def add(self, moment: float, ranks_mask: list[Batch]) -> None:
+    def add(self, moment: float, batches: list[Batch]) -> None:
         """What came next."""
-        self.rows.add(moment, ranks_mask)
+        self.rows.add(moment, batches)
         keep, rows = self._levels.keep, self.rows
         new = range(self._filtered, len(rows))
         self.picked += new if self._levels.least == ALL else [n for n in new if keep(rows.log[n], rows.raw[n])]
@@ -274,7 +274,7 @@ class LogRows:
             return LogLine(None, "")  # its log was cut short just now
         rows = shown.rows
         log = rows.log[at]
-        return LogLine(self._source_rank(log), decode(rows.raw[at]), log == 0, rows.time[at], rows.ranks_mask[at].bit_count())
+        return LogLine(self._source_rank(log), decode(rows.raw[at]), log == 0, rows.time[at], rows.log_mask[at].bit_count())
 
     def who(self, number: int) -> list[int]:
         """The ranks that said the line of a row."""
@@ -284,7 +284,7 @@ class LogRows:
             shown, at = self._find(number)
         except IndexError:
             return []
-        ranks = (self._source_rank(log) for log in _bits(shown.rows.ranks_mask[at]))
+        ranks = (self._source_rank(log) for log in _bits(shown.rows.log_mask[at]))
         return sorted(rank for rank in ranks if rank is not None)
 
     def raw(self, block: int) -> bytes:

@@ -21,7 +21,7 @@ def rows_of(looks: Lines, *, dedup: bool = True, every: float = 0.1) -> DedupRow
 
 
 def said_by(rows: DedupRows, rank: int) -> list[bytes]:
-    return [raw for raw, said in zip(rows.raw, rows.said, strict=True) if said >> rank & 1]
+    return [raw for raw, said in zip(rows.raw, rows.log_mask, strict=True) if said >> rank & 1]
 
 
 @given(looks=LOOKS, dedup=st.booleans())
@@ -29,7 +29,7 @@ def test_every_line_of_every_rank_is_there_once_and_in_its_order(looks: Lines, d
     rows = rows_of(looks, dedup=dedup)
     for rank in range(3):
         assert said_by(rows, rank) == [line for look in looks for line in look[rank]]
-    assert sum(said.bit_count() for said in rows.said) == rows.lines == sum(len(lines) for look in looks for lines in look)
+    assert sum(said.bit_count() for said in rows.log_mask) == rows.lines == sum(len(lines) for look in looks for lines in look)
 
 
 def test_what_all_ranks_say_is_one_row_whatever_one_of_them_says_besides() -> None:
@@ -37,7 +37,7 @@ def test_what_all_ranks_say_is_one_row_whatever_one_of_them_says_besides() -> No
     odd = [*steps[:5], b"[W] NCCL watchdog", *steps[5:]]
     rows = rows_of([[steps, odd, steps]])
     assert rows.raw == odd
-    assert [said.bit_count() for said in rows.said] == [3] * 5 + [1] + [3] * 15
+    assert [said.bit_count() for said in rows.log_mask] == [3] * 5 + [1] + [3] * 15
 
 
 def test_what_is_said_at_once_is_told_side_by_side() -> None:
@@ -47,7 +47,7 @@ def test_what_is_said_at_once_is_told_side_by_side() -> None:
 
 def test_a_rank_that_is_late_joins_the_row_of_the_others_but_not_one_of_long_ago() -> None:
     rows = rows_of([[[b"saved"], [], []], [[], [b"saved"], []], [[], [], [b"saved"]]], every=4.0)
-    assert [said.bit_count() for said in rows.said] == [2, 1]
+    assert [said.bit_count() for said in rows.log_mask] == [2, 1]
 
 
 @pytest.mark.parametrize(

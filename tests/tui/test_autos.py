@@ -27,7 +27,7 @@ def said(folder: Path, config: str | None) -> dict[str, tuple[str, str]]:
         (folder / "model").mkdir()
         (folder / "model" / "config.json").write_text(config)
     plan = load(PLAN, base=str(folder))
-    found = filled_in(plan, check(plan, world_size=2), ModelOf.of(plan).look())
+    found = filled_in(plan, check(plan, world_size=2), ModelOf.of(plan).resolve())
     return {f.path.rpartition(".")[2]: (f.severity, f.message) for f in found if f.code == "DS306"}
 
 

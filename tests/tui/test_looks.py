@@ -57,7 +57,7 @@ async def test_a_disk_that_does_not_answer_stops_neither_edits_nor_leaving(open_
                 answered.wait()
             asked.set()
 
-    monkeypatch.setattr(file_lookups, "LOOKS", (*file_lookups.STYLES, DeadMount))
+    monkeypatch.setattr(file_lookups, "LOOKUPS", (*file_lookups.LOOKUPS, DeadMount))
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter", "6", "enter", "2", "enter")
         assert value(pilot, "deepspeed.zero_optimization.stage") == 3
