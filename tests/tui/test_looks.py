@@ -52,7 +52,7 @@ async def test_a_disk_that_does_not_answer_stops_neither_edits_nor_leaving(open_
         def of(cls, plan: Plan) -> DeadMount:
             return cls()
 
-        def look(self) -> None:
+        def resolve(self) -> None:
             if asked.is_set():
                 answered.wait()
             asked.set()

@@ -86,7 +86,7 @@ KEYS: Final = (
     ),
     KeyHint("v", "level", "level", "Warnings and errors only; then errors only; then every line again.", RUN, 6),
     KeyHint("h", "host", "host", "The log of one host's ranks; then of the next host's.", RUN, 10),
-    KeyHint("u", "fold", "fold", "Lines that several ranks said as one row (×64), or each by itself.", RUN, 12),
+    KeyHint("u", "dedup", "dedup", "Lines that several ranks wrote as one row (×64), or each by itself.", RUN, 12),
     KeyHint("t", "time", "time", "Go to a time or a step in the log.", RUN, 7),
     KeyHint("", "", "whole line", "Look at a line whole, with who said it and what that rank said around it.", RUN, display="Enter"),
     KeyHint("g", "rank", "rank", "The log of one rank, by its number.", RUN, 1, "0-9 g"),
