@@ -28,7 +28,7 @@ DRAWN_OVER = re.compile(rb"^.*\r(?=[^\r\n]*[^\s\r])|\r+$", re.MULTILINE)
 
 
 class Batch(NamedTuple):
-    """The lines that one log has got since the last poll: its number (a bit in `DedupRows.log_mask`), its rank (None where no rank wrote it)."""
+    """What one log has got since the last poll: its number (a bit in `DedupRows.log_mask`), its rank if it has one, the lines."""
 
     log: int
     rank: int | None
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
 
 
 class DedupRows:
-    """Rows of lines: for each the line itself (the first rank's), the log it came from, the logs that hold it too (a bit each), and when it came (seconds since the epoch)."""
+    """Rows of lines: the line itself (the first rank's), its log, the logs that hold it too (a bit each), when it came (epoch, s)."""
 
     def __init__(self, *, dedup: bool) -> None:
         self.dedup = dedup
