@@ -76,13 +76,22 @@ def rule(  # noqa: PLR0913 - all but the first are named
     book: dict[str, Rule] | None = None,
 ) -> Callable[[Evaluate], Evaluate]:
     """Registers a rule. The function's docstring is its title. An error must say `when` the run would die."""
-    rules = RULES if book is None else book
 
-    def register(evaluate: Evaluate) -> Evaluate:
-        if code in rules:
-            raise ValueError(f"the code {code} is taken by {rules[code].evaluate.__name__}")
-        title = (evaluate.__doc__ or "").strip().splitlines()[0]
-        rules[code] = Rule(code, severity, title, evaluate, when, says, source, since, until, readers)
+    def registered(evaluate: Evaluate) -> Evaluate:
+        register(Rule(code, severity, title_of(evaluate), evaluate, when, says, source, since, until, readers), book)
         return evaluate
 
-    return register
+    return registered
+
+
+def register(found: Rule, book: dict[str, Rule] | None = None) -> None:
+    """Add a rule to the registry, or to a `book` of its own. ValueError where its code is taken."""
+    rules = RULES if book is None else book
+    if found.code in rules:
+        raise ValueError(f"the code {found.code} is taken by {rules[found.code].title!r}")
+    rules[found.code] = found
+
+
+def title_of(function: Callable[..., object]) -> str:
+    """The first line of a rule's docstring."""
+    return (function.__doc__ or "").strip().splitlines()[0]

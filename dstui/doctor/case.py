@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dstui.check.rules.machine.recommendation import Requirement
+from dstui.check.rules.machine.requirement import Requirement
 from dstui.forecast.forecast import Forecast
 from dstui.forecast.model import ModelFacts
 from dstui.hosts.ssh import Failure

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.check.reference import with_types
-from dstui.check.rules.machine.as_rules import requirement_for
-from dstui.check.rules.machine.recommendation import Requirement
+from dstui.check.rules.machine.requirement import Requirement, requirement_for
 from dstui.doctor.case import Case
 from dstui.files import FileProblem, is_there, read_text
 from dstui.forecast.forecast import forecast

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dstui.check.rules.machine.recommendation import Requirement
+from dstui.check.rules.machine.requirement import Requirement
 from dstui.doctor import ready as ready_program
 from dstui.doctor.case import CHECKS, Case, Judgement
 from dstui.doctor.checks import ORDER

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import combinations
 
-from dstui.check.rules.machine.recommendation import Level, Recommendation, Requirement, machine_rule
+from dstui.check.rules.machine.recommendation import Level, Recommendation, Recommendations, machine_rule
+from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.codec import Unknown, known
 from dstui.machine.snapshot import Gpu, Machine, NvLink
 from dstui.machine.topology import NEEDED_P2P, REFUSALS, fabric_failed, width
 from dstui.machine.words import gpus_in_words
 
-Recommendations = Iterator[Recommendation]
 GIB = 1 << 30
 NCCL = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs"
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from dstui.check.rules.machine.recommendation import Recommendation, Requirement, machine_rule
+from dstui.check.rules.machine.recommendation import Recommendation, Recommendations, machine_rule
+from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.binding import deepspeed_binding, far_ranks
 from dstui.machine.choice import busy, choose, rate
 from dstui.machine.codec import Unknown, known
@@ -12,7 +13,6 @@ from dstui.machine.snapshot import Disk, Gpu, Island, Machine
 from dstui.machine.topology import width
 from dstui.machine.words import gpus_in_words
 
-Recommendations = Iterator[Recommendation]
 GIB = 1 << 30
 ZERO = "deepspeed.zero_optimization"
 INCLUDE = "cluster.include"

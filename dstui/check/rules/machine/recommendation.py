@@ -1,22 +1,27 @@
-"""Recommendations: what a machine's facts mean for a job, each piece with its reason and its source. Pure functions on values.
+"""Rules about the machine: what its facts mean for a job, each with its reason and its source. Pure functions on values.
 
-One piece is one small function, registered with a stable code:
+One rule is one small function, registered with a stable code among all rules of `dstui.check`:
 
-    @machine_rule("MC008", "error", source="nvml.h, nvmlComputeMode_t")
-    def prohibited(machine, requirement):
+    @machine_rule("MC007", "error", source="nvml.h, nvmlComputeMode_t")
+    def compute_mode(machine: Machine, requirement: Requirement) -> Recommendations:
         "A GPU whose compute mode forbids computing."
-        yield Recommendations("GPU 1 …", why="…", fix="…", path="…", sets=(("cluster.include", "localhost:0"),))
+        yield Recommendation("GPU 1 …", why="…", fix="…", path="…", sets=(("cluster.include", "localhost:0"),))
 
-As few NCCL variables as possible are ever advised: NCCL measures the same facts itself.
+`check` asks it for a Plan on a machine that was looked at; `recommendations.recommend` asks it for a machine alone.
+As few NCCL variables as possible are ever recommended: NCCL measures the same facts itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from dstui.machine.snapshot import Gpu, Machine
+from dstui.check.context import UNPROBED, Context, Problem, pointer
+from dstui.check.rule import Problems, Rule, register, title_of
+from dstui.check.rules.machine.requirement import Requirement, requirement_of
+from dstui.machine.snapshot import Machine
+from dstui.plan.finding import Fix, Operation, When
 
 Level = Literal["error", "warning", "info"]
 
@@ -32,86 +37,53 @@ class Recommendation:
     """The key of the Plan that it is about; empty for the machine itself."""
     sets: tuple[tuple[str, Any], ...] = ()
     level: Level | None = None
-    """Where it differs from the piece's own."""
+    """Where it differs from the rule's own."""
     code: str = ""
-    """Filled in by `advise.advise`, as is the source."""
+    """Filled in by `recommend`, as is the source."""
     source: str = ""
 
 
+Recommendations = Iterator[Recommendation]
+Recommend = Callable[[Machine, Requirement], Recommendations]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Requirement:
-    """What a job asks of a machine, as far as recommendations depends on it. The default asks for everything that is there."""
+class MachineRule(Rule):
+    """A rule that can also be asked about a machine alone."""
 
-    gpus: tuple[int, ...] | None = None
-    """The slots of this machine that are used; None = all."""
-    ranks: int | None = None
-    """Ranks on one host; None = one for each GPU."""
-    filtered: bool = False
-    """Whether slots are chosen on the launcher's command line."""
-    nodes: int = 1
-    cpu: bool = False
-    other_python: bool = False
-    """Whether the ranks run under another interpreter than the one whose packages the Machine tells."""
-    stage: int = 0
-    overlap_comm: bool | None = None
-    """None where it is not written."""
-    offload: str = "none"
-    """Where the optimizer's state is kept: none, cpu, nvme."""
-    nvme_path: str | None = None
-    super_offload: bool = False
-    hpz: int = 1
-    tensor_parallel: int = 1
-    sequence_parallel: int = 1
-    buckets: int | None = None
-    """Elements in the reduce and the allgather bucket together, where both are written."""
-    quantized_weights: bool = False
-    accumulation: int = 1
-    params: float | None = None
-    cpu_binding: str | None = None
-    port: int | None = None
-    """The port that rank 0 will listen on, where it is one of this machine and was chosen beforehand."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """What the Plan sets for the ranks."""
-
-    def slots(self, machine: Machine) -> tuple[int, ...]:
-        """The GPUs of the machine that are used."""
-        there = tuple(gpu.index for gpu in machine.gpus)
-        return there if self.gpus is None else tuple(gpu for gpu in sorted(self.gpus) if gpu in there)
-
-    def variables(self, machine: Machine) -> dict[str, str]:
-        """What the ranks see: the Plan's variables over those that are set where dstui runs."""
-        return {**machine.host.environment, **self.environment}
-
-    def chosen(self, machine: Machine) -> tuple[Gpu, ...]:
-        """The same as GPUs."""
-        return tuple(machine.gpus[gpu] for gpu in self.slots(machine))
+    recommend: Recommend
 
 
-Evaluate = Callable[[Machine, Requirement], Iterator[Recommendation]]
+def machine_rule(code: str, level: Level, *, source: str) -> Callable[[Recommend], Recommend]:
+    """Registers a rule about the machine; the function's docstring is its title."""
+
+    def registered(recommend: Recommend) -> Recommend:
+        def evaluate(c: Context) -> Problems:
+            # Only a Plan is checked against the machine: a bare configuration names no GPUs.
+            if c.plan is not None and c.machine is not None and c.machine.source != UNPROBED:
+                for recommendation in recommend(c.machine, requirement_of(c)):
+                    yield problem_of(recommendation, c)
+
+        when: When | None = "run" if level == "error" else None
+        register(MachineRule(code, level, title_of(recommend), evaluate, when, source=source, recommend=recommend))
+        return recommend
+
+    return registered
 
 
-@dataclass(frozen=True, slots=True)
-class MachineRule:
-    """A registered rule about the machine."""
-
-    code: str
-    level: Level
-    title: str
-    source: str
-    evaluate: Evaluate
+def problem_of(recommendation: Recommendation, c: Context) -> Problem:
+    """A recommendation as a rule's answer; its keys become a patch."""
+    patch = tuple(_operation(c, path, value) for path, value in recommendation.sets)
+    fix = Fix(recommendation.fix, patch or None) if recommendation.fix else None
+    return Problem(f"^{recommendation.path}", recommendation.message, recommendation.why, fix=fix, severity=recommendation.level)
 
 
-MACHINE_RULES: dict[str, MachineRule] = {}
-"""Every piece by its code."""
-
-
-def machine_rule(code: str, level: Level, *, source: str) -> Callable[[Evaluate], Evaluate]:
-    """Registers a recommendation; the function's docstring is its title."""
-
-    def register(evaluate: Evaluate) -> Evaluate:
-        if code in MACHINE_RULES:
-            raise ValueError(f"the code {code} is taken by {MACHINE_RULES[code].evaluate.__name__}")
-        MACHINE_RULES[code] = MachineRule(code, level, (evaluate.__doc__ or "").splitlines()[0], source, evaluate)
-        return evaluate
-
-    return register
+def _operation(c: Context, path: str, value: object) -> Operation:
+    """The patch that writes a key of the Plan with the sections that it lacks."""
+    assert c.plan is not None
+    parts = path.split(".")
+    depth = next((n for n in range(1, len(parts)) if not isinstance(c.plan.get(".".join(parts[:n])), Mapping)), len(parts))
+    for name in reversed(parts[depth:]):
+        value = {name: value}
+    there = c.plan.get(".".join(parts[:depth])) is not None
+    return {"op": "replace" if there else "add", "path": pointer(".".join(parts[:depth])), "value": value}

@@ -1,16 +1,18 @@
-"""All the recommendations for a machine: every piece that there is, asked in turn."""
+"""All the recommendations for a machine: every rule about it, asked in turn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
 
+from dstui.check.rule import RULES
 from dstui.check.rules.machine import (
-    health,  # noqa: F401 - importing them registers their pieces
-    placement,  # noqa: F401 - importing them registers their pieces
-    variables,  # noqa: F401 - importing them registers their pieces
+    health,  # noqa: F401 - importing them registers their rules
+    placement,  # noqa: F401
+    variables,  # noqa: F401
 )
-from dstui.check.rules.machine.recommendation import MACHINE_RULES, Recommendation, Requirement
+from dstui.check.rules.machine.recommendation import MachineRule, Recommendation
+from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.snapshot import Machine
 
 MARKS = {"error": "✗", "warning": "▲", "info": "·"}
@@ -20,9 +22,10 @@ def recommend(machine: Machine, requirement: Requirement | None = None) -> list[
     """All recommendations for a job on a machine (for any job where `requirement` is not given), the gravest first."""
     requirement = requirement or Requirement()
     found = [
-        replace(recommendation, level=recommendation.level or known.level, code=known.code, source=known.source)
-        for known in MACHINE_RULES.values()
-        for recommendation in known.evaluate(machine, requirement)
+        replace(recommendation, level=recommendation.level or rule.severity, code=rule.code, source=rule.source)
+        for rule in RULES.values()
+        if isinstance(rule, MachineRule)
+        for recommendation in rule.recommend(machine, requirement)
     ]
     return sorted(found, key=lambda recommendation: ("error", "warning", "info").index(recommendation.level or "info"))
 

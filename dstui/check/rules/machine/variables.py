@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from dstui.check.rules.machine.recommendation import Level, Recommendation, Requirement, machine_rule
+from dstui.check.rules.machine.recommendation import Level, Recommendation, Recommendations, machine_rule
+from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.codec import known
 from dstui.machine.snapshot import Machine, Nic
 from dstui.machine.topology import width
 from dstui.machine.visible import PCI_ORDER, launcher_reading, visible
 
-Recommendations = Iterator[Recommendation]
 ENV = "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"
 OFF = ("", "0")
 

@@ -1,31 +1,69 @@
-"""What the machine means for the configuration: rules about the machine, as diagnostics with fixes.
-
-Each recommendation is a rule with the piece's code. Only a Plan is judged: a bare configuration names no GPUs.
-"""
+"""What a job asks of a machine: worked out from a Plan's configuration, or given by whoever asks without one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from dstui.check.context import UNPROBED, Context, Problem, pointer
-from dstui.check.rule import RULES, Problems, Rule
-from dstui.check.rules.machine import (
-    health,  # noqa: F401 - importing them registers their pieces
-    placement,  # noqa: F401 - importing them registers their pieces
-    variables,  # noqa: F401 - importing them registers their pieces
-)
-from dstui.check.rules.machine.recommendation import MACHINE_RULES, MachineRule, Recommendation, Requirement
-from dstui.machine.snapshot import Machine
+from dstui.check.context import Context
+from dstui.machine.snapshot import Gpu, Machine
 from dstui.plan import Plan
 from dstui.plan.catalogue import release
-from dstui.plan.finding import Fix, Operation
 from dstui.render.launch import HERE, RenderError, slots
 
 ZERO = "zero_optimization"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """What a job asks of a machine, as far as the rules about the machine depend on it. The default asks for everything that is there."""
+
+    gpus: tuple[int, ...] | None = None
+    """The slots of this machine that are used; None = all."""
+    ranks: int | None = None
+    """Ranks on one host; None = one for each GPU."""
+    filtered: bool = False
+    """Whether slots are chosen on the launcher's command line."""
+    nodes: int = 1
+    cpu: bool = False
+    other_python: bool = False
+    """Whether the ranks run under another interpreter than the one whose packages the Machine tells."""
+    stage: int = 0
+    overlap_comm: bool | None = None
+    """None where it is not written."""
+    offload: str = "none"
+    """Where the optimizer's state is kept: none, cpu, nvme."""
+    nvme_path: str | None = None
+    super_offload: bool = False
+    hpz: int = 1
+    tensor_parallel: int = 1
+    sequence_parallel: int = 1
+    buckets: int | None = None
+    """Elements in the reduce and the allgather bucket together, where both are written."""
+    quantized_weights: bool = False
+    params: float | None = None
+    cpu_binding: str | None = None
+    port: int | None = None
+    """The port that rank 0 will listen on, where it is one of this machine and was chosen beforehand."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """What the Plan sets for the ranks."""
+
+    def slots(self, machine: Machine) -> tuple[int, ...]:
+        """The GPUs of the machine that are used."""
+        there = tuple(gpu.index for gpu in machine.gpus)
+        return there if self.gpus is None else tuple(gpu for gpu in sorted(self.gpus) if gpu in there)
+
+    def variables(self, machine: Machine) -> dict[str, str]:
+        """What the ranks see: the Plan's variables over those that are set where dstui runs."""
+        return {**machine.host.environment, **self.environment}
+
+    def chosen(self, machine: Machine) -> tuple[Gpu, ...]:
+        """The same as GPUs."""
+        return tuple(machine.gpus[gpu] for gpu in self.slots(machine))
+
+
 def requirement_of(c: Context) -> Requirement:
-    """What the configuration asks of the machine; worked out once for all pieces."""
+    """What the configuration asks of the machine; worked out once for all rules."""
     if "requirement" not in c.memo:
         c.memo["requirement"] = _requirement(c)
     requirement: Requirement = c.memo["requirement"]
@@ -78,40 +116,3 @@ def _used(c: Context) -> dict[str, list[int]] | None:
         return slots(c.plan, c.machine)
     except RenderError:
         return None
-
-
-def problem_of(recommendation: Recommendation, c: Context) -> Problem:
-    """A recommendation as a rule's answer; its keys become a patch."""
-    patch = tuple(_operation(c, path, value) for path, value in recommendation.sets)
-    fix = Fix(recommendation.fix, patch or None) if recommendation.fix else None
-    return Problem(f"^{recommendation.path}", recommendation.message, recommendation.why, fix=fix, severity=recommendation.level)
-
-
-def _operation(c: Context, path: str, value: object) -> Operation:
-    """The patch that writes a key of the Plan with the sections that it lacks."""
-    assert c.plan is not None
-    parts = path.split(".")
-    depth = next((n for n in range(1, len(parts)) if not isinstance(c.plan.get(".".join(parts[:n])), Mapping)), len(parts))
-    for name in reversed(parts[depth:]):
-        value = {name: value}
-    there = c.plan.get(".".join(parts[:depth])) is not None
-    return {"op": "replace" if there else "add", "path": pointer(".".join(parts[:depth])), "value": value}
-
-
-def _rule_of(machine_rule: MachineRule) -> Rule:
-    def evaluate(c: Context) -> Problems:
-        if c.plan is not None and c.machine is not None and c.machine.source != UNPROBED:
-            for recommendation in machine_rule.evaluate(c.machine, requirement_of(c)):
-                yield problem_of(recommendation, c)
-
-    return Rule(
-        machine_rule.code,
-        machine_rule.level,
-        machine_rule.title,
-        evaluate,
-        "run" if machine_rule.level == "error" else None,
-        source=machine_rule.source,
-    )
-
-
-RULES.update({code: _rule_of(machine_rule) for code, machine_rule in MACHINE_RULES.items()})

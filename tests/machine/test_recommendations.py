@@ -10,8 +10,10 @@ from typing import Any
 import fakenvml
 import pytest
 
-from dstui.check.rules.machine.recommendation import MACHINE_RULES, Recommendation, Requirement
+from dstui.check.rule import RULES
+from dstui.check.rules.machine.recommendation import MachineRule, Recommendation
 from dstui.check.rules.machine.recommendations import recommend
+from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.binding import deepspeed_binding, even_binding, far_ranks, near_binding, numactl_wrapper, physical_cores
 from dstui.machine.choice import choose
 from dstui.machine.snapshot import Disk, Driver, Fabric, Gpu, GpuProcess, Host, IbPort, Machine, Nic, NvLink, PciGpu, Software, Unknown
@@ -74,10 +76,10 @@ def one(machine: Machine, code: str, **requirement: Any) -> Recommendation:
     return recommendations[0]
 
 
-def test_every_piece_has_a_title_a_source_and_a_test() -> None:
+def test_every_rule_about_the_machine_has_a_title_a_source_and_a_test() -> None:
     recommend(system("dgx-h100"))
     mine = Path(__file__).read_text()
-    for code, machine_rule in MACHINE_RULES.items():
+    for code, machine_rule in ((code, known) for code, known in RULES.items() if isinstance(known, MachineRule)):
         assert machine_rule.title.endswith(".") and machine_rule.source
         assert f'"{code}"' in mine, f"{code} ({machine_rule.title}) has no test"
 
