@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
     "render": "the files and the command that a Plan stands for",
+    "import": "any file that people have, as a Plan: ds_config.json, accelerate YAML, a pasted launch, a hostfile",
     "forecast": "whether a Plan fits, how fast it would be, and which plan is best",
     "machine": "what this machine has: GPUs, links, host, software",
     "doctor": "whether this machine, and every host of a Plan, is ready",
@@ -89,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="dstui",
         description='From "I have GPUs and a training script" to "DeepSpeed is training, and I can see every rank".',
-        epilog="commands (dstui COMMAND --help):\n" + "\n".join(f"  {name:<9} {what}" for name, what in COMMANDS.items()),
+        epilog="commands (dstui COMMAND --help):\n" + "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items()),
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument(

@@ -1,19 +1,19 @@
-"""Any file that people have, opened as a Plan: a Plan itself, one that comes with dstui, or a bare ds_config.json.
+"""Any file that people have, opened as a Plan: a Plan itself, one that comes with dstui, a ds_config.json, an accelerate YAML, a launch.
 
 And the script that a Plan names, looked into (never run): who reads its configuration, and how.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dstui.adopt.signs import is_accelerate
-from dstui.files import FileProblem, find_plan, is_file, overridden, read_plan, read_text
+from dstui.adopt.signs import Kind, is_accelerate, is_env_file, is_hostfile, is_launch
+from dstui.files import FileProblem, find_plan, is_file, overridden, read_plan, read_text, typed_path
 from dstui.plan import Plan, load
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ class Opened:
 
     plan: Plan
     path: Path | None
+    notes: tuple[str, ...] = ()
+    """What was changed or not understood where it was made of another file."""
+    made: bool = False
+    """Whether it was made of another file, whose lines are not the Plan's."""
 
 
 def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = ()) -> Opened:
@@ -34,15 +38,35 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
     Raises FileProblem or PlanError.
     """
     path = find_plan(name)
-    if path.suffix in (".json", ".hjson"):
-        return Opened(overridden(_adopted(path, script), sets), None)
-    if path == Path(name) and is_file(path) and is_accelerate(read_text(path)):
-        raise FileProblem(f"{path} is an accelerate configuration: `dstui check` judges it, but this version cannot import it yet")
+    text = read_text(path)
+    if path == Path(name) and (kind := kind_of(path, text)) != "plan":
+        return _made(path, text, kind, sets, script)
     if script:
         raise FileProblem(
             f"{path} is a Plan, which names its script itself (--set job.script=… changes it); a script after -- goes with a ds_config.json"
+            " or an accelerate YAML"
         )
     return Opened(read_plan(path, sets), path if path == Path(name) else None)
+
+
+def open_text(text: str) -> Opened:
+    """A text without a file, such as a pasted command. Raises FileProblem or PlanError."""
+    path = Path("pasted")
+    kind = kind_of(path, text)
+    return _made(path, text, kind, (), ()) if kind != "plan" else Opened(load(text, "pasted", str(Path.cwd())), None)
+
+
+def kind_of(path: Path, text: str) -> Kind:
+    """What a file is, by its name and its first look; "plan" where it is nothing else."""
+    if path.suffix in (".json", ".hjson") or text.lstrip().startswith(("{", "[")):
+        return "ds_config"
+    if is_accelerate(text):
+        return "accelerate"
+    if "version:" not in text and is_hostfile(text):
+        return "hostfile"
+    if "version:" not in text and is_env_file(text):
+        return "env"
+    return "command" if "job:" not in text and is_launch(text) else "plan"
 
 
 def plan_of_both(config: str, script: str) -> Opened:
@@ -52,17 +76,35 @@ def plan_of_both(config: str, script: str) -> Opened:
 
 
 def _adopted(path: Path, script: Sequence[str]) -> Plan:
-    from dstui.adopt.dsconfig import ConfigError  # most sessions open a Plan, and the first frame need not wait for these
-    from dstui.adopt.new_plan import plan_of_dsconfig
+    return _made(path, read_text(path), "ds_config", (), script).plan
 
-    text, here = read_text(path), path.resolve()
+
+def _made(path: Path, text: str, kind: Kind, sets: Sequence[str], script: Sequence[str]) -> Opened:
+    """The Plan of a file of another kind; paths in it are relative to the current folder."""
+    from dstui.adopt.dsconfig import ConfigError  # most sessions open a Plan, and the first frame need not wait for these
+    from dstui.adopt.every_kind import Beside, imported
+
+    here = path.resolve()
     words = [word if not number else _handed_over(word, here) for number, word in enumerate(script)]
     try:
-        made = plan_of_dsconfig(text, str(path), words, _facts_of(Path(script[0])) if script else None)
-        return load(made, str(path), str(Path.cwd()))
+        found = imported(kind, text, str(path), words, Beside(_reader(path.parent), lambda name: _facts_of(Path(name))))
+        plan = load(found.text, str(path), str(Path.cwd()))
     except ConfigError as error:
         where = ":".join(str(part) for part in (path, error.line, error.column) if part)
         raise FileProblem(f"{where}: {error.message}") from None
+    return Opened(overridden(plan, sets), None, tuple(found.notes), made=True)
+
+
+def _reader(folder: Path) -> Callable[[str], str | None]:
+    """Reads a file that another one names: relative to the current folder, as its ranks would, else to that file's."""
+
+    def read(name: str) -> str | None:
+        for place in (typed_path(name), folder / typed_path(name)):
+            if is_file(place):
+                return read_text(place)
+        return None
+
+    return read
 
 
 def _handed_over(word: str, config: Path) -> str:

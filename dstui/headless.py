@@ -52,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
     if args.machine and not args.dry_run:
         return refuse("--machine with --headless goes with --dry-run: a job runs on the machine that is here, not on a recorded one")
     try:
-        plan = open_document(args.file, args.set, args.script).plan
+        opened = open_document(args.file, args.set, args.script)
+        plan = opened.plan
         pool = read_pool(plan)  # before the machine, which takes longer
         target = Target(plan, _machine(args.machine, plan), pool)
     except (FileProblem, PlanError) as error:
@@ -63,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
         from dstui.model_files import read_models
 
         findings = ranked(findings + findings_of(plan, read_models(plan), target.machine, target.pool))
-    _say_findings(plan, findings)
+    for note in opened.notes:
+        say(note)
+    _say_findings(plan, findings, opened.made)
     if any(finding.severity == "error" for finding in findings):
         return refuse("nothing was started: mend what is marked with an error above")
     if args.dry_run:
@@ -82,10 +85,10 @@ def _machine(path: str | None, plan: Plan) -> Machine:
     return asked_for_types(plan, probe())
 
 
-def _say_findings(plan: Plan, findings: list[Finding]) -> None:
+def _say_findings(plan: Plan, findings: list[Finding], made: bool) -> None:
+    """`made`: of another file, whose lines are not the Plan's."""
     for finding in findings:
         if finding.severity != "info":
-            made = plan.source.endswith((".json", ".hjson"))  # the lines are those of the Plan that was made of it
             where = f"{plan.source}:{finding.line}" if finding.line and not made else plan.source
             remark(f"{where}: {finding.severity} {finding.code} {finding.path}: {finding.message}{_to_do(finding)}")
 

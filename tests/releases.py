@@ -1,4 +1,4 @@
-"""Older releases of DeepSpeed, installed side by side into DSTUI_RELEASES (a folder, made if it is not there; about 25 s each, once)."""
+"""Older releases of DeepSpeed, and accelerate, installed side by side into DSTUI_RELEASES (a folder, made if it is not there; once)."""
 
 from __future__ import annotations
 
@@ -28,3 +28,15 @@ def installed(version: str) -> str:
         if done.returncode:
             pytest.skip(f"DeepSpeed {version} cannot be installed here: {done.stderr.strip()[-200:]}")
     return str(target)
+
+
+def accelerate() -> Path:
+    """The folder of accelerate, installed there if need be: for PYTHONPATH. Skips the test where it cannot be had."""
+    target = FOLDER / "accelerate"
+    if not (target / "accelerate").is_dir():
+        words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target)]
+        needed = ["accelerate", "huggingface_hub", "safetensors", "httpx", "httpcore", "h11", "anyio", "idna", "certifi"]
+        done = subprocess.run([*words, *needed], check=False, capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"accelerate cannot be installed here: {done.stderr.strip()[-200:]}")
+    return target

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dstui.adopt.dsconfig import read_dsconfig
-from dstui.plan import load
+from dstui.plan import PlanError, load
 from dstui.plan.scalars import resolve
 from dstui.text import sanitise
 
 if TYPE_CHECKING:
     from dstui.adopt.script import ScriptFacts
 
-EMPTY = """\
-# made by dstui from {source}
-version: 1
-name: {name}
-job: {{}}
-deepspeed: {{}}
-"""
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A Plan that was made of somebody's file, and what was changed or not understood on the way."""
+
+    text: str
+    notes: list[str] = field(default_factory=list)
 
 
 def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: ScriptFacts | None = None) -> str:
@@ -34,15 +35,14 @@ def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: 
         config = json.loads(text, parse_int=resolve, parse_float=resolve)
     except ValueError:  # hjson: comments, trailing commas
         config = read.config
-    name = source.rpartition("/")[2].rpartition(".")[0]
-    plan = load(EMPTY.format(source=sanitise(source), name="imported")).set("name", sanitise(name) or "imported")
-    if script:
-        plan = plan.set("job.script", script[0])
+    job: dict[str, Any] = {"script": script[0]} if script else {}
     if script[1:]:
-        plan = plan.set("job.args", ["{ds_config}" if word == source else word for word in script[1:]])
+        job["args"] = ["{ds_config}" if word == source else word for word in script[1:]]
+    cluster = dict[str, Any]()
     for path, value in suited(read.integration, facts, builds="optimizer" in config).items():
-        plan = plan.set(path, value)
-    return plan.set("deepspeed", config).text if config else plan.text
+        section, _, name = path.partition(".")
+        (job if section == "job" else cluster)[name] = value
+    return plan_text(source, {"job": job, "cluster": cluster, "deepspeed": config}, [])
 
 
 def suited(integration: str, facts: ScriptFacts | None, *, builds: bool) -> dict[str, Any]:
@@ -57,3 +57,46 @@ def suited(integration: str, facts: ScriptFacts | None, *, builds: bool) -> dict
     if facts is not None and facts.refuses_local_rank and reader != "accelerate":
         found["cluster.launcher_args"] = ["--no_local_rank"]
     return found
+
+
+def plan_text(source: str, sections: Mapping[str, Mapping[str, Any]], notes: list[str]) -> str:
+    """The text of a Plan with these sections, in this order; what is to be said of it stands at its head.
+
+    A value that no Plan takes (`$PORT` for a port) is left out, and `notes` says so.
+    """
+    kept = {name: dict(section) for name, section in sections.items()}
+    try:
+        return _text(source, kept, notes)
+    except PlanError as error:
+        if not _left_out(kept, error, notes):
+            raise
+        return plan_text(source, kept, notes)
+
+
+def _left_out(sections: dict[str, dict[str, Any]], error: PlanError, notes: list[str]) -> bool:
+    """Take out the keys that an error names."""
+    found = False
+    for finding in error.findings:
+        section, _, rest = finding.path.partition(".")
+        name = next((name for name in sections.get(section, ()) if rest == name or rest.startswith(f"{name}.")), None)
+        if name is not None:
+            notes.append(f"{section}.{name} is left out: {finding.message}")
+            del sections[section][name]
+            found = True
+    return found
+
+
+def _text(source: str, sections: Mapping[str, Mapping[str, Any]], notes: Sequence[str]) -> str:
+    filled = [name for name in sections if sections[name] or name in ("job", "deepspeed")]
+    empty = "version: 1\nname: imported\n" + "".join(f"{name}: {{}}\n" for name in filled)
+    plan = load(noted(f"# made by dstui from {sanitise(source)}\n{empty}", notes))
+    plan = plan.set("name", sanitise(source.rpartition("/")[2].rpartition(".")[0]) or "imported")
+    for name in filled:
+        plan = plan.set(name, sections[name]) if sections[name] else plan
+    return plan.text.rstrip("\n") + "\n"
+
+
+def noted(text: str, notes: Sequence[str]) -> str:
+    """A Plan's text with notes as comments below its first line."""
+    first, _, rest = text.partition("\n")
+    return "\n".join([first, *(f"# {sanitise(note)}" for note in notes), rest])

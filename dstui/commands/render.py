@@ -9,12 +9,19 @@ from dstui.files import FileProblem, read_plan, read_pool, reason, write_atomic
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.output import refuse, say, tell
-from dstui.plan import PlanError
-from dstui.render.artifacts import Artifact, artifacts
+from dstui.plan import Plan, PlanError
+from dstui.render.artifacts import Artifact, artifacts, for_accelerate, for_the_script
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
 
-NAMES = {"ds_config": "ds_config.json", "hostfile": "hostfile", "env": ".deepspeed_env", "command": "launch.sh"}
+NAMES = {
+    "ds_config": "ds_config.json",
+    "accelerate": "accelerate.yaml",
+    "hostfile": "hostfile",
+    "env": ".deepspeed_env",
+    "command": "launch.sh",
+    "code": "script_lines.py",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
         plan = read_plan(args.plan, args.set)
         machine = read_machine(args.machine) if args.machine else probe()
         config = str((args.output / "ds_config.json").absolute()) if args.output else "./ds_config.json"
-        files = [a for a in artifacts(Target(plan, machine, read_pool(plan)), config) if args.only in (None, _key(a))]
+        files = _chosen(Target(plan, machine, _pool(plan, args.only)), config, args.only)
         if args.output:
             _write(files, args.output, args.force)
         elif args.only and not files:
@@ -44,6 +51,25 @@ def run(args: argparse.Namespace) -> int:
     except (FileProblem, PlanError, RenderError) as error:
         return refuse(str(error))
     return 0
+
+
+def _chosen(target: Target, config: str, only: str | None) -> list[Artifact]:
+    """The files that are asked for; those for accelerate and the script's lines need no command that could be launched."""
+    if only == "code":
+        return [for_the_script(target.plan)]
+    if only == "accelerate":
+        return [for_accelerate(target)]
+    return [artifact for artifact in artifacts(target, config) if only in (None, _key(artifact))]
+
+
+def _pool(plan: Plan, only: str | None) -> dict[str, int] | None:
+    """The hostfile's slots; for what can do without them, None where there is no such file here."""
+    try:
+        return read_pool(plan)
+    except FileProblem:
+        if only in ("accelerate", "code"):
+            return None
+        raise
 
 
 def _key(artifact: Artifact) -> str:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from dstui.machine.binding import numactl_wrapper
 from dstui.plan import Plan
 from dstui.plan.hostfile import hostfile_text
+from dstui.render.accelerate import accelerate_yaml
+from dstui.render.code import code
 from dstui.render.jsontext import json_text
-from dstui.render.launch import BIND, LaunchSpec
+from dstui.render.launch import BIND, LaunchSpec, RenderError
 from dstui.render.target import Target
 
 
@@ -42,6 +44,8 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
     """The files of a Plan, ds_config.json first. Raises RenderError where there is no command for it."""
     plan, spec = target.plan, target.launch
     files = [Artifact("ds_config.json", ds_config(plan), "DeepSpeed's configuration: the deepspeed section of the Plan")]
+    if plan.job.integration == "accelerate":
+        files.append(for_accelerate(target))
     if plan.cluster.hosts is not None:
         files.append(Artifact("hostfile", hostfile_text(plan.cluster.hosts), "the hosts and their slots, for the launcher"))
     if plan.cluster.env:
@@ -50,3 +54,17 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
     files.append(Artifact("launch.sh", script(spec, ds_config_path), "the command that starts the ranks", executable=True))
     return tuple(files)
+
+
+def for_accelerate(target: Target) -> Artifact:
+    """accelerate.yaml."""
+    try:
+        used = target.slots
+    except RenderError:
+        used = None  # a hostfile that is elsewhere: the Plan's accelerate section tells how many
+    return Artifact("accelerate.yaml", accelerate_yaml(target.plan, used), "the same for `accelerate launch --config_file accelerate.yaml`")
+
+
+def for_the_script(plan: Plan) -> Artifact:
+    """The lines that the script needs."""
+    return Artifact("script_lines.py", code(plan), "the lines that the training script needs for this Plan")

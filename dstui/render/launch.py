@@ -18,6 +18,7 @@ from dstui.machine.snapshot import Machine
 from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, select
+from dstui.render.accelerate_env import accelerate_environment
 from dstui.text import UNSAFE
 
 DS_CONFIG = "{ds_config}"
@@ -248,29 +249,3 @@ def _environment(plan: Plan, cpu: bool, launcher: str) -> dict[str, str]:
     elif launcher in BACKENDS and plan.cluster.env:
         env["DS_ENV_FILE"] = "./.deepspeed_env"
     return env | dict(plan.cluster.env)
-
-
-def accelerate_environment(plan: Plan) -> dict[str, str]:
-    """What `accelerate launch` sets for its ranks (accelerate/utils/launch.py, prepare_deepspeed_cmd_env); "auto" is left to accelerate."""
-    env = {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": DS_CONFIG}
-    if precision := mixed_precision(plan):
-        env["ACCELERATE_MIXED_PRECISION"] = precision
-    zero = plan.deepspeed.get("zero_optimization")
-    stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
-    if stage != AUTO:
-        env["ACCELERATE_DEEPSPEED_ZERO3_INIT"] = "true" if stage == 3 else "false"
-    return env
-
-
-def mixed_precision(plan: Plan) -> str | None:
-    """What accelerate is told of the number format: as the Plan's accelerate section says, else as the configuration does.
-
-    None where that says "auto": then accelerate (or the script: Accelerator(mixed_precision=…)) decides.
-    """
-    reported = plan.accelerate.get("mixed_precision")
-    if reported is not None:
-        return "no" if reported is False else str(reported)  # YAML 1.1's no
-    sections = {name: plan.deepspeed.get(name) for name in ("bf16", "fp16")}
-    enabled = {name: section.get("enabled") for name, section in sections.items() if isinstance(section, Mapping)}
-    chosen = next((name for name, value in enabled.items() if value is True), None)
-    return chosen or (None if AUTO in enabled.values() else "no")

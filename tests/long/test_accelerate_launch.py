@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from dstui.check.accelerate import check_accelerate
-from tests.releases import FOLDER as RELEASES
+from tests import releases
 
-FOLDER = RELEASES / "accelerate"
+FOLDER = releases.FOLDER / "accelerate"
 SCRIPT = "import os\nprint('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'])\n"
 STUB = '#!/bin/sh\necho deepspeed "$@"\n'
 BASE = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 2, "main_process_port": 0}
@@ -23,13 +23,7 @@ TWO = {"num_machines": 2, "main_process_ip": "127.0.0.1", "main_process_port": 2
 @pytest.fixture(scope="module", autouse=True)
 def accelerate() -> Path:
     """Its folder. Skips where it cannot be had."""
-    if not (FOLDER / "accelerate").is_dir():
-        words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(FOLDER)]
-        needed = ["accelerate", "huggingface_hub", "safetensors", "httpx", "httpcore", "h11", "anyio", "idna", "certifi"]
-        done = subprocess.run([*words, *needed], check=False, capture_output=True, text=True)
-        if done.returncode:
-            pytest.skip(f"accelerate cannot be installed here: {done.stderr.strip()[-200:]}")
-    return FOLDER
+    return releases.accelerate()
 
 
 def launched(config: dict[str, object], folder: Path, seconds: float = 90) -> str:

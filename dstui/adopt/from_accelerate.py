@@ -1,0 +1,196 @@
+"""An accelerate YAML as a Plan: what DeepSpeed has a key for under `deepspeed:`, machines under `cluster:`, all else under `accelerate:`.
+
+Rendering the Plan gives the file again, as accelerate loads it (`dstui.render.accelerate` is the way back).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dstui.adopt.accelerate import read_accelerate
+from dstui.adopt.dsconfig import ConfigError, read_dsconfig
+from dstui.adopt.new_plan import Imported, plan_text
+from dstui.adopt.published import repaired
+from dstui.limits import MAX_SLOTS
+from dstui.plan.accelerate_keys import FILE, PLUGIN, SECTION, TOP
+from dstui.plan.hostfile import wrong_with_host
+from dstui.plan.kinds import is_whole
+from dstui.plan.scalars import resolve
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a command says beside the YAML."""
+
+    job: Mapping[str, Any] = field(default_factory=dict)
+    """script or module, and args."""
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `accelerate launch` under the names of the YAML's keys: they win."""
+    env: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def plan_of_accelerate(
+    text: str, source: str, given: Given | None = None, read_named: Callable[[str], str | None] = lambda _name: None
+) -> Imported:
+    """The Plan of an accelerate YAML. `read_named` gives the text of a ds_config.json that it names, or None. Raises ConfigError."""
+    text, notes = repaired(text)
+    given = given or Given()
+    rest = {name: value for name, value in read_accelerate(text).config.items() if value is not None}
+    inner = rest.pop(SECTION, None)
+    if inner is not None and not isinstance(inner, Mapping):
+        raise ConfigError(f"{SECTION} holds no keys: it is a section, such as {SECTION}: {{zero_stage: 2}}")
+    work = _Adoption(rest, dict(inner or {}), [*given.notes, *notes])
+    work.flags(given.flags)
+    work.old_names()
+    deepspeed = work.deepspeed(read_named)
+    cluster = {**work.cluster(), **({"env": dict(given.env)} if given.env else {})}
+    accelerate = {**work.top, **({SECTION: work.inner} if work.inner or inner is not None else {})}
+    job = {**given.job, "integration": "accelerate", "optimizer": None if "optimizer" in deepspeed else "script"}
+    job = {name: value for name, value in job.items() if value}
+    sections = {"job": job, "cluster": cluster, "accelerate": accelerate, "deepspeed": deepspeed}
+    return Imported(plan_text(source, sections, work.notes), work.notes)
+
+
+class _Adoption:
+    """What is left of a file while its keys are taken to where the Plan has them."""
+
+    def __init__(self, top: dict[str, Any], inner: dict[str, Any], notes: list[str]) -> None:
+        self.top, self.inner, self.notes = top, inner, notes
+        self.used = self.top.get("distributed_type") == "DEEPSPEED"
+        self.given = frozenset[str]()
+        """What stood on the command line, which accelerate takes also where it refuses it in the file."""
+        self.note_unknown()
+
+    def note_unknown(self) -> None:
+        """Say what accelerate itself would refuse or pass over; it is kept."""
+        for name in self.top:
+            if name not in TOP:
+                self.notes.append(f"{name}: accelerate knows no such key at the top; kept under accelerate:")
+        for name in self.inner:
+            if name not in PLUGIN:
+                self.notes.append(f"{SECTION}.{name}: accelerate takes no notice of it, and neither does this Plan; kept under accelerate:")
+        if not self.used:
+            kind = self.top.get("distributed_type")
+            self.notes.append(f"distributed_type is {kind}: accelerate would train without DeepSpeed, this Plan trains with it")
+
+    def flags(self, given: Mapping[str, Any]) -> None:
+        """The command line wins over the file."""
+        self.given = frozenset(given)
+        for name, value in given.items():
+            section = self.inner if name in PLUGIN else self.top
+            if name in section and section[name] != value:
+                self.notes.append(f"--{name} {value} on the command line wins over {section[name]} in the file")
+            section[name] = value
+
+    def old_names(self) -> None:
+        """`fp16: true` of old files."""
+        old = self.top.pop("fp16", None)
+        if old and self.top.get("mixed_precision") is None:
+            self.top["mixed_precision"] = "fp16"
+            self.notes.append("fp16: the old name of mixed_precision: fp16, which accelerate takes it for")
+        if self.top.get("mixed_precision") is False:
+            self.top["mixed_precision"] = "no"
+            self.notes.append("mixed_precision: no without quotes is false to YAML, and ends accelerate launch; it is 'no' here")
+
+    def deepspeed(self, read_named: Callable[[str], str | None]) -> dict[str, Any]:
+        """DeepSpeed's configuration: the file that is named, or what accelerate makes of the plugin's keys."""
+        if isinstance(self.inner.get(FILE), str) and self.inner[FILE] != "none":
+            return self.named(self.inner[FILE], read_named(self.inner[FILE]))
+        config: dict[str, Any] = {"train_batch_size": AUTO, "train_micro_batch_size_per_gpu": AUTO}
+        take = self.inner.pop if self.used else self.inner.get
+        for key in PLUGIN.values():
+            if key.path and (key.name not in self.inner or not _suits(self.inner[key.name], key.kind)):
+                if key.name in self.inner:
+                    self.notes.append(f"{SECTION}.{key.name}: {self.inner[key.name]!r} is no value for it; kept under accelerate:")
+                if key.name in ("zero_stage", "gradient_accumulation_steps", "gradient_clipping"):
+                    _put(config, key.path, AUTO)
+            elif key.path:
+                _put(config, key.path, take(key.name))
+        self.precision(config)
+        return config
+
+    def precision(self, config: dict[str, Any]) -> None:
+        """bf16 and fp16 are DeepSpeed's too; `no` is what is left out, but a file that says so stays one that does."""
+        wanted = self.top.get("mixed_precision")
+        if wanted in ("bf16", "fp16") and self.used:
+            config[self.top.pop("mixed_precision")] = {"enabled": True, **({"auto_cast": True} if wanted == "fp16" else {})}
+
+    def named(self, name: str, text: str | None) -> dict[str, Any]:
+        """The configuration in a ds_config.json of its own; the keys beside it that accelerate refuses are said."""
+        for key in PLUGIN.values():
+            if key.name in self.inner and not key.beside_file and key.name not in self.given:
+                self.notes.append(
+                    f"{SECTION}.{key.name} beside {FILE}: accelerate refuses the file for it; here it fills {key.path} where that is auto"
+                )
+        if self.top.get("mixed_precision") is not None and "mixed_precision" not in self.given:
+            self.notes.append(
+                f"mixed_precision beside {FILE}: accelerate refuses the file for it; here it fills bf16 and fp16 where they are auto"
+            )
+        if text is None:
+            self.notes.append(f"{name} is not here: the deepspeed section is to be filled from it")
+            return {}
+        try:
+            config = read_dsconfig(text, "accelerate").config
+        except ConfigError as error:
+            raise ConfigError(f"{name}, which the file names: {error.message}", None, None) from None
+        try:
+            config = json.loads(text, parse_int=resolve, parse_float=resolve)
+        except ValueError:
+            self.notes.append(f"{name} is not strict JSON, which accelerate refuses; what is rendered is")
+        return config
+
+    def cluster(self) -> dict[str, Any]:
+        """Machines, processes and where they meet."""
+        machines, found = self.top.get("num_machines", 1), dict[str, Any]()
+        if is_whole(self.top.get("main_process_port")) and 1 <= self.top["main_process_port"] <= 65535:
+            found["master_port"] = self.top.pop("main_process_port")
+        if isinstance(ip := self.top.get("main_process_ip"), str) and not wrong_with_host(ip):
+            found["master_addr"] = self.top.pop("main_process_ip")
+        if machines == 1:
+            self.top.pop("num_machines", None)
+            return {**self.one_machine(), **found}
+        return {**self.several(), **found}
+
+    def one_machine(self) -> dict[str, Any]:
+        """Ranks here: as many as the file says, on the GPUs that it names."""
+        processes, gpus = self.top.get("num_processes"), self.top.get("gpu_ids")
+        if isinstance(processes, str) and processes.isdecimal():
+            processes = int(processes)
+        if not isinstance(processes, int) or not 1 <= processes <= MAX_SLOTS:
+            return {}
+        chosen = [] if not isinstance(gpus, str) or gpus == "all" else gpus.split(",")
+        self.top.pop("num_processes")
+        if len(chosen) == processes and chosen != [str(slot) for slot in range(processes)] and all(map(str.isdecimal, chosen)):
+            return {"include": f"localhost:{self.top.pop('gpu_ids')}"}
+        return {"hosts": {"localhost": processes}}
+
+    def several(self) -> dict[str, Any]:
+        """The launcher, the hostfile and the filters."""
+        launchers = {"standard": "ssh", "pdsh": "pdsh", "nossh": "nossh", "slurm": "slurm", "openmpi": "openmpi", "mpich": "mpich"}
+        places = {"deepspeed_hostfile": "hostfile", "deepspeed_exclusion_filter": "exclude", "deepspeed_inclusion_filter": "include"}
+        found = {to: self.inner.pop(name) for name, to in places.items() if isinstance(self.inner.get(name), str)}
+        if (launcher := launchers.get(self.inner.get("deepspeed_multinode_launcher", ""))) is not None:
+            del self.inner["deepspeed_multinode_launcher"]
+            found["launcher"] = launcher
+        if "hostfile" not in found:
+            self.notes.append(f"num_machines is {self.top['num_machines']}, and the file names no hosts: write them under cluster.hosts")
+        return found
+
+
+def _suits(value: Any, kind: str) -> bool:
+    """Whether a value is of the kind that a key of the plugin holds."""
+    wanted = {"int": is_whole(value), "number": is_whole(value) or isinstance(value, float), "bool": isinstance(value, bool)}
+    return wanted.get(kind, isinstance(value, str))
+
+
+def _put(config: dict[str, Any], path: str, value: Any) -> None:
+    *sections, name = path.split(".")
+    for section in sections:
+        config = config.setdefault(section, {})
+    config[name] = value

@@ -1,0 +1,31 @@
+"""Text as web pages publish it, made into what its author had: Markdown's backslashes, commas at line ends, lost newlines. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+ESCAPE = re.compile(r"\\(?=[_*\[\]#.{}()+!-])")
+"""A backslash of Markdown before a character of its own."""
+COMMA = re.compile(r"^(?P<line>\s*[\w-]+\s*:\s+[^\s\[{'\"#][^#,\[{]*?),[ \t]*$", re.MULTILINE)
+"""One value, then a comma: a line of JSON's habits."""
+GLUED = re.compile(r"^(?P<indent>[ \t]*)(?P<first>[\w-]+[ \t]*:[ \t]*\{\})[ \t]*(?=[A-Za-z_][\w-]*[ \t]*:)", re.MULTILINE)
+"""Two keys on one line, the first with an empty section."""
+SPACE = re.compile("[\u00a0\u2002\u2003\u2009]")
+"""Blanks of a typesetter, which YAML does not take for blanks."""
+
+REPAIRS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str], str], ...] = (
+    (ESCAPE, "", "backslashes before _ and the like were removed: they are Markdown's"),
+    (SPACE, " ", "blanks of a web page were made into plain ones"),
+    (COMMA, r"\g<line>", "commas at the ends of lines were removed: YAML has none there"),
+    (GLUED, lambda match: f"{match['indent']}{match['first']}\n{match['indent']}", "two keys on one line were given a line each"),
+)
+
+
+def repaired(text: str) -> tuple[str, list[str]]:
+    """The text as it was meant, and a sentence for each kind of change."""
+    said = []
+    for pattern, new, sentence in REPAIRS:
+        text, count = pattern.subn(new, text)
+        said += [sentence] if count else []
+    return text, said

@@ -1,0 +1,55 @@
+# ruff: noqa: N999 - the command is called so
+"""`dstui import FILE`: any file that people have, as a Plan: ds_config.json, accelerate YAML, a launch, a hostfile, a .deepspeed_env."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from dstui.documents import Opened, open_document, open_text
+from dstui.files import FileProblem, write_atomic
+from dstui.output import refuse, say, tell
+from dstui.plan import Plan, PlanError
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="ds_config.json, accelerate YAML, a script with a launch in it, hostfile, .deepspeed_env; - is text pasted to standard input",
+    )
+    parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the Plan into a file instead of to standard output")
+    parser.add_argument("--force", action="store_true", help="let -o replace a file that holds something else")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print or write the Plan, and say what was changed or not understood; 0, or 2 with a sentence."""
+    try:
+        opened = [open_text(sys.stdin.read()) if name == "-" else open_document(name) for name in args.files]
+        plan = _joined(opened)
+        for note in (note for one in opened for note in one.notes):
+            say(note)
+        if args.output is None:
+            tell(plan.text, end="")
+        else:
+            state = "written" if write_atomic(args.output, plan.text, replace=args.force) else "unchanged"
+            tell(f"{state}  {args.output}")
+    except (FileProblem, PlanError) as error:
+        return refuse(str(error))
+    return 0
+
+
+def _joined(opened: list[Opened]) -> Plan:
+    """The first Plan, with what the others say and it does not: the hosts of a hostfile, the variables of a .deepspeed_env."""
+    plan, *others = [one.plan for one in opened]
+    for other in others:
+        for section in ("job", "cluster", "accelerate", "deepspeed"):
+            for name, value in other.data.get(section, {}).items():
+                if plan.get(f"{section}.{name}") is None and not (name == "hosts" and plan.cluster.hostfile):
+                    plan = plan.set(f"{section}.{name}", value)
+                elif plan.get(f"{section}.{name}") != value:
+                    say(f"{section}.{name}: {other.source} says otherwise than {plan.source}, which stays")
+    return plan

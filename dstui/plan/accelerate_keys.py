@@ -1,0 +1,196 @@
+"""accelerate's own keys as data: what each holds, which key of DeepSpeed says the same, which variable hands it to the ranks.
+
+Sources: accelerate 1.15, commands/config/config_args.py (ClusterConfig), utils/dataclasses.py (DeepSpeedPlugin), utils/launch.py
+(prepare_deepspeed_cmd_env).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+SECTION = "deepspeed_config"
+"""The section of an accelerate YAML that holds the plugin's keys."""
+FILE = "deepspeed_config_file"
+"""The plugin's key that names a ds_config.json: with it the file is in config-file mode, without it in plugin mode."""
+PRECISIONS = ("no", "fp16", "bf16", "fp8")
+DEVICES = ("none", "cpu", "nvme")
+LAUNCHERS = ("pdsh", "standard", "openmpi", "mvapich", "mpich", "nossh", "slurm")
+TYPES = (
+    *("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU", "MULTI_HPU", "MULTI_NEURON"),
+    *("DEEPSPEED", "FSDP", "TP", "XLA", "MEGATRON_LM"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AccelerateKey:
+    """One key of an accelerate YAML, at its top or in `deepspeed_config`."""
+
+    name: str
+    kind: str
+    """`str`, `int`, `number`, `bool`, `list`, `section`, or `choice`."""
+    help: str
+    choices: tuple[Any, ...] = ()
+    path: str = ""
+    """The key of DeepSpeed's configuration that says the same, dotted; empty where there is none."""
+    variable: str = ""
+    """The environment variable by which the ranks are told; accelerate launch itself forgets the two for NVMe."""
+    beside_file: bool = True
+    """Whether accelerate takes it beside `deepspeed_config_file`; it raises a ValueError for the nine that it does not take."""
+
+
+def _table(*keys: AccelerateKey) -> dict[str, AccelerateKey]:
+    return {key.name: key for key in keys}
+
+
+ZERO = "zero_optimization"
+_PLUGIN = "ACCELERATE_DEEPSPEED_"
+
+
+def _told(  # noqa: PLR0913, PLR0917 - a line of the table below
+    name: str, kind: str, path: str, variable: str, help: str, choices: tuple[Any, ...] = ()
+) -> AccelerateKey:
+    """A key of the plugin that is a key of DeepSpeed under another name: a ds_config.json says it itself."""
+    return AccelerateKey(name, kind, help, choices, path, variable, beside_file=False)
+
+
+_GAS = "gradient_accumulation_steps"
+_GATHER = f"{ZERO}.stage3_gather_16bit_weights_on_model_save"
+
+PLUGIN = _table(
+    AccelerateKey(FILE, "str", "A ds_config.json, instead of the plugin's own keys.", variable=f"{_PLUGIN}CONFIG_FILE"),
+    _told(
+        "zero_stage",
+        "int",
+        f"{ZERO}.stage",
+        f"{_PLUGIN}ZERO_STAGE",
+        "What ZeRO shards: 0 nothing, 1 optimizer states, 2 gradients too, 3 parameters too.",
+        (0, 1, 2, 3),
+    ),
+    _told(
+        "offload_optimizer_device",
+        "choice",
+        f"{ZERO}.offload_optimizer.device",
+        f"{_PLUGIN}OFFLOAD_OPTIMIZER_DEVICE",
+        "Where the optimizer states are kept.",
+        DEVICES,
+    ),
+    _told(
+        "offload_param_device",
+        "choice",
+        f"{ZERO}.offload_param.device",
+        f"{_PLUGIN}OFFLOAD_PARAM_DEVICE",
+        "Where the parameters are kept between their uses (stage 3 only).",
+        DEVICES,
+    ),
+    _told(
+        "offload_optimizer_nvme_path",
+        "str",
+        f"{ZERO}.offload_optimizer.nvme_path",
+        f"{_PLUGIN}OFFLOAD_OPTIMIZER_NVME_PATH",
+        "The folder on NVMe for the optimizer states; accelerate launch loses it.",
+    ),
+    _told(
+        "offload_param_nvme_path",
+        "str",
+        f"{ZERO}.offload_param.nvme_path",
+        f"{_PLUGIN}OFFLOAD_PARAM_NVME_PATH",
+        "The folder on NVMe for the parameters; accelerate launch loses it.",
+    ),
+    _told(
+        _GAS,
+        "int",
+        _GAS,
+        "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
+        "Micro-batches per optimizer step; it beats Accelerator(gradient_accumulation_steps=…).",
+    ),
+    _told(
+        "gradient_clipping",
+        "number",
+        "gradient_clipping",
+        "ACCELERATE_GRADIENT_CLIPPING",
+        "The largest norm of the gradients; a 0 is left out, and DeepSpeed clips at 1.0.",
+    ),
+    _told(
+        "zero3_save_16bit_model",
+        "bool",
+        _GATHER,
+        f"{_PLUGIN}ZERO3_SAVE_16BIT_MODEL",
+        "Gather whole 16-bit weights when the model is saved at stage 3.",
+    ),
+    AccelerateKey(
+        "zero3_init_flag",
+        "bool",
+        "Split the model while it is built, at stage 3; false does not keep transformers from it.",
+        variable=f"{_PLUGIN}ZERO3_INIT",
+    ),
+    AccelerateKey(
+        "deepspeed_moe_layer_cls_names",
+        "str",
+        "Classes of MoE layers that are gathered whole at stage 3, with commas and no blanks.",
+        variable=f"{_PLUGIN}MOE_LAYER_CLS_NAMES",
+    ),
+    AccelerateKey("deepspeed_hostfile", "str", "The hostfile: one `HOST slots=N` per line."),
+    AccelerateKey("deepspeed_exclusion_filter", "str", "Hosts and slots to leave out: worker-2:0@worker-3."),
+    AccelerateKey("deepspeed_inclusion_filter", "str", "Hosts and slots to use; without effect beside an exclusion filter."),
+    AccelerateKey("deepspeed_multinode_launcher", "choice", "Who starts the ranks of several machines.", LAUNCHERS),
+)
+"""The keys of `deepspeed_config`, in the order of the guides."""
+
+TOP = _table(
+    AccelerateKey("compute_environment", "choice", "Where it runs.", ("LOCAL_MACHINE", "AMAZON_SAGEMAKER")),
+    AccelerateKey("distributed_type", "choice", "How it is distributed; only DEEPSPEED uses deepspeed_config.", TYPES),
+    AccelerateKey(
+        "mixed_precision",
+        "choice",
+        "The number format of the computation.",
+        PRECISIONS,
+        variable="ACCELERATE_MIXED_PRECISION",
+        beside_file=False,
+    ),
+    AccelerateKey("num_processes", "int", "Ranks on all machines together."),
+    AccelerateKey("num_machines", "int", "Machines."),
+    AccelerateKey("machine_rank", "int", "Which machine this is, from 0."),
+    AccelerateKey("main_process_ip", "str", "The address of machine 0, where the ranks meet."),
+    AccelerateKey("main_process_port", "int", "Its port; 0 takes a free one."),
+    AccelerateKey("gpu_ids", "str", "The GPUs to use, with commas, or all.", variable="CUDA_VISIBLE_DEVICES"),
+    AccelerateKey("use_cpu", "bool", "Train on the CPU; without effect with DeepSpeed."),
+    AccelerateKey("debug", "bool", "Check the shapes of what is gathered.", variable="ACCELERATE_DEBUG_MODE"),
+    AccelerateKey("main_training_function", "str", "The function to call in a notebook or on a TPU."),
+    AccelerateKey("rdzv_backend", "str", "How torchrun's agents meet; accelerate launch takes it from --rdzv_backend only."),
+    AccelerateKey("same_network", "bool", "Whether the machines share a network; accelerate launch takes it from --same_network only."),
+    AccelerateKey("enable_cpu_affinity", "bool", "Bind ranks to CPUs; accelerate launch takes it from --enable_cpu_affinity only."),
+    AccelerateKey("downcast_bf16", "str", "For TPUs."),
+    AccelerateKey(SECTION, "section", "The DeepSpeed plugin: its own keys, or the name of a ds_config.json."),
+    AccelerateKey("fp8_config", "section", "For mixed_precision: fp8."),
+    AccelerateKey("fsdp_config", "section", "For PyTorch's FSDP; without effect with DeepSpeed."),
+    AccelerateKey("megatron_lm_config", "section", "For Megatron-LM; without effect with DeepSpeed."),
+    AccelerateKey("parallelism_config", "section", "Sequence parallelism: parallelism_config_sp_size, parallelism_config_sp_backend, …"),
+    AccelerateKey("mpirun_config", "section", "For mpirun on CPUs."),
+    AccelerateKey("dynamo_config", "section", "torch.compile; not handed to the ranks of a DeepSpeed launch."),
+    *(AccelerateKey(name, "str", "For TPUs.") for name in ("tpu_name", "tpu_zone", "command_file")),
+    *(AccelerateKey(name, "bool", "For TPUs.") for name in ("tpu_use_cluster", "tpu_use_sudo")),
+    *(AccelerateKey(name, "list", "For TPUs.") for name in ("commands", "tpu_vm", "tpu_env")),
+    AccelerateKey("fp16", "bool", "The old name of mixed_precision: fp16."),
+    AccelerateKey("dynamo_backend", "str", "The old name of dynamo_config.dynamo_backend."),
+)
+"""The keys at the top of an accelerate YAML."""
+
+ALONE = tuple(key.name for key in PLUGIN.values() if not key.beside_file)
+"""The keys of the plugin that do not go beside `deepspeed_config_file`: eight of the nine, the ninth is mixed_precision."""
+QUESTIONNAIRE: dict[str, Any] = {
+    "compute_environment": "LOCAL_MACHINE",
+    "debug": False,
+    "distributed_type": "DEEPSPEED",
+    "downcast_bf16": "no",
+    "enable_cpu_affinity": False,
+    "machine_rank": 0,
+    "main_training_function": "main",
+    "rdzv_backend": "static",
+    "same_network": True,
+    "tpu_env": [],
+    "tpu_use_cluster": False,
+    "tpu_use_sudo": False,
+    "use_cpu": False,
+}
+"""What `accelerate config` writes into every file for one machine, beside what it was answered."""

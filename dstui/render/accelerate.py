@@ -1,0 +1,163 @@
+"""The accelerate YAML of a Plan: what `accelerate config` would have written for the same answers.
+
+In plugin mode where accelerate's own keys can say all of it, else in config-file mode, with only the keys that accelerate takes there.
+The Plan's `accelerate:` section is written over what follows from the rest. Where it names a `distributed_type`, it was a whole file, and
+nothing is added that only the questionnaire would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import yaml
+
+from dstui.plan import Plan
+from dstui.plan.accelerate_keys import ALONE, FILE, PLUGIN, QUESTIONNAIRE, SECTION, ZERO
+
+AUTO = "auto"
+PORT = 29500
+"""Where ranks of several machines meet, unless the Plan says."""
+PRECISIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
+    "bf16": ({"enabled": True},),
+    "fp16": ({"enabled": True}, {"enabled": True, "auto_cast": True}),
+}
+"""What mixed_precision makes of a section, where the configuration has none; the first is how people write it."""
+LAUNCHERS = {None: "standard", "ssh": "standard", "torchrun": "standard", "accelerate": "standard"}
+"""dstui's launchers under accelerate's names, where these differ."""
+
+
+def accelerate_yaml(plan: Plan, slots: Mapping[str, list[int]] | None = None, ds_config: str = "ds_config.json") -> str:
+    """The file's text, with comments on what it cannot say.
+
+    `slots`: the slots used on each host, where they are known; `ds_config`: what the rendered configuration is called.
+    """
+    data, remarks = accelerate_data(plan, slots, ds_config)
+    return "".join(f"# {remark}\n" for remark in remarks) + yaml.safe_dump(data, allow_unicode=True)
+
+
+def accelerate_data(plan: Plan, slots: Mapping[str, list[int]] | None, ds_config: str) -> tuple[dict[str, Any], list[str]]:
+    """The file's values, and what is to be said of them."""
+    whole = "distributed_type" in plan.accelerate
+    data = {} if whole else dict(QUESTIONNAIRE)
+    data |= _machines(plan, slots, whole)
+    if not whole or plan.accelerate["distributed_type"] == "DEEPSPEED":
+        remarks = _deepspeed(plan, data, ds_config, whole)
+    else:
+        remarks = [f"accelerate uses DeepSpeed only with distributed_type: DEEPSPEED, not with {plan.accelerate['distributed_type']}"]
+    data |= {name: value for name, value in plan.accelerate.items() if name not in (SECTION, "mixed_precision") or name not in data}
+    return plain({name: value for name, value in data.items() if value is not None}), remarks
+
+
+def _deepspeed(plan: Plan, data: dict[str, Any], ds_config: str, whole: bool) -> list[str]:
+    """Write deepspeed_config and mixed_precision, in the one mode or the other."""
+    inner = plan.accelerate.get(SECTION)
+    kept = dict(inner) if isinstance(inner, Mapping) else {}
+    fields, beyond = plugin_fields(plan)
+    hosts = _hosts(plan, data, whole)
+    stage = fields.get("zero_stage", AUTO)
+    init = {} if whole else {"zero3_init_flag": stage == 3}
+    if FILE not in kept and not beyond:
+        data["mixed_precision"] = _precision(plan, whole)
+        data[SECTION] = {**_asked(stage, whole), **fields, **init, **hosts, **kept}
+        return []
+    lost = {name: value for name, value in kept.items() if name in ALONE}
+    data[SECTION] = {FILE: ds_config, **init, **hosts, **{name: value for name, value in kept.items() if name not in lost}}
+    data["mixed_precision"] = None
+    if (wanted := plan.accelerate.get("mixed_precision")) is not None:
+        lost["mixed_precision"] = wanted
+    remarks = [f"config-file mode, as accelerate's plugin has no key for {_listed(beyond)}"] if beyond else []
+    if lost:
+        words = " ".join(f"--{name} {str(value).lower()}" for name, value in lost.items())
+        remarks.append(f"beside a {FILE} accelerate takes these from the command line only: {words}")
+    return remarks
+
+
+def plugin_fields(plan: Plan) -> tuple[dict[str, Any], list[str]]:
+    """The configuration as keys of accelerate's plugin, and the paths that no key of the plugin says."""
+    rest = dict(_leaves({name: value for name, value in plan.deepspeed.items() if not _is_precision(name, value)}))
+    written = {key.name: rest.pop(key.path) for key in PLUGIN.values() if key.path in rest}
+    fields = {name: plain(value) for name, value in written.items() if value != AUTO}
+    if ZERO not in plan.deepspeed:
+        fields["zero_stage"] = 0
+    if "gradient_accumulation_steps" not in written:
+        fields["gradient_accumulation_steps"] = 1
+    beyond = [path for path, value in rest.items() if value != AUTO or path not in ("train_batch_size", "train_micro_batch_size_per_gpu")]
+    beyond += [PLUGIN[name].path for name in fields if name.endswith("nvme_path") and fields[name] not in (None, "none")]
+    if not fields.get("gradient_clipping", 1):
+        beyond.append("gradient_clipping")  # accelerate leaves a 0 out
+    return fields, beyond
+
+
+def _asked(stage: Any, whole: bool) -> dict[str, Any]:
+    """What the questionnaire asks at a stage and writes also where the answer is no."""
+    offload = dict.fromkeys(("offload_optimizer_device", "offload_param_device"), "none") if stage in (2, 3) else {}
+    gather = {"zero3_save_16bit_model": False} if stage == 3 else {}
+    return {} if whole else offload | gather
+
+
+def _precision(plan: Plan, whole: bool) -> Any:
+    if "mixed_precision" in plan.accelerate:
+        return plan.accelerate["mixed_precision"]
+    sections = {name: plan.deepspeed.get(name) for name in PRECISIONS}
+    chosen = next((name for name, value in sections.items() if isinstance(value, Mapping) and value.get("enabled") is True), None)
+    return chosen or (None if whole else "no")
+
+
+def _is_precision(name: str, value: Any) -> bool:
+    """Whether a section says no more than mixed_precision does."""
+    return name in PRECISIONS and (value in PRECISIONS[name] or value in ({"enabled": False}, {"enabled": AUTO}))
+
+
+def _machines(plan: Plan, slots: Mapping[str, list[int]] | None, whole: bool) -> dict[str, Any]:
+    """How many processes on how many machines, and where they meet."""
+    cluster = plan.cluster
+    found: dict[str, Any] = {"num_machines": len(slots) if slots else 1}
+    if slots and "num_processes" not in plan.accelerate:
+        found["num_processes"] = sum(map(len, slots.values()))
+    several = plan.accelerate.get("num_machines", found["num_machines"]) != 1
+    found["main_process_ip"] = cluster.master_addr or (next(iter(slots)) if several and slots and not whole else None)
+    found["main_process_port"] = cluster.master_port or (PORT if several and not whole else None)
+    host, _, chosen = (cluster.include or "").partition(":")
+    if not several and host == "localhost" and chosen:
+        found["gpu_ids"] = chosen
+    return found
+
+
+def _hosts(plan: Plan, data: Mapping[str, Any], whole: bool) -> dict[str, Any]:
+    """The launcher of several machines, its hostfile and its filters."""
+    cluster = plan.cluster
+    if plan.accelerate.get("num_machines", data["num_machines"]) == 1:
+        return {}
+    launcher = None if whole and cluster.launcher is None else LAUNCHERS.get(cluster.launcher, cluster.launcher)
+    found = {
+        "deepspeed_multinode_launcher": launcher,
+        "deepspeed_hostfile": cluster.hostfile or ("hostfile" if cluster.hosts and launcher != "standard" else None),
+        "deepspeed_exclusion_filter": cluster.exclude,
+        "deepspeed_inclusion_filter": cluster.include,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted path and value of everything but sections that hold something."""
+    for name, value in config.items():
+        if isinstance(value, Mapping) and (value or (not prefix and name == ZERO)):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _listed(paths: list[str]) -> str:
+    return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
+
+
+def plain(value: Any) -> Any:
+    """Plain values, without the spelling of numbers: YAML 1.1, which accelerate reads, has no 1e-4."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    return int(value) if isinstance(value, int) else float(value)

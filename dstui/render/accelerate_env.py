@@ -1,0 +1,61 @@
+"""What `accelerate launch` would have set for its ranks: the `ACCELERATE_*` variables of a Plan; "auto" is left to accelerate.
+
+Source: accelerate/utils/launch.py of 1.15 (prepare_deepspeed_cmd_env, prepare_extend_env_parallelism_config).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dstui.plan import Plan
+from dstui.plan.accelerate_keys import FILE, PLUGIN, SECTION
+
+DS_CONFIG = "{ds_config}"
+AUTO = "auto"
+
+
+def accelerate_environment(plan: Plan) -> dict[str, str]:
+    """The variables; the ranks are always given the rendered file, and what beside it fills its "auto"."""
+    env = {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": DS_CONFIG}
+    if precision := mixed_precision(plan):
+        env["ACCELERATE_MIXED_PRECISION"] = precision
+    zero = plan.deepspeed.get("zero_optimization")
+    stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
+    if stage != AUTO:
+        env["ACCELERATE_DEEPSPEED_ZERO3_INIT"] = "true" if stage == 3 else "false"
+    env |= _of_the_plugin(_section(plan, SECTION))
+    if plan.accelerate.get("debug") is True:
+        env["ACCELERATE_DEBUG_MODE"] = "true"
+    return env | _of_parallelism(_section(plan, "parallelism_config"))
+
+
+def _section(plan: Plan, name: str) -> Mapping[str, Any]:
+    found = plan.accelerate.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _of_the_plugin(section: Mapping[str, Any]) -> dict[str, str]:
+    """Names of classes as they are, all else in lower case, as accelerate writes them."""
+    told = [key for key in PLUGIN.values() if key.variable and key.name != FILE and section.get(key.name) is not None]
+    return {key.variable: str(section[key.name]) if key.kind == "str" else str(section[key.name]).lower() for key in told}
+
+
+def _of_parallelism(section: Mapping[str, Any]) -> dict[str, str]:
+    """`parallelism_config_sp_size: 2` becomes PARALLELISM_CONFIG_SP_SIZE=2; a key without its prefix is one that accelerate ignores."""
+    told = {name.upper(): str(value) for name, value in section.items() if name.startswith("parallelism_config_") and value is not None}
+    return {"ACCELERATE_USE_PARALLELISM_CONFIG": "true", **told} if told else {}
+
+
+def mixed_precision(plan: Plan) -> str | None:
+    """What accelerate is told of the number format: as the Plan's accelerate section says, else as the configuration does.
+
+    None where that says "auto": then accelerate (or the script: Accelerator(mixed_precision=…)) decides.
+    """
+    reported = plan.accelerate.get("mixed_precision")
+    if reported is not None:
+        return "no" if reported is False else str(reported)  # YAML 1.1's no
+    sections = {name: plan.deepspeed.get(name) for name in ("bf16", "fp16")}
+    enabled = {name: section.get("enabled") for name, section in sections.items() if isinstance(section, Mapping)}
+    chosen = next((name for name, value in enabled.items() if value is True), None)
+    return chosen or (None if AUTO in enabled.values() else "no")

@@ -1,0 +1,63 @@
+"""accelerate itself, asked as a child process: what it loads from YAML texts, and what its questionnaire writes for answers.
+
+Standard input: {"load": [text, …], "ask": [{fragment of a prompt: answer, …}, …]}; standard output: {"loaded": […], "written": […]}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+
+def ask_accelerate(folder: Path, load: list[str], ask: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    """Start it and wait for what it says."""
+    env = {**os.environ, "PYTHONPATH": str(folder), "DS_ACCELERATOR": "cpu"}
+    question = json.dumps({"load": load, "ask": ask or []})
+    done = subprocess.run([sys.executable, __file__], env=env, input=question, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    answer: dict[str, Any] = json.loads(done.stdout.rpartition("ANSWER")[2])
+    return answer
+
+
+def loaded(text: str, folder: str) -> Any:
+    """What accelerate makes of a file, or why it refuses it."""
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    path = Path(folder, "c.yaml")
+    path.write_text(text)
+    try:
+        return {name: value.value if isinstance(value, Enum) else value for name, value in vars(load_config_from_file(str(path))).items()}
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".replace(str(path), "FILE")
+
+
+def written(answers: dict[str, Any], folder: str) -> str:
+    """The YAML that the questionnaire writes; what is not answered gets its default."""
+    from accelerate.commands.config import cluster
+
+    def field(prompt: str, convert: Any = None, default: Any = None, error_message: str = "") -> Any:
+        given = next((answer for part, answer in answers.items() if part in prompt), "")
+        return default if given == "" and default is not None else convert(str(given)) if convert else str(given)
+
+    def options(prompt: str, choices: list[Any], convert: Any = None, default: int = 0) -> Any:
+        given = next((answer for part, answer in answers.items() if part in prompt), None)
+        at = default if given is None else [str(choice) for choice in choices].index(str(given))
+        return convert(at) if convert else at
+
+    cluster._ask_field, cluster._ask_options = field, options
+    path = Path(folder, "w.yaml")
+    cluster.get_cluster_input().to_yaml_file(str(path))
+    return path.read_text()
+
+
+if __name__ == "__main__":
+    asked = json.load(sys.stdin)
+    with tempfile.TemporaryDirectory() as folder:
+        answer = {"loaded": [loaded(text, folder) for text in asked["load"]], "written": [written(one, folder) for one in asked["ask"]]}
+    print("ANSWER", json.dumps(answer))

@@ -1,0 +1,98 @@
+"""`dstui import` and files of other kinds, opened as they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dstui.documents import open_document
+from dstui.files import FileProblem
+from dstui.plan import load
+
+HERE = {
+    "ds.json": '{"train_batch_size": 8}',
+    "acc.yaml": "distributed_type: DEEPSPEED\nnum_processes: 2\nmixed_precision: bf16\ndeepspeed_config: {zero_stage: 2}\n",
+    "run.sh": "#!/bin/sh\ndeepspeed train.py --deepspeed ds.json\n",
+    "hosts": "# two\nn1 slots=4\nn2 slots=4\n",
+    ".deepspeed_env": "NCCL_IB_DISABLE=1\nNCCL_SOCKET_IFNAME=eth0\n",
+    "train.py": "from accelerate import Accelerator\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in HERE.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def dstui(*words: str, folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    words = (sys.executable, "-m", "dstui", *words)
+    env = {**os.environ, "PYTHONSAFEPATH": "1"}
+    return subprocess.run(words, cwd=folder, env=env, input=given, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("ds.json", "deepspeed.train_batch_size", 8),
+        ("acc.yaml", "deepspeed.zero_optimization.stage", 2),
+        ("run.sh", "job.script", "train.py"),
+        ("hosts", "cluster.hosts.n2", 4),
+        (".deepspeed_env", "cluster.env.NCCL_SOCKET_IFNAME", "eth0"),
+    ],
+)
+def test_each_kind_of_file_opens_as_a_plan_that_is_still_to_be_named(folder: Path, name: str, path: str, value: object) -> None:
+    opened = open_document(name)
+    assert opened.plan.get(path) == value
+    assert (opened.path, opened.made) == (None, True)
+
+
+def test_an_accelerate_yaml_takes_the_script_that_it_is_for(folder: Path) -> None:
+    plan = open_document("acc.yaml", script=["train.py", "--num_gpus", "3"]).plan
+    assert (plan.job.script, plan.job.args, plan.job.integration) == ("train.py", ("--num_gpus", "3"), "accelerate")
+
+
+def test_import_prints_a_plan_or_writes_it_and_replaces_nothing_unasked(folder: Path) -> None:
+    done = dstui("import", "acc.yaml", folder=folder)
+    assert done.returncode == 0 and load(done.stdout).cluster.hosts == {"localhost": 2}
+    assert dstui("import", "acc.yaml", "-o", "plan.yaml", folder=folder).returncode == 0
+    assert (folder / "plan.yaml").read_text() == done.stdout
+    again = dstui("import", "ds.json", "-o", "plan.yaml", folder=folder)
+    assert again.returncode == 2 and "--force" in again.stderr
+    assert dstui("import", "ds.json", "-o", "plan.yaml", "--force", folder=folder).returncode == 0
+
+
+def test_several_files_are_one_plan_and_what_contradicts_is_said(folder: Path) -> None:
+    done = dstui("import", "run.sh", "hosts", ".deepspeed_env", folder=folder)
+    plan = load(done.stdout)
+    assert plan.cluster.hosts == {"n1": 4, "n2": 4} and plan.cluster.env["NCCL_IB_DISABLE"] == "1"
+    assert plan.job.script == "train.py" and plan.deepspeed["train_batch_size"] == 8
+    assert "cluster.hosts" in dstui("import", "acc.yaml", "hosts", folder=folder).stderr
+
+
+def test_a_launch_is_pasted_to_standard_input(folder: Path) -> None:
+    done = dstui("import", "-", folder=folder, given="torchrun --nproc_per_node 2 train.py --x 1 | tee log\n")
+    assert load(done.stdout).job.args == ("--x", "1") and "tee log" in done.stderr
+
+
+@pytest.mark.parametrize("text", ["distributed_type: DEEPSPEED\ndeepspeed_config: 3\n", "compute_environment: [\n"])
+def test_a_broken_file_is_a_sentence_with_its_place(folder: Path, text: str) -> None:
+    (folder / "bad.yaml").write_text(text)
+    done = dstui("import", "bad.yaml", folder=folder)
+    assert done.returncode == 2 and "bad.yaml" in done.stderr and "Traceback" not in done.stderr
+    with pytest.raises(FileProblem):
+        open_document("bad.yaml")
+
+
+def test_headless_runs_an_accelerate_yaml_as_it_is_and_says_what_it_changed(folder: Path) -> None:
+    (folder / "acc.yaml").write_text(HERE["acc.yaml"] + "main_training_function: main,\n")
+    done = dstui("--headless", "acc.yaml", "--dry-run", "--", "train.py", "--x", "1", folder=folder)
+    assert "commas at the ends of lines" in done.stderr
+    assert "ACCELERATE_MIXED_PRECISION=bf16" in done.stdout and "train.py --x 1" in done.stdout
+    assert "--no_local_rank" in done.stdout
