@@ -292,6 +292,7 @@ class DstuiApp(ByName):
     @on(RowList.Moved, "#form-rows")
     def _moved(self) -> None:
         self._show_hint()
+        self._show_keys()
 
     @on(TabLine.TabPicked)
     def _tab_picked(self, event: TabLine.TabPicked) -> None:
@@ -323,7 +324,9 @@ class DstuiApp(ByName):
             **dict.fromkeys(WHILE_WATCHING, self.watching),
             "bundle": self.watching,
             "reason": self.explained,
-            "launch": lambda: self.step.pane == "review" or self.watching(),
+            "set_row": lambda: not self.form.on_next,
+            "onward": lambda: self.form.on_next,
+            "again": self.watching,
             **dict.fromkeys(("stop", "stacks"), self.job_lives),
         }
         return action not in needs or needs[action]()
@@ -339,11 +342,23 @@ class DstuiApp(ByName):
         if 0 <= at < len(STEPS):
             self.show_step(STEPS[at])
 
+    def action_set_row(self) -> None:
+        """What Enter does on a row of the form."""
+        self.form.rows.action_choose()
+
+    @on(Form.Onward)
+    def action_onward(self) -> None:
+        """The next step, and there on the row that leads on again; on Review, on the launch."""
+        self.action_step(1)
+        self.form.rest_on_next()
+        if self.step.pane == "review" and self.review is not None:
+            self.review.rest_on_launch()
+
     def action_digit(self, number: int) -> None:
-        """A step by its number; on the run, a rank."""
-        if self.step.pane == "run" and self.show_rank(number):
-            return
-        if 1 <= number <= len(STEPS):
+        """A step by its number; on the run, a rank and nothing else."""
+        if self.step.pane == "run":
+            self.rank_by_digit(number)
+        elif 1 <= number <= len(STEPS):
             self.show_step(STEPS[number - 1])
 
     def action_undo(self) -> None:

@@ -24,6 +24,8 @@ from dstui.tui.verdicts import Probed
 if TYPE_CHECKING:
     from dstui.adopt.recipes import Recipe
     from dstui.documents import Opened
+    from dstui.tui.dialogs.welcome import Both
+    from dstui.tui.forms.form import Form
     from dstui.tui.session.folder_scan import FolderContents
 
 LINES = 12
@@ -58,6 +60,8 @@ class DraftsFound(Message):
 class Beginning(Unsaved):
     """The part of the app that opens something. Threads look, the app asks."""
 
+    form: Form
+
     def starting_plan(self) -> Plan:
         """What is on the screen while nothing is chosen yet: the shipped quickstart."""
         return read_plan(find_plan("quickstart"))
@@ -84,9 +88,12 @@ class Beginning(Unsaved):
         if isinstance(self.screen, Start):
             self.screen.show(event.machine)
 
-    def _open(self, chosen: str | Recipe | Draft | None) -> None:
-        """What was chosen at the start; nothing leaves the quickstart, as it is on the screen."""
-        if chosen is None or chosen == "quickstart":
+    def _open(self, chosen: str | Both | Recipe | Draft | None) -> None:
+        """What was chosen at the start, from which Enter goes on to the launch; nothing leaves the quickstart, as it is on the screen."""
+        if chosen is None:
+            return
+        self.form.rest_on_next()
+        if chosen == "quickstart":
             return
         try:
             opened = self._opened(chosen)
@@ -99,13 +106,16 @@ class Beginning(Unsaved):
         else:
             self.offer_drafts()
 
-    def _opened(self, chosen: str | Recipe | Draft) -> Opened:
-        from dstui.documents import Opened, open_document
+    def _opened(self, chosen: str | Both | Recipe | Draft) -> Opened:
+        from dstui.documents import Opened, open_document, plan_of_both
+        from dstui.tui.dialogs.welcome import Both
 
         if isinstance(chosen, Draft):
             return Opened(load(chosen.began, chosen.source, chosen.base), None)
         if isinstance(chosen, str) and chosen:
             return open_document(chosen)
+        if isinstance(chosen, Both):
+            return plan_of_both(chosen.config, chosen.script)
         return Opened(load(chosen.text if chosen else BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
 
     # What was left behind

@@ -17,7 +17,7 @@ from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, KeyHint
 if TYPE_CHECKING:
     from dstui.tui.app import DstuiApp
 
-LEFT_OUT = ("digit", "command_palette", "escape", "next_pane", "pane_before", "dismiss")
+LEFT_OUT = ("digit", "command_palette", "escape", "next_pane", "pane_before", "dismiss", "set_row", "onward")
 
 
 class Command(NamedTuple):

@@ -155,11 +155,18 @@ class Explained(Jobs):
             self.say(f"This Plan cannot take it: {self.store.state.refusal[1]}", "error")
 
     def action_launch(self) -> None:
-        """Start the job; on the run, the job that is looked at once more, with its Plan as it is now."""
-        if self.step.pane == "run":
-            self.with_its_plan(super().action_launch)
-        else:
+        """Start the job; on the run, the job that is looked at once more. Elsewhere go to Review: nothing is launched unseen."""
+        if self.step.pane == "review":
             super().action_launch()
+        elif self.watching():
+            self.action_again()
+        else:
+            self.show_step(REVIEW)
+            self.say("l once more launches this.")
+
+    def action_again(self) -> None:
+        """Start the job that is looked at once more, with its Plan as it is now."""
+        self.with_its_plan(super().action_launch)
 
     def with_its_plan(self, then: Callable[[], object]) -> None:
         """Do something once the Plan of the job that is looked at is the open one. Edits of another Plan are never lost."""

@@ -170,10 +170,6 @@ class Jobs(LogKeys):
         left = f" Still there: {'; '.join(map(str, report.left))}" if report.left else " No process is left."
         self.call_later(self.say, f"Stopped.{left}", "error" if report.left else "information")
 
-    def watching(self) -> bool:
-        """Whether a job is looked at."""
-        return self.run_pane is not None and self.run_pane.folder is not None
-
     def job_lives(self) -> bool:
         """Whether the job that is looked at has not ended."""
         return self.run_pane is not None and self.run_pane.alive

@@ -32,6 +32,16 @@ class LogKeys(Documents):
         pane.show_rank(rank)
         return True
 
+    def rank_by_digit(self, rank: int) -> None:
+        """The log of the rank with this number, or why there is none."""
+        if not self.show_rank(rank):
+            why = self._no_rank(str(rank)) if self.watching() else "No job is looked at, so there are no ranks."
+            self.say(f"{why} [ leads to the steps.")
+
+    def watching(self) -> bool:
+        """Whether a job is looked at."""
+        return self.run_pane is not None and self.run_pane.folder is not None
+
     def action_all_ranks(self) -> None:
         """The log of all ranks, every line of it."""
         if self.run_pane is not None:
@@ -42,7 +52,7 @@ class LogKeys(Documents):
         if self.run_pane is not None:
             self.run_pane.choose(least=self.run_pane.log_view.filter.next_level)
 
-    def action_dedup(self) -> None:
+    def action_fold(self) -> None:
         """Lines that several ranks said as one row, or each by itself."""
         if self.run_pane is not None:
             self.run_pane.choose(dedup=not self.run_pane.log_view.filter.dedup)

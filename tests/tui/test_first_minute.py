@@ -11,7 +11,10 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.tui.app import DstuiApp
+from dstui.tui.forms.steps import STEPS
+from dstui.tui.kit.row_list import RowList
 from dstui.tui.session.drafts import Draft
+from dstui.tui.verdicts import Probed
 from tests.tui.conftest import PLAN, SCRIPT, machine, screen, store, text_of, until, value
 
 Begin = Callable[..., AbstractAsyncContextManager[Pilot[int]]]
@@ -26,15 +29,24 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
     monkeypatch.chdir(folder)
 
     @asynccontextmanager
-    async def begun(files: dict[str, str], gpus: int = 0, size: tuple[int, int] = (120, 40)) -> AsyncIterator[Pilot[int]]:
+    async def begun(
+        files: dict[str, str], gpus: int = 0, size: tuple[int, int] = (120, 40), *, looked_at: bool = True
+    ) -> AsyncIterator[Pilot[int]]:
         for name, text in files.items():
             (folder / name).write_text(text)
-        app = DstuiApp(None, None, machine(gpus), reference=False)
+        if not looked_at:
+            monkeypatch.setattr(DstuiApp, "probe_machine", lambda _app: None)
+        app = DstuiApp(None, None, machine(gpus) if looked_at else None, reference=False)
         async with app.run_test(size=size, notifications=True) as pilot:
             await until(pilot, lambda: "Start from what?" in screen(pilot))
             yield pilot
 
     return begun
+
+
+def answer(pilot: Pilot[int]) -> str:
+    """The answer under the cursor."""
+    return str(pilot.app.screen.query_one("#answers", RowList).cursor)
 
 
 async def test_machine_scripts_and_files_are_named_and_the_recipes_come_first(begin: Begin) -> None:
@@ -65,6 +77,63 @@ async def test_an_empty_folder_leaves_the_quickstart_and_a_blank_plan(begin: Beg
         assert "no training script, no Plan, no ds_config.json" in text_of(pilot, "#answers").replace("\n", " ")
         await pilot.press("b")
         assert value(pilot, "job.script") == "train.py"
+
+
+async def test_a_script_beside_its_configuration_is_one_choice_with_it(begin: Begin) -> None:
+    async with begin({"train.py": SCRIPT, "ds_config.json": '{"train_batch_size": 8}'}, gpus=8) as pilot:
+        assert "s train.py with ds_config.json" in text_of(pilot, "#answers")
+        await pilot.press("enter")  # it comes first
+        assert value(pilot, "job.script") == "train.py"
+        assert value(pilot, "job.args") == ["--deepspeed_config", "{ds_config}"]
+        assert value(pilot, "deepspeed.train_batch_size") == 8
+
+
+async def test_without_a_gpu_the_script_that_was_found_comes_before_the_quickstart(begin: Begin) -> None:
+    async with begin({"train.py": SCRIPT}, looked_at=False) as pilot:
+        assert answer(pilot).startswith("quickstart")
+        pilot.app.post_message(Probed(machine(0)))
+        await until(pilot, lambda: answer(pilot).startswith("2 ranks on the CPU"))
+
+
+async def test_who_has_chosen_another_answer_stays_on_it_when_the_machine_is_known(begin: Begin) -> None:
+    async with begin({"train.py": SCRIPT}, looked_at=False) as pilot:
+        await pilot.press("down")
+        pilot.app.post_message(Probed(machine(0)))
+        await until(pilot, lambda: "r 2 ranks on the CPU" in text_of(pilot, "#answers"))
+        assert answer(pilot).startswith("blank")
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_enter_alone_goes_from_the_quickstart_to_the_launch(
+    begin: Begin, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched: list[bool] = []
+    monkeypatch.setattr(DstuiApp, "_launch", lambda _app, yes: launched.append(yes))
+    async with begin({}, size=size) as pilot:
+        await until(pilot, lambda: "q quickstart" in text_of(pilot, "#answers"))
+        await pilot.press("enter")
+        for number, step in enumerate(STEPS[:8], 1):
+            await until(pilot, lambda step=step: step.title in screen(pilot) and "▸ →" in screen(pilot))
+            assert pilot.app.step is step
+            assert number == 8 or "Enter next step" in screen(pilot)
+            assert not launched
+            await pilot.press("enter")
+        await until(pilot, lambda: launched == [True])
+        assert not store(pilot).can_undo, "going on edits nothing"
+
+
+async def test_launch_is_heard_on_every_step_and_leads_to_review_first(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
+    launched: list[bool] = []
+    monkeypatch.setattr(DstuiApp, "_launch", lambda _app, yes: launched.append(yes))
+    async with begin({}) as pilot:
+        await pilot.press("escape")
+        for number in "12345679":
+            await pilot.press(number, "l")
+            assert pilot.app.step is STEPS[7]
+            assert any("l once more launches this" in note.message for note in pilot.app._notifications)
+            assert not launched
+        await pilot.press("l")
+        assert launched == [True]
 
 
 async def test_escape_leaves_the_quickstart_on_the_screen(begin: Begin) -> None:

@@ -52,6 +52,17 @@ async def test_a_job_that_ended_shows_its_summary_and_each_rank_in_words(open_ap
         assert "✖ 9 Run" in text_of(pilot, "#steps") or "✖9" in text_of(pilot, "#step-line")
 
 
+async def test_a_digit_means_a_rank_and_never_a_step(open_app: Open, job: JobFolder) -> None:
+    async with open_app() as pilot:
+        await show_job(pilot, job)
+        await pilot.press("7")
+        assert pilot.app.step.id == "run"
+        await until(pilot, lambda: "There is no rank 7; this job has 0 to 1" in " ".join(screen(pilot).split()))
+        await pilot.press("r", "3")
+        assert pilot.app.step.id == "run"
+        assert any("No job is looked at" in note.message for note in pilot.app._notifications)
+
+
 async def test_a_job_that_failed_says_why_with_the_line_that_shows_it(open_app: Open, job: JobFolder) -> None:
     job.log(1).write_text("Traceback (most recent call last):\nModuleNotFoundError: No module named 'flash_attn'\n")
     async with open_app() as pilot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.adopt.recipes import Recipe, recipes
 from dstui.machine.words import summary
@@ -15,8 +15,19 @@ if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
 
 QUICKSTART, BLANK_PLAN = "quickstart", ""
-"""Beside a Recipe, a Draft or the name of a file: what an answer may be."""
+"""Beside a Recipe, a Draft, the name of a file or Both: what an answer may be."""
+
+
+class Both(NamedTuple):
+    """A ds_config.json, and the script that lies beside it: one choice."""
+
+    config: str
+    script: str
+
+
 LABEL = 25
+CONFIGS = 3
+"""So many configurations are offered with the script; the others can be opened by themselves."""
 
 
 class Start(Ask):
@@ -27,9 +38,12 @@ class Start(Ask):
         self.found, self.machine = found, machine
 
     def show(self, machine: Machine | None) -> None:
-        """Now this is known of the machine."""
+        """Now this is known of the machine. Who has not moved yet stands on the first answer still, which may be another one now."""
+        untouched = self.rows.cursor in (None, *(answer.label for answer in self.answers[:1]))
         self.machine = machine
         self.redraw()
+        if untouched and self.answers:
+            self.rows.cursor = self.answers[0].label
 
     def lines(self) -> list[Row]:
         """What was found, and the answers under their titles."""
@@ -54,6 +68,8 @@ def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple
     unsaved = [Answer("u", f"of {time.strftime('%Y-%m-%d %H:%M', time.localtime(draft.at))}", draft) for draft in found.drafts]
     script = next(iter(found.scripts), None)
     made = [_labelled(recipe, number) for number, recipe in enumerate(recipes(script, machine) if script and machine else [])]
+    pairs = [Both(name, script.name) for name in found.documents if name.endswith((".json", ".hjson"))] if script else []
+    both = [Answer("" if n else "s", f"{pair.script} with {pair.config}", pair) for n, pair in enumerate(pairs[:CONFIGS])]
     there = [Answer(str(number), name, name) for number, name in enumerate(found.documents, 1)]
     anyway = [
         Answer("q", fit("quickstart", LABEL) + "a tiny GPT, half a minute", QUICKSTART),
@@ -61,6 +77,7 @@ def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple
     ]
     sections = [
         ("Unsaved edits that a session left behind", unsaved),
+        ("The script and its configuration", both),
         (f"A Plan for {script.name if script else ''} on this machine (sizes are rough)", made),
         ("Open what is here", there),
         ("Or begin with", anyway),

@@ -15,6 +15,7 @@ from textual.widgets import Input
 
 from dstui.tui.forms.fields import Field, NotThat, Option, default_of, parsed, shown, typed
 from dstui.tui.forms.form_rows import FieldKey, OptionKey, chosen_option, form_rows, typing_place
+from dstui.tui.forms.next_step import NEXT
 from dstui.tui.forms.steps import STEPS, Step
 from dstui.tui.kit.breakpoints import ROOMY
 from dstui.tui.kit.row_list import RowList
@@ -111,6 +112,9 @@ class Editor(Input):
 class Form(Container):
     """One step's form. It edits the Plan through the store alone and draws itself from the state."""
 
+    class Onward(Message):
+        """The next step is wanted."""
+
     def __init__(self, store: Session) -> None:
         super().__init__(id="form")
         self.store = store
@@ -177,6 +181,16 @@ class Form(Container):
         return field, option
 
     @property
+    def on_next(self) -> bool:
+        """Whether the cursor is on the row that leads on to the next step."""
+        return self.rows.cursor == NEXT
+
+    def rest_on_next(self) -> None:
+        """Put the cursor there: Enter goes on."""
+        self.rows.cursor = NEXT
+        self.rows.scroll_to(y=0, animate=False)
+
+    @property
     def here(self) -> Field | None:
         """The field under the cursor."""
         return self.at(self.rows.cursor)[0]
@@ -189,6 +203,8 @@ class Form(Container):
         if self.editor is not None:  # a click elsewhere while typing
             self.close()
             self.rows.cursor = event.key
+        if event.key == NEXT:
+            self.post_message(self.Onward())
         field, option = self.at(event.key)
         if field is None or self._says_disabled(field, option):
             return

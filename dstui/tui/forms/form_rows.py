@@ -8,6 +8,7 @@ from typing import NamedTuple
 from rich.cells import cell_len
 
 from dstui.tui.forms.fields import Field, Option, default_of, shown
+from dstui.tui.forms.next_step import next_row
 from dstui.tui.forms.steps import Step, step_of
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.session.edits import UNSET
@@ -36,7 +37,7 @@ def form_rows(step: Step, state: State, width: int, opened: str = "", *, roomy: 
     """The form of a step, `width` cells wide; `opened` is the path of the choice whose options are shown.
 
     `roomy`: what only informs stands where it belongs, else under all fields."""
-    rows, later = [*paragraph(step.question, width - 1, "title"), BLANK], list[Row]()
+    rows, later = [*paragraph(step.question, width - 1, "title"), next_row(step), BLANK], list[Row]()
     for number, field in enumerate(step.fields(state)):
         if field.title:
             rows += [*([BLANK] if number and rows[-1] is not BLANK else []), row((field.title, "accent"), right=[(field.columns, "faint")])]

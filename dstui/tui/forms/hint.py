@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dstui.tui.forms.fields import Field, Option, help_for
+from dstui.tui.forms.next_step import HELP
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, fit, paragraph, row
 from dstui.tui.session.state import State
@@ -18,8 +19,9 @@ class Hint(RowList):
         super().__init__(id="hint")
 
     def show(self, field: Field | None, option: Option | None, state: State) -> None:
-        """Draw the help of this field, or of one of its options."""
-        self.show_rows(hint_rows(field, option, state, (self.size.width or 48) - 2) if field else [])
+        """Draw the help of this field, or of one of its options; of the row that leads on, where it is none."""
+        width = (self.size.width or 48) - 2
+        self.show_rows(hint_rows(field, option, state, width) if field else paragraph(HELP, width, "dim"))
 
 
 def hint_rows(field: Field, option: Option | None, state: State, width: int) -> list[Row]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from textual import on
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
     from dstui.plan import Plan
     from dstui.render.artifacts import Artifact
 
-PLAN, HEADLESS = "the Plan", "headless"
+PLAN, HEADLESS, LAUNCH = "the Plan", "headless", "launch"
 MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": (".", "dim")}
 """How a file compares with what is on disk; "" where that was not looked at yet."""
+GOES_ON = "›"
+"""In the margin of what is the same line still."""
 
 
 class Review(Horizontal):
@@ -61,7 +65,11 @@ class Review(Horizontal):
         except RenderError as error:
             made, problem = (), str(error)
         self.texts = {a.name: a.text for a in made} | {PLAN: state.plan.text, HEADLESS: headless_line(path)}
+        self.texts[LAUNCH] = self.texts.get("launch.sh", "")
+        opened = self.names.cursor is None
         self.names.show_rows(_name_rows(made, state, path))
+        if opened:
+            self.names.cursor = made[0].name if made else PLAN  # to be read first; who comes by Enter rests on the launch
         width = (self.verdict.size.width or 40) - 2
         self.verdict.show_rows([*_verdict_rows(state, problem, width), *_changed_rows(state.plan, self.last, width)])
         self._show_content()
@@ -77,14 +85,37 @@ class Review(Horizontal):
         self._show_content()
 
     @on(RowList.Chosen, "#review-names")
-    def _chosen(self) -> None:
-        self.content.focus()
+    async def _chosen(self, event: RowList.Chosen) -> None:
+        if event.key == LAUNCH:
+            await self.run_action("app.launch")
+        else:
+            self.content.focus()
+
+    def rest_on_launch(self) -> None:
+        """Put the cursor on the launch: Enter does it."""
+        self.names.cursor = LAUNCH
 
     def _show_content(self) -> None:
         name, text = self.chosen
         self.content.label(name, "")
-        lines = text.removesuffix("\n").split("\n")
-        self.content.show_rows([Row(tokens(line) if name.endswith(".json") else (Span(line),)) for line in lines])
+        self.content.show_rows(content_rows(name, text, self.content.size.width - RowList.MARGIN))
+
+
+def content_rows(name: str, text: str, width: int) -> list[Row]:
+    """A file or a command, whole: what is longer than `width` goes on below, where a mark says that it is the same line."""
+    rows: list[Row] = []
+    for line in text.removesuffix("\n").split("\n"):
+        first, *rest = _wrapped(line, width) if width > 0 else [line]
+        rows += [_content_row(name, first), *(replace(_content_row(name, part), mark=GOES_ON) for part in rest)]
+    return rows
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    return wrap(line, width, drop_whitespace=False, break_on_hyphens=False, expand_tabs=False, replace_whitespace=False) or [line]
+
+
+def _content_row(name: str, line: str) -> Row:
+    return Row(tokens(line) if name.endswith(".json") else (Span(line),))
 
 
 def headless_line(path: Path | None) -> str:
@@ -94,7 +125,7 @@ def headless_line(path: Path | None) -> str:
 
 def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> list[Row]:
     there = state.lookups.get(WrittenIn.of(state.plan))
-    rows: list[Row] = [row(("Files", "accent"))]
+    rows = [row(("→ ", "accent"), "launch it", right=[("Enter", "dim")], key=LAUNCH), row(("Files", "accent"))]
     rows += [_name_row(a.name, _on_disk(a, there), a.name) for a in made if a.name != "launch.sh"]
     saved = "new" if path is None else "same" if state.saved else "changed"
     rows.append(_name_row(path.name if path else "the Plan (not saved)", saved, PLAN))
