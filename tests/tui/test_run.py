@@ -58,7 +58,7 @@ async def test_a_digit_means_a_rank_and_never_a_step(open_app: Open, job: JobFol
         await pilot.press("7")
         assert pilot.app.step.id == "run"
         await until(pilot, lambda: "There is no rank 7; this job has 0 to 1" in " ".join(screen(pilot).split()))
-        await pilot.press("r", "3")
+        await pilot.press("J", "3")
         assert pilot.app.step.id == "run"
         assert any("No job is looked at" in note.message for note in pilot.app._notifications)
 
