@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from itertools import product
 
 import pytest
 
-from dstui.run.metrics.line_patterns import scan
+from dstui.run.metrics.line_hints import hints_of
+from dstui.run.metrics.line_patterns import PATTERNS, scan
 
 GIB = 1 << 30
 
@@ -186,3 +189,29 @@ def test_numbers_after_prose_in_other_lines_are_not_lost() -> None:
 def test_a_loss_that_is_not_a_number_is_one_to_tell() -> None:
     assert math.isnan(scan("step 3 loss nan")["loss"])
     assert scan("loss: -inf") == {"loss": -math.inf}
+
+
+def test_a_number_that_stands_alone_on_its_line_is_found_too() -> None:
+    assert scan("skipped: 3") == {"skipped": 3.0}
+    assert scan("MA: 2 GB") == {"memory": 2.0 * (1 << 30)}
+
+
+SPELLINGS = [spelling for pattern in PATTERNS for spelling in (*pattern.words, *pattern.units)]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_whatever_a_metric_is_called_holds_one_of_the_texts_that_are_looked_for_first(spelling: str) -> None:
+    for text in texts_of(spelling):
+        assert re.fullmatch(spelling, text) or "(?" in spelling, "the texts are examples of the expression"
+        assert any(hint in text for hint in hints_of(SPELLINGS)), text
+
+
+def texts_of(spelling: str) -> list[str]:
+    """Every text that a spelling matches, its classes and sets with one example each; look-behinds with what they look at."""
+    spelling = re.sub(r"\(\?=[^)]*\)", "", re.sub(r"\(\?<=([^)]*)\)", r"\1", spelling))
+    spelling = spelling.replace(r"\(", "\1").replace(r"\)", "\2").replace(r"\d+", "7").replace("[_ ]", "_")
+    parts = [
+        [*group.split("|"), *([""] if optional == "?" else [])] if group else [letter, *([""] if maybe == "?" else [])]
+        for group, optional, letter, maybe in re.findall(r"\(\?:([^()]*)\)(\??)|(.)(\??)", spelling)
+    ]
+    return ["".join(chosen).replace("\1", "(").replace("\2", ")") for chosen in product(*parts)]

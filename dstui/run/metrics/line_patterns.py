@@ -13,6 +13,8 @@ from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
+from dstui.run.metrics.line_hints import hints_of
+
 MIB = float(1 << 20)
 PHASE = "the (?:train|eval|training|evaluation)"
 
@@ -113,10 +115,8 @@ COUNTS = (
     re.compile(r"\bsteps: (?P<step>\d+) loss:"),
 )
 OVERFLOW = "overflow!"
-HINTS = (
-    *("loss", "step", "iter", "epoch", "lr", "rate", "norm", "sec", "/s", "s/", "perplexity", "ppl", "acc", "f1", "tps", "mem", "max_ma"),
-    *("flop", "mfu", OVERFLOW),
-)
+HINTS = (*hints_of(spelling for pattern in PATTERNS for spelling in (*pattern.words, *pattern.units)), "%|", OVERFLOW)
+"""A line without any of these texts, in lower case, holds no metric and no progress bar."""
 EVALUATION = re.compile(r"\W*(?:eval\w*|val(?:id(?:ation)?)?|test(?:ing)?(?: set)?)\b")
 """How a line begins that tells of data that is not trained on."""
 SETTINGS = re.compile(
