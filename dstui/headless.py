@@ -32,7 +32,7 @@ from dstui.run.jobs.access_time import was_read
 from dstui.run.jobs.events import Event, Exited, Line, Notice, RankState, Started
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.observe.follow import Follower
-from dstui.run.observe.stragglers import SILENCE, Watch
+from dstui.run.observe.hangs import SILENCE, Watch
 from dstui.run.observe.summary import summary
 from dstui.run.supervise.start import LaunchError, start
 from dstui.run.supervise.stop import stop

@@ -48,12 +48,8 @@ class ScriptFacts:
     optimizer_why: str = ""
     refuses_local_rank: bool = False
     """Its parser takes nothing that it does not know, and does not know --local_rank."""
-    parses_trainer: bool = False
-    """The Trainer's arguments are options of its command line: --bf16, --use_cpu."""
     says_precision: bool = False
     """It gives Accelerator its mixed_precision itself."""
-    names_gloo: bool = False
-    """It says which backend CPU ranks meet over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +78,7 @@ def inspect_script(text: str) -> ScriptFacts:
                 builder,
                 builder_why,
                 refuses_local_rank=_refuses_local_rank(code),
-                parses_trainer=_parses_trainer(code),
                 says_precision=any(call.name.endswith("Accelerator") and call.value("mixed_precision") for call in code.calls),
-                names_gloo="gloo" in code.texts,
             )
     return ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
 
@@ -207,8 +201,3 @@ def _optimizer(code: Code, integration: Integration) -> tuple[Builder | None, st
 
 def _optimizers(code: Code) -> Iterator[str]:
     return (name for name in code.used if OPTIMIZER.match(name) and not NOT_ONE.search(name))
-
-
-def reads_config(args: tuple[str, ...]) -> bool:
-    """Whether the arguments of a job hand the rendered configuration to the script."""
-    return any(CONFIG in arg for arg in args)

@@ -17,8 +17,8 @@ from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.status import ranks_of
 from dstui.run.observe.follow import Follower
 from dstui.run.observe.hang_analysis import grouped
+from dstui.run.observe.hangs import Watch
 from dstui.run.observe.stacks import Stack, Thread, find_program, report, stacks, why_not
-from dstui.run.observe.stragglers import Watch
 from dstui.run.supervise.stop import stop
 from tests.waiting import wait_for
 

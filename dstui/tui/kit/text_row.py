@@ -40,9 +40,7 @@ class Row:
 BLANK = Row()
 
 GLYPHS = {"ok": "✔", "warning": "▲", "error": "✖", "unknown": "·"}
-"""State is never said by colour alone: each has a glyph here (others where there is only ASCII: ascii_output.py) and a word in WORDS."""
-
-WORDS = {"ok": "ok", "warning": "warning", "error": "error", "unknown": "not looked at yet"}
+"""State is never said by colour alone: each has a glyph here (others where there is only ASCII: ascii_output.py), and a word beside it."""
 
 STYLE_OF = {"ok": "ok", "warning": "warning", "error": "error", "unknown": "dim", "info": "dim"}
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dstui.run.diagnosis import Diagnosis
     from dstui.run.jobs.folder import JobFolder
     from dstui.run.observe.follow import Follower
-    from dstui.run.observe.stragglers import Hang
+    from dstui.run.observe.hangs import Hang
 
 WARM_UP = 3.0
 """Seconds after which what a diagnosis needs is loaded: a third of a second that nobody should wait for at the end."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dstui.run.jobs.folder import JobFolder
     from dstui.run.jobs.records import JobStatus
     from dstui.run.observe.follow import Follower
-    from dstui.run.observe.stragglers import Watch
+    from dstui.run.observe.hangs import Watch
     from dstui.run.observe.usage import Sampler
 
 POLL = 1 / 12
@@ -104,7 +104,7 @@ class RunPane(Vertical):
     def attach(self, folder: JobFolder, silence: float = 300.0) -> None:
         """Look at a job, from the beginning of its logs."""
         from dstui.run.observe.follow import Follower
-        from dstui.run.observe.stragglers import Watch
+        from dstui.run.observe.hangs import Watch
         from dstui.run.observe.usage import Sampler
 
         self.detach()

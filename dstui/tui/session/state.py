@@ -65,11 +65,6 @@ class State:
 
         return self.target or Target(self.plan, self.known_machine)
 
-    def worst(self) -> str:
-        """The gravest severity of all findings: error, warning or ok."""
-        severities = {f.severity for f in self.findings}
-        return "error" if "error" in severities else "warning" if "warning" in severities else "ok"
-
     def counted(self, severity: str) -> int:
         """How many findings have this severity."""
         return sum(f.severity == severity for f in self.findings)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dstui.run.metrics.measurements import RankView
-from dstui.run.observe.stragglers import Watch, stragglers, verdict
+from dstui.run.observe.hangs import Watch, verdict
 
 NOW = 10_000.0
 SILENCE = 60.0
@@ -65,30 +65,6 @@ def test_without_silence_of_all_that_live_there_is_no_hang(views: dict[int, Rank
     assert verdict(views, NOW, SILENCE) is None
 
 
-def test_who_is_behind_is_measured_against_the_median_and_who_is_silent_against_the_clock() -> None:
-    views = {
-        0: view(120),
-        1: view(120),
-        2: view(119),
-        3: view(119, 4),
-        4: view(90),
-        5: view(120, 94),
-        6: view(None, 94),
-        7: view(1, 94, "ended"),
-    }
-    assert list(map(str, stragglers(views, NOW, SILENCE))) == [
-        "rank 4 (h1): 30 steps behind",
-        "rank 3 (h1): 1 step behind",
-        "rank 5 (h1): silent 1 min 34 s",
-        "rank 6 (h1): silent 1 min 34 s",
-    ]
-
-
-def test_of_two_ranks_the_slower_is_behind_and_one_alone_never_is() -> None:
-    assert [lag.rank for lag in stragglers({0: view(100), 1: view(120)}, NOW, SILENCE)] == [0]
-    assert stragglers({0: view(100), 1: view(None)}, NOW, SILENCE) == []
-
-
 def test_a_hang_is_said_once_when_it_begins_and_once_when_it_ends() -> None:
     watch, views = Watch(SILENCE), {0: view(5, 0), 1: view(5, 0)}
     said = [watch.news(views, NOW + seconds) for seconds in (1, 59, 61, 62, 200)]
@@ -114,8 +90,3 @@ def test_a_verdict_is_about_every_rank_once_and_always_has_words(views: dict[int
         assert not {*hang.waiting} & {*hang.missing}
         assert {*hang.waiting, *hang.missing} <= living and {*hang.absent} == views.keys() - living
         assert hang.seconds > SILENCE and hang.waiting and str(hang).isprintable()
-        assert {lag.rank for lag in stragglers(views, NOW, SILENCE) if lag.silent} >= {
-            r for r in living if views[r].last_line_at is not None
-        }
-    for lag in stragglers(views, NOW, SILENCE):
-        assert lag.rank in living and (lag.steps or lag.silent) and str(lag)

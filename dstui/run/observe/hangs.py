@@ -1,4 +1,4 @@
-"""Who falls behind, who is silent, and when silence is a hang: a pure function of what is seen of the ranks, and a clock.
+"""When the silence of the ranks is a hang, and for whom the others wait: a pure function of what is known of the ranks, and a clock.
 
 In data-parallel training no rank gets further than one step ahead of another: each step is a meeting of all. So one silent rank among
 talking ones only has nothing to say (most scripts print on rank 0), and when all are silent, one of them has not come to the meeting.
@@ -8,35 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from statistics import median_high
 
 from dstui.run.metrics.measurements import RankView
 from dstui.run.observe.summary import duration_text
 
 SILENCE = 300.0
 """Seconds of silence that are allowed where the Plan (`run.silence`) cannot be asked."""
-LATE = 2.0
-"""Seconds without a line after which a rank that is one step behind counts as behind: until then its line may just not have been read."""
 NAMED = 6
 """Ranks that are named one by one; of more, their number is said."""
-
-
-@dataclass(frozen=True, slots=True)
-class Lag:
-    """A living rank that is not where the others are. `seconds`: since its last line, None where nobody knows."""
-
-    rank: int
-    host: str
-    steps: int
-    """Steps behind the median of the living ranks; 0 where it tells none."""
-    seconds: float | None
-    silent: bool
-
-    def __str__(self) -> str:
-        words = [f"{self.steps} step{'s' if self.steps > 1 else ''} behind"] if self.steps else []
-        if self.silent and self.seconds is not None:
-            words.append(f"silent {duration_text(self.seconds)}")
-        return f"rank {self.rank} ({self.host}): {', '.join(words)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +45,6 @@ class Hang:
             reported = f", the last step told is {self.step}" if self.step is not None else ""
             text = f"{who} written nothing for {since}{reported}: work without a word, or a hang"
         return text + (f"; {_named(self.absent)} {'is' if len(self.absent) == 1 else 'are'} not running" if self.absent else "")
-
-
-def stragglers(views: Mapping[int, RankView], now: float, silence: float) -> list[Lag]:
-    """The living ranks that are behind the median step or silent, the furthest behind first."""
-    living = _living(views)
-    steps = [view.step for view in living.values() if view.step is not None]
-    middle = median_high(steps) if len(steps) > 1 else None
-    lags = []
-    for rank, view in living.items():
-        seconds = None if view.last_line_at is None else max(now - view.last_line_at, 0.0)
-        behind = max(middle - view.step, 0) if middle is not None and view.step is not None else 0
-        if behind == 1 and (seconds is None or seconds < LATE):
-            behind = 0
-        silent = seconds is not None and seconds > silence
-        if behind or silent:
-            lags.append(Lag(rank, view.host, behind, seconds, silent))
-    return sorted(lags, key=lambda lag: (-lag.steps, -(lag.seconds or 0.0), lag.rank))
 
 
 def verdict(views: Mapping[int, RankView], now: float, silence: float) -> Hang | None:
