@@ -90,6 +90,7 @@ def test_a_record_with_few_keys_has_defaults_and_one_of_a_later_version_starts_n
     assert status.as_json() == {"state": "failed"}
     assert launch and launch.missing == "python" and launch.as_json() == {"workdir": "/w"}
     assert LaunchRecord.from_json({"version": 2, "workdir": "/w"}) is None
+    assert LaunchRecord.from_json({"restarts": {"maxi": 1, "backoff": 0, "args": []}}) is None
     assert JobStatus.from_json({"version": 1}) is None and JobStatus.from_json({}) is None
 
 

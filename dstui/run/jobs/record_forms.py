@@ -114,6 +114,7 @@ STATUS: Mapping[str, Form] = {
     "ranks": _is_ranks,
     "tag": is_text,
 }
+RESTARTS = {"max": whole(0, 1 << 30), "backoff": is_number, "args": is_texts}
 LAUNCH: Mapping[str, Form] = {
     "version": is_version,
     "python": is_text,
@@ -124,7 +125,7 @@ LAUNCH: Mapping[str, Form] = {
     "workdir": is_text,
     "base": is_text,
     "bind": is_text,
-    "restarts": lambda value: record(max=whole(0, 1 << 30), backoff=is_number, args=is_texts)(value) and len(value) >= 3,
+    "restarts": lambda value: record(**RESTARTS)(value) and value.keys() >= RESTARTS.keys(),
     "silence": is_number,
     "metrics": is_named_texts,
     "on_end": is_text,
