@@ -224,7 +224,8 @@ class _Printer:
         elif isinstance(event, Notice):
             say(event.text)
         elif isinstance(event, RankState) and event.exit_code:
-            say(f"rank {event.rank} on {event.host} ended with {event.exit_code}")
+            cause = "" if event.killed_after is None else f": it was killed after rank {event.killed_after} had failed"
+            say(f"rank {event.rank} on {event.host} ended with {event.exit_code}{cause}")
 
     def end(self, _end: Exited, again: Sequence[Finding], why: Diagnosis | None, follower: Follower) -> None:
         """The summary, what is said again, and the diagnosis."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,12 +22,14 @@ class Filter:
     host: str | None = None
     least: int = ALL
     dedup: bool = True
+    only: re.Pattern[str] | None = None
+    """What a line must hold."""
 
     def open(self, folder: LogFolder, hosts: Mapping[int, str]) -> LogRows:
         """The log, as it is now; `hosts`: where each rank is."""
         ranks = None if self.host is None else [rank for rank, host in hosts.items() if host == self.host]
         ranks = ranks if self.rank is None else [self.rank]
-        return LogRows(Timeline(folder, ranks), dedup=self.dedup and self.rank is None, least=self.least)
+        return LogRows(Timeline(folder, ranks), dedup=self.dedup and self.rank is None, least=self.least, only=self.only)
 
     @property
     def next_level(self) -> int:
@@ -37,5 +40,5 @@ class Filter:
     def title(self) -> str:
         """What is shown, in words."""
         whose = f"rank {self.rank}" if self.rank is not None else self.host or "all ranks"
-        titled = "folded" if self.dedup and self.rank is None else ""
-        return f"Log: {', '.join(filter(None, (whose, LEVELS[self.least], titled)))}"
+        how = ("folded" if self.dedup and self.rank is None else "", "only matches" if self.only else "")
+        return f"Log: {', '.join(filter(None, (whose, LEVELS[self.least], *how)))}"

@@ -7,6 +7,7 @@ opened: those that came before have negative numbers, and are counted in slices,
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
@@ -101,26 +102,30 @@ class LogBlock:
 class Shown:
     """The rows of a block, and which of them pass the filter."""
 
-    def __init__(self, *, dedup: bool, least: int) -> None:
+    def __init__(self, *, dedup: bool, least: int, only: re.Pattern[str] | None) -> None:
         self.rows = DedupRows(dedup=dedup)
         self.picked: list[int] = []
-        self._levels = Levels(least)
+        self._levels, self._only = Levels(least), only
         self._filtered = 0
 
     def add(self, moment: float, batches: list[Batch]) -> None:
         """What came next."""
         self.rows.add(moment, batches)
-        keep, rows = self._levels.keep, self.rows
-        new = range(self._filtered, len(rows))
-        self.picked += new if self._levels.least == ALL else [n for n in new if keep(rows.log[n], rows.raw[n])]
+        rows, new = self.rows, range(self._filtered, len(self.rows))
+        every = self._levels.least == ALL and self._only is None
+        self.picked += new if every else [n for n in new if self._keep(rows.log[n], rows.raw[n])]
         self._filtered = len(rows)
+
+    def _keep(self, log: int, raw: bytes) -> bool:
+        """Whether a line is shown; its level is always asked for, since a traceback is one thing."""
+        return self._levels.keep(log, raw) and (self._only is None or self._only.search(decode(raw)) is not None)
 
 
 class LogRows:
-    """Rows by number: from `first` to before `end`. `least`: the level that a line must have."""
+    """Rows by number: from `first` to before `end`. `least`: the level that a line must have; `only`: what it must hold."""
 
-    def __init__(self, timeline: Timeline, *, dedup: bool = True, least: int = ALL) -> None:
-        self.timeline, self.dedup, self.least = timeline, dedup, least
+    def __init__(self, timeline: Timeline, *, dedup: bool = True, least: int = ALL, only: re.Pattern[str] | None = None) -> None:
+        self.timeline, self.dedup, self.least, self.only = timeline, dedup, least, only
         self.left_out = False
         """Lines at the beginning have no place in memory."""
         self.wanted = EAGER
@@ -189,7 +194,7 @@ class LogRows:
             block.first = self._settled
             self._blocks.append(block)
             self._growing = True
-            self._open = None if self._plain(block) else Shown(dedup=dedup, least=self.least)
+            self._open = None if self._plain(block) else Shown(dedup=dedup, least=self.least, only=self.only)
             self._shrink()
         self._memory -= block.memory
         block.add(chunk)
@@ -248,7 +253,7 @@ class LogRows:
 
     def _plain(self, block: LogBlock) -> bool:
         """Whether each line is a row."""
-        return not block.dedup and self.least == ALL
+        return not block.dedup and self.least == ALL and self.only is None
 
     def _text(self, block: LogBlock) -> bytes:
         """What a block holds. The last one is kept: a search looks at what has just been counted."""
@@ -259,7 +264,7 @@ class LogRows:
     def _unfinished(self) -> str:
         """What a single rank is in the middle of: its progress bar."""
         file = self.timeline.sources[-1].file
-        alone = len(self.timeline.ranks or ()) == 1 and self.least == ALL and not self._coming
+        alone = len(self.timeline.ranks or ()) == 1 and self.least == ALL and self.only is None and not self._coming
         return file.unfinished() if alone and isinstance(file, LogFile) and self.timeline.taken[-1] < file.size else ""
 
     # Looking
@@ -347,7 +352,7 @@ class LogRows:
             self._kept.popitem(last=False)
 
     def _show(self, block: LogBlock) -> Shown:
-        shown = Shown(dedup=block.dedup, least=self.least)
+        shown = Shown(dedup=block.dedup, least=self.least, only=self.only)
         for moment, parts in block.chunks():
             shown.add(moment, self._batches(parts))
         return shown

@@ -17,16 +17,21 @@ PROBLEM = (
 """What a line says that speaks of an error. Alternatives that are plain words are looked for ten times as fast."""
 
 
+def expression_of(pattern: str, *, regex: bool) -> re.Pattern[str]:
+    """What a search looks for: in plain text case does not matter unless it has a capital letter, in a regular expression it never does."""
+    flags = 0 if not regex and pattern != pattern.lower() else re.IGNORECASE
+    return re.compile(pattern if regex else re.escape(pattern), flags)
+
+
 class Search:
     """The numbers of the rows that match, of all ranks that are shown."""
 
     def __init__(self, pattern: str, lines: LogRows, *, regex: bool = False, name: str = "") -> None:
         """`pattern` is plain text unless `regex`; case does not matter unless it has a capital letter. `name`: what a person calls it."""
-        flags = 0 if not regex and pattern != pattern.lower() else re.IGNORECASE
         self.pattern, self.regex, self.name = pattern, regex, name or f"/{pattern}"
-        self.expression = re.compile(pattern if regex else re.escape(pattern), flags)
+        self.expression = expression_of(pattern, regex=regex)
         self.lines = lines
-        self._wanted = finder(pattern, regex=regex, ignore_case=bool(flags))
+        self._wanted = finder(pattern, regex=regex, ignore_case=bool(self.expression.flags & re.IGNORECASE))
         self._by_block: dict[int, array[int]] = {}
         self._low = self._high = lines.blocks.stop  # the blocks that were looked at
         self._rows = 0  # rows of the newest block when it was looked at

@@ -84,6 +84,15 @@ def wrong_with(name: str, pattern: str) -> str:
         return str(error)
     if groups != 1:
         return f"{groups or 'no'} groups: put ( ) around the number, and (?: ) around what else belongs together"
+    return trap_in(pattern)
+
+
+def trap_in(pattern: str) -> str:
+    """Why a regular expression cannot be used on any line that may come, in a sentence; empty where it can."""
+    try:
+        compiled(pattern)
+    except ValueError as error:
+        return str(error)
     parsed = list(_parser.parse(pattern))
     if any(_nested(parsed)):
         return "a repeat or a choice inside a repeat can take for ever on some lines: use one repeat, as in [-+0-9.e]+ or .*?"

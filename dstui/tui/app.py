@@ -56,7 +56,7 @@ REFERENCE_AFTER = 1.0
 """Seconds after the first frame: importing DeepSpeed takes two of a whole core."""
 WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape", "next_pane", "pane_before")
 """What the F-keys and ctrl-keys do while a value is typed."""
-WHILE_WATCHING = ("rank", "all_ranks", "metrics", "level", "host", "dedup", "time", "follow", "match", "problem", "jobs")
+WHILE_WATCHING = ("rank", "all_ranks", "metrics", "level", "host", "dedup", "time", "follow", "match", "only_matches", "problem", "jobs")
 """What there must be a job for."""
 
 

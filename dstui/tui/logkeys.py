@@ -130,12 +130,18 @@ class LogKeys(Documents):
 
     def search_log(self) -> None:
         """Ask what to look for."""
-        self.push_screen(Prompt("Search the log", "A text; capital letters matter only if you type one:"), self._search)
+        from dstui.logs.query import wrong_with
+
+        ask = "A text, in which capital letters matter only if you type one; or /a regular expression/ between slashes:"
+        self.push_screen(Prompt("Search the log", ask, "", wrong_with), self._search)
 
     def _search(self, text: str | None) -> None:
+        from dstui.logs.query import query
+
         pane = self.run_pane
         if pane is not None and text:
-            pane.log_view.find(text)
+            wanted = query(text)
+            pane.log_view.find(wanted.pattern, regex=wanted.regex, name=text if wanted.regex else "")
             if pane.log_view.search is not None and not pane.log_view.search.found:
                 self.say(f"{text}: not found so far; its last match is shown as soon as there is one.")
 
@@ -143,6 +149,11 @@ class LogKeys(Documents):
         """The next line that matches."""
         if self.run_pane is not None and not self.run_pane.log_view.match(by):
             self.say("Nothing matches; / searches.")
+
+    def action_only_matches(self) -> None:
+        """Only the lines that the search finds, or every line again."""
+        if self.run_pane is not None and not self.run_pane.log_view.show_only_found():
+            self.say("Nothing is searched for; / searches.")
 
     def action_problem(self, by: int) -> None:
         """The next line that speaks of an error."""

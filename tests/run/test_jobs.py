@@ -73,7 +73,8 @@ def test_a_job_that_has_ended_is_told_again_in_the_same_words(outcome: Outcome) 
 @pytest.mark.scenario("one_rank_exits")
 def test_the_exit_status_of_the_rank_that_failed_first_is_the_jobs(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"]) == ("failed", 3)
-    assert outcome["ranks"]["0"]["exit_code"] == 143  # its launcher ended it
+    assert outcome["ranks"]["0"] == {**outcome["ranks"]["0"], "exit_code": 143, "killed_after": 1}  # its launcher ended it
+    assert "killed_after" not in outcome["ranks"]["1"]
     assert outcome["left"] == []
 
 

@@ -84,3 +84,24 @@ def test_a_record_that_is_torn_is_not_there_yet(folder: JobFolder, text: str) ->
     folder.record(0).write_text(text)
     (folder.record(0).parent / "rank_x.json").write_text("{}")
     assert last_alive(folder, 1).waiting == [0]
+
+
+@pytest.mark.parametrize(
+    ("codes", "victims"),
+    [
+        ((3, 143), {1: 0}),
+        ((1, 137), {1: 0}),
+        ((137, 143), {1: 0}),
+        ((137, 137), {}),  # who of the two was first says little
+        ((143, 137), {}),  # somebody ends them, one by one
+        ((3, 1), {}),
+        ((0, 143), {}),
+    ],
+)
+def test_who_ended_by_a_signal_after_another_had_failed_is_no_culprit(
+    folder: JobFolder, codes: tuple[int, int], victims: dict[int, int]
+) -> None:
+    for rank, code in enumerate(codes):
+        record(folder, rank, code, ended=1000.0 + rank)
+    statuses = last_alive(folder).statuses()
+    assert {rank: status.killed_after for rank, status in statuses.items() if status.killed_after is not None} == victims

@@ -108,6 +108,42 @@ async def test_a_search_counts_its_matches_and_n_goes_from_one_to_the_next(open_
         assert pilot.app.run_pane.log_view.at == first
 
 
+async def test_a_search_between_slashes_is_a_regular_expression_and_a_wrong_one_is_said(open_app: Open, job: JobFolder) -> None:
+    async with open_app() as pilot:
+        await show_job(pilot, job)
+        await pilot.press("0", "slash", "slash", *"step (7", "slash", "enter")
+        await until(pilot, lambda: "no regular expression" in text_of(pilot, "#question"))
+        await pilot.press("backspace", *"|39)0", "slash", "enter")
+        await until(pilot, lambda: "of 2" in screen(pilot))
+
+
+async def test_only_the_lines_that_match_are_shown_until_the_search_ends(open_app: Open, job: JobFolder) -> None:
+    async with open_app() as pilot:
+        await show_job(pilot, job)
+        await pilot.press("0", "ampersand")
+        assert any("Nothing is searched for" in note.message for note in pilot.app._notifications)
+        await pilot.press("slash", "slash", *"step 39[0-4]", "slash", "enter", "ampersand")
+        view = pilot.app.run_pane.log_view
+        await until(pilot, lambda: view.lines.end - view.lines.first == 5 and "5 of 400 lines" in screen(pilot))
+        assert "only matches" in screen(pilot)
+        await pilot.press("slash", *"step 40", "enter")  # another search, other lines
+        await until(pilot, lambda: view.lines.end - view.lines.first == 2)
+        await pilot.press("escape")
+        await until(pilot, lambda: view.lines.end - view.lines.first == 400)
+
+
+async def test_a_rank_that_was_killed_because_another_had_failed_is_not_shown_as_the_one_that_failed(
+    open_app: Open, job: JobFolder
+) -> None:
+    status = json.loads(job.status_file.read_text())
+    status["ranks"]["0"] |= {"exit_code": 143, "killed_after": 1}
+    job.status_file.write_text(json.dumps(status))
+    async with open_app() as pilot:
+        await show_job(pilot, job)
+        assert "0 ■ killed (143)  after rank 1 failed" in text_of(pilot, "#ranks")
+        assert "1 ✖ failed (3)" in text_of(pilot, "#ranks")
+
+
 async def test_e_goes_to_the_line_that_speaks_of_an_error(open_app: Open, job: JobFolder) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job)

@@ -56,7 +56,7 @@ SHELL_LINE = re.compile(
     r"(?i)^(?:\[[\w ]+\]\s*)?(?:job )?(?:exit(?:ed)?(?: with)? (?:status|code)|exit_?code|returned)\s*[:=]?\s*(-?\d+)\.?$"
 )
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
-DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)$")
+DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)(: it was killed after rank \d+ had failed)?$")
 
 
 def exits_in(text: str) -> list[Exit]:
@@ -71,7 +71,7 @@ def exits_in(text: str) -> list[Exit]:
     if found := MPI_LINE.search(text):
         return [Exit(-int(found[2]), int(found[1]))]
     if found := DSTUI_LINE.match(text):
-        return [Exit(translated(int(found[2])), int(found[1]))]
+        return [] if found[3] else [Exit(translated(int(found[2])), int(found[1]))]
     if found := PDSH_LINE.search(text):
         return [Exit(translated(int(found[1])), whole=True)]
     if found := CHILD_LINE.search(text):

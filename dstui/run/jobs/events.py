@@ -27,9 +27,12 @@ class RankState:
     host: str
     state: str
     exit_code: int | None
+    killed_after: int | None = None
+    """The rank that had failed first, where this one was then ended by a signal, as launchers do."""
 
     def as_json(self) -> dict[str, Any]:
-        return {"event": "rank", "rank": self.rank, "host": self.host, "state": self.state, "exit_code": self.exit_code}
+        victim = {} if self.killed_after is None else {"killed_after": self.killed_after}
+        return {"event": "rank", "rank": self.rank, "host": self.host, "state": self.state, "exit_code": self.exit_code, **victim}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from dstui.run.jobs.records import RankState, RankStatus
 
 KILLED = 128 + 9
 """A rank that is gone without a word was killed, for only SIGKILL leaves the shim no time to write."""
+TERMINATED = 128 + 15
 NEVER_STARTED = 1
 
 
@@ -136,7 +137,16 @@ class Ranks:
 
     def statuses(self) -> dict[int, RankStatus]:
         """As status.json has them."""
-        return {number: rank.status() for number, rank in sorted(self.ranks.items())}
+        first = self.first_failure
+        return {
+            number: replace(rank.status(), killed_after=first if first is not None and self._followed(number, first) else None)
+            for number, rank in sorted(self.ranks.items())
+        }
+
+    def _followed(self, number: int, first: int) -> bool:
+        """Whether a rank was ended since another had failed: by a signal that launchers send to the rest, not by the same as that one."""
+        cause, code = self.ranks[first].exit_code, self.ranks[number].exit_code
+        return number != first and self.ranks[number].over and code in (TERMINATED, KILLED) and cause not in (code, TERMINATED)
 
     @property
     def living(self) -> list[int]:

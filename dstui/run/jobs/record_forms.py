@@ -95,7 +95,7 @@ def _is_rank_list(value: Any) -> bool:
 
 
 PROCESS = record(pid=is_pid, ticks=is_tick, host=is_text, boot=is_text, started=is_text)
-RANK = record(host=is_text, pid=is_pid, state=one_of(RANK_STATES), exit_code=is_code)
+RANK = record(host=is_text, pid=is_pid, state=one_of(RANK_STATES), exit_code=is_code, killed_after=whole(0, MAX_RANKS - 1))
 
 is_version = whole(1, 1 << 30)
 

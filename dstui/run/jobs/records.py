@@ -90,13 +90,17 @@ class RankStatus:
     state: RankState = "waiting"
     exit_code: int | None = None
     """128 + n for signal n."""
+    killed_after: int | None = None
+    """The rank that had failed first, where this one was then ended by a signal, as launchers do; only then is the key in the file."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> RankStatus:
-        return cls(str(found.get("host")), found.get("pid"), found.get("state") or "waiting", found.get("exit_code"))
+        pid, code, culprit = found.get("pid"), found.get("exit_code"), found.get("killed_after")
+        return cls(str(found.get("host")), pid, found.get("state") or "waiting", code, culprit)
 
     def as_json(self) -> dict[str, Any]:
-        return {"host": self.host, "pid": self.pid, "state": self.state, "exit_code": self.exit_code}
+        victim = {} if self.killed_after is None else {"killed_after": self.killed_after}
+        return {"host": self.host, "pid": self.pid, "state": self.state, "exit_code": self.exit_code, **victim}
 
 
 @dataclass(frozen=True, slots=True)

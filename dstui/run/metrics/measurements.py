@@ -23,6 +23,8 @@ class RankView:
     host: str
     state: str = "waiting"
     exit_code: int | None = None
+    killed_after: int | None = None
+    """The rank that had failed first, where this one was then ended by a signal, as launchers do."""
     last_line_at: float | None = None
     """When its log was last written, seconds since the epoch; None where it has written nothing."""
     step: int | None = None

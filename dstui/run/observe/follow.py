@@ -163,7 +163,10 @@ class Follower:
         self._status = status
         self.state, self.exit_code = status.state, status.exit_code
         allow_files(FILES_ASIDE + FILES_OF_A_RANK * len(status.ranks))
-        return [number for number, rank in status.ranks.items() if self._take(number, rank)]
+        began = [number for number, rank in status.ranks.items() if self._take(number, rank)]
+        for number, rank in status.ranks.items():
+            self.ranks[number].killed_after = rank.killed_after if status.state != "stopped" else None
+        return began
 
     def _change_attempt(self, attempt: int) -> bool:
         """Go on to a further attempt, once everything of the last has been told; False until then."""
@@ -259,7 +262,7 @@ class Follower:
                 view.state, view.exit_code = rank.state, rank.exit_code
                 for line in self._tails[number].flush():
                     events += [*self._emit(number, line), *self.measure(view, number, line)]
-                events.append(RankState(number, view.host, view.state, view.exit_code))
+                events.append(RankState(number, view.host, view.state, view.exit_code, view.killed_after))
         return events
 
     def _end(self) -> list[Event]:

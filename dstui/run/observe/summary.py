@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from dstui.plan.patterns import METRICS
+from dstui.run.metrics.measurements import RankView
 from dstui.run.observe.follow import Follower
 
 LEFT_OUT = ("loss", "epoch")
@@ -19,13 +20,17 @@ def summary(follower: Follower) -> str:
         at = f" at step {leader.step:,}" if leader.step is not None else ""
         words.append(f"last loss {leader.loss:.4g}{at}")
     words += [f"{rate_text(value)} {name}" for name, value in follower.rates.items()]
-    failed = {rank: view.exit_code for rank, view in sorted(follower.ranks.items()) if view.exit_code}
+    failed = {rank: view for rank, view in sorted(follower.ranks.items()) if view.exit_code}
     lines = ["  ".join(words)]
     if last := last_values(follower):
         lines.append("last values: " + ", ".join(f"{name} {value_text(name, value)}" for name, value in last.items()))
     if failed:
-        lines.append("exit status by rank: " + ", ".join(f"{rank}: {code}" for rank, code in failed.items()))
+        lines.append("exit status by rank: " + ", ".join(f"{rank}: {_code_text(view)}" for rank, view in failed.items()))
     return "\n".join([*lines, f"exit status {follower.exit_code}", f"job folder {follower.folder.path}"])
+
+
+def _code_text(view: RankView) -> str:
+    return f"{view.exit_code}" + (f" (killed after rank {view.killed_after} had failed)" if view.killed_after is not None else "")
 
 
 def last_values(follower: Follower) -> dict[str, float]:

@@ -292,12 +292,15 @@ class Form(Container):
 
     def _typed(self, editor: Editor, text: str) -> None:
         field = self.field_at(self.opened)
-        if field is None or text == typed(field.value(self.store.state)):
+        state = self.store.state
+        if field is None or (text == typed(field.value(state)) and not state.refusal[0]):
             return
         try:
             value = parsed(field, text)
-        except NotThat:
+        except NotThat as problem:
+            self.store.refuse(field.path, str(problem))
             editor.add_class("-wrong")
+            self.call_after_refresh(self._reveal_why, editor)
             return
         taken = self.store.edit(*field.edits(self.store.state, value), live=True)
         editor.set_class(not taken, "-wrong")

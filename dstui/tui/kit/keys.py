@@ -80,6 +80,7 @@ KEYS: Final = (
     KeyHint("slash", "find", "find", "Find a setting; on the run, search the log.", hint=7, display="/"),
     KeyHint("n", "match(1)", "next match", "The next line that matches.", RUN),
     KeyHint("N", "match(-1)", "match before", "The line before that matches.", RUN),
+    KeyHint("ampersand", "only_matches", "only matches", "Only the lines that the search finds; then every line again.", RUN, display="&"),
     KeyHint("e", "problem(1)", "next error", "The next line that speaks of an error.", RUN, 5),
     KeyHint("E", "problem(-1)", "error before", "The line before that speaks of an error.", RUN),
     KeyHint("f", "follow", "follow", "Follow the end of the log.", RUN, 4),

@@ -12,7 +12,7 @@ from dstui.logs import newlines
 from dstui.logs.levels import ALL
 from dstui.logs.log_filter import Filter
 from dstui.logs.log_rows import LogRows, Nothing
-from dstui.logs.log_search import PROBLEM, Search
+from dstui.logs.log_search import PROBLEM, Search, expression_of
 from dstui.run.jobs.folder import JobFolder
 from dstui.tui.run.log_view import LogView
 
@@ -47,7 +47,18 @@ class JobLog(LogView):
         if moment is not None:
             self.go_to_time(moment)
 
+    def show_only_found(self) -> bool:
+        """Only the lines that the search finds, or every line again. False where nothing is searched for."""
+        if self.search is not None:
+            self.choose(only=None if self.filter.only else self.search.expression)
+        return self.search is not None
+
     def _open(self) -> None:
+        self._open_lines()
+        if self.search is not None:
+            self._look_for(self.search.pattern, self.search.regex, self.search.name)
+
+    def _open_lines(self) -> None:
         if isinstance(self.lines, LogRows):
             self.lines.timeline.close()
         if self.folder is None:
@@ -56,8 +67,6 @@ class JobLog(LogView):
         lines = self.filter.open(self.folder, self.hosts)
         lines.poll()
         self.show_lines(lines)
-        if self.search is not None:
-            self.find(self.search.pattern, regex=self.search.regex, name=self.search.name, jump=False)
 
     # What happens
 
@@ -92,6 +101,12 @@ class JobLog(LogView):
 
     def find(self, pattern: str, *, regex: bool = False, name: str = "", jump: bool = True) -> None:
         """Find a text in the lines that are shown; "" ends the search."""
+        if self.filter.only is not None:
+            self.filter = replace(self.filter, only=expression_of(pattern, regex=regex) if pattern else None)
+            self._open_lines()
+        self._look_for(pattern, regex, name, jump=jump)
+
+    def _look_for(self, pattern: str, regex: bool, name: str, *, jump: bool = False) -> None:
         self.search = Search(pattern, self.lines, regex=regex, name=name) if pattern and isinstance(self.lines, LogRows) else None
         if self.search is not None:
             newlines.load_soon()
@@ -159,7 +174,7 @@ class JobLog(LogView):
         more = " (older ones left out)" if lines.left_out else "" if lines.complete else "+"
         shown = lines.end - lines.first
         all_of_them = f"{lines.lines:,}{more} lines"
-        if self.filter.least != ALL:
+        if self.filter.least != ALL or self.filter.only:
             return f"{shown:,} of {all_of_them}"
         return f"{shown:,} rows, {all_of_them}" if shown < lines.lines else all_of_them
 

@@ -18,6 +18,7 @@ GLYPH = {
     "ended": ("✔", "ok"),
     "failed": ("✖", "error"),
     "lost": ("✖", "error"),
+    "killed": ("■", "dim"),
 }
 
 
@@ -33,12 +34,15 @@ class Cell(NamedTuple):
     usage: str = ""
     """What it uses: `GPU 97 %  71.2 GB  612 W`."""
     exit_code: int | None = None
+    killed_after: int | None = None
+    """The rank that had failed first, where this one was then killed."""
 
     @property
     def words(self) -> str:
         """What a wide cell says behind the glyph."""
         lives = self.word in ("running", "silent")
         facts = [self.word + (f" ({self.exit_code})" if self.exit_code else "")]
+        facts += [f"after rank {self.killed_after} failed"] if self.killed_after is not None else []
         facts += [f"step {self.step:,}"] if self.step is not None else []
         facts += [f"loss {self.loss:.4g}"] if self.loss is not None else []
         facts += [f"{age_text(self.age)} ago" if self.age >= 1 else "now"] if self.age is not None and lives else []
@@ -51,12 +55,15 @@ def cells_of(ranks: Mapping[int, RankView], now: float, silence: float, usage: M
     for number, view in sorted(ranks.items()):
         age = now - view.last_line_at if view.last_line_at is not None else None
         used = str((usage or {}).get(number, ""))
-        cells.append(Cell(number, view.host, word_of(view, age, silence), view.step, view.loss, age, used, view.exit_code))
+        word = word_of(view, age, silence)
+        cells.append(Cell(number, view.host, word, view.step, view.loss, age, used, view.exit_code, view.killed_after))
     return cells
 
 
 def word_of(view: RankView, age: float | None, silence: float) -> str:
-    """The state of a rank in one word."""
+    """The state of a rank in one word; killed: by its launcher, after another rank had failed."""
+    if view.killed_after is not None and view.state in ("ended", "lost"):
+        return "killed"
     if view.state == "ended":
         return "ended" if not view.exit_code else "failed"
     if view.state == "started":
@@ -70,7 +77,7 @@ def spans(cell: Cell, width: int, *, tight: bool, chosen: bool) -> list[Span]:
     number = Span(f"{cell.rank:>3} ", "title" if chosen else "")
     if tight:
         text = f"{cell.step if cell.step is not None else cell.word}"
-        late = f" {age_text(cell.age)}" if cell.age is not None and cell.age >= 2 and cell.word not in ("ended", "failed") else ""
+        late = f" {age_text(cell.age)}" if cell.age is not None and cell.age >= 2 and cell.word not in ("ended", "failed", "killed") else ""
         return [number, Span(f"{glyph} ", style), Span(fit(text + late, width - 6), "")]
     return [number, Span(f"{glyph} ", style), Span(fit(cell.words, width - 6), "title" if chosen else "")]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dstui.tui.kit.text_row import Row, Span, fit
 from dstui.tui.run.rank_cell import GLYPH, Cell
 
-WORST = ("failed", "lost", "silent", "waiting", "running", "ended")
+WORST = ("failed", "lost", "silent", "killed", "waiting", "running", "ended")
 NAMED = 4
 """Ranks that a host's line names."""
 

@@ -65,7 +65,7 @@ class Session:
                 elif plan.get(path, UNSET) is not UNSET:
                     plan = plan.unset(path)
         except PlanError as error:
-            return self._refuse(edits[0][0], error)
+            return self.refuse(edits[0][0] or error.findings[0].path, error.findings[0].message)
         return self._take(plan, live=live)
 
     def apply(self, fix: Fix) -> bool:
@@ -75,7 +75,7 @@ class Session:
         try:
             plan = self.state.plan.patch(fix.patch)
         except PlanError as error:
-            return self._refuse("", error)
+            return self.refuse(error.findings[0].path, error.findings[0].message)
         return self._take(plan)
 
     def replace(self, text: str) -> None:
@@ -132,8 +132,9 @@ class Session:
             self._show(plan)
         return True
 
-    def _refuse(self, path: str, error: PlanError) -> bool:
-        self.state = replace(self.state, refusal=(path or error.findings[0].path, error.findings[0].message))
+    def refuse(self, path: str, why: str) -> bool:
+        """What was given for this path is not taken, and the state says why. Always False."""
+        self.state = replace(self.state, refusal=(path, why))
         self._changed()
         return False
 

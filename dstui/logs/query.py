@@ -1,0 +1,28 @@
+"""What a person types to search a log: a text, or a regular expression between two slashes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dstui.plan.patterns import trap_in
+
+
+class Query(NamedTuple):
+    """What to look for, and whether that is a regular expression."""
+
+    pattern: str
+    regex: bool = False
+
+
+def query(text: str) -> Query:
+    """`/expr/` is a regular expression; everything else is a text."""
+    if len(text) > 2 and text[0] == text[-1] == "/":
+        return Query(text[1:-1], regex=True)
+    return Query(text)
+
+
+def wrong_with(text: str) -> str:
+    """Why this cannot be searched for, in a sentence; empty where it can."""
+    pattern, regex = query(text)
+    problem = trap_in(pattern) if regex else ""
+    return f"{text}: {problem}" if problem else ""
