@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
         target = Target(plan, _machine(args.machine, plan), pool)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
-    findings = check(plan, target.machine, world_size=target.world_size, script=look_into_script(plan))
+    findings = check(plan, target.machine, world_size=target.world_size, script=look_into_script(plan), model=_model_config(plan))
     if plan.model is not None or plan.models:
         from dstui.forecast.findings import findings_of  # a Plan that names no model has no forecast
         from dstui.model_files import read_models
@@ -72,6 +72,14 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return _show(target)
     return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
+
+
+def _model_config(plan: Plan) -> Mapping[str, Any] | None:
+    if plan.model is None:
+        return None
+    from dstui.model_files import read_model_config  # a Plan that names no model needs none
+
+    return read_model_config(plan)
 
 
 def _machine(path: str | None, plan: Plan) -> Machine:

@@ -42,6 +42,21 @@ def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
     return found
 
 
+def read_model_config(plan: Plan) -> Mapping[str, Any] | None:
+    """The config.json of the model that a Plan names, where it is on this machine. Never raises."""
+    source = plan.model.source if plan.model is not None else None
+    if not source:
+        return None
+    path = Path(plan.base) / typed_path(source)
+    folder = path if is_there(path) else _cached(source) if HUB_ID.fullmatch(source) else None
+    if folder is None:
+        return preset(source)
+    try:
+        return _json(folder / "config.json" if is_folder(folder) else folder)
+    except FileProblem:
+        return None
+
+
 def read_model(source: str | None, params: float | None, base: str) -> ModelFacts:
     """What is known of one model: by its source where that can be read, else by its number of parameters."""
     if source is None:

@@ -26,10 +26,12 @@ def check(  # noqa: PLR0913 - all but the first two are named
     integration: str | None = None,
     deepspeed_version: str | None = None,
     script: ScriptFacts | NoScript | None = None,
+    model: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
     """What is wrong with a Plan, the worst first. What is not known of the machine or the world size is not judged.
 
-    `script` is what a look into the Plan's script has found (`dstui.documents.look_into_script`).
+    `script` is what a look into the Plan's script has found (`dstui.documents.look_into_script`); `model` what stands in the model's
+    config.json (`dstui.model_files.read_model_config`).
     Without a version the machine's DeepSpeed decides, else the newest release that is known.
     """
     from dstui.check.context import Context
@@ -42,15 +44,19 @@ def check(  # noqa: PLR0913 - all but the first two are named
     reader = integration or plan.job.integration
     ranks = world_size if world_size is not None else Target(plan, machine or Machine.unprobed()).world_size
     configs = {"deepspeed.": plan.deepspeed}
-    for name, model in plan.models.items():
-        if isinstance(model, Mapping) and isinstance(model.get("deepspeed"), Mapping):
-            configs[f"models.{name}.deepspeed."] = model["deepspeed"]
+    for name, one in plan.models.items():
+        if isinstance(one, Mapping) and isinstance(one.get("deepspeed"), Mapping):
+            configs[f"models.{name}.deepspeed."] = one["deepspeed"]
     if len(configs) > 1 and not plan.deepspeed:
         del configs["deepspeed."]
     found: list[Finding] = []
     for root, config in configs.items():
         whole = plan if root == next(iter(configs)) else None
-        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script))
+        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, model))
+    if plan.accelerate and reader == "accelerate":
+        from dstui.check.accelerate import check_section
+
+        found += check_section(plan)
     return ranked(found)
 
 

@@ -65,9 +65,12 @@ FILLED: Mapping[str, Mapping[str, str]] = {"trainer": TRAINER, "accelerate": ACC
 """Reader -> path -> by what "auto" is filled there, in words."""
 
 
-def hidden_size_of(config: Mapping[str, object]) -> int | None:
-    """What the readers take as a model's hidden size, from its config.json; None where the launch would fail."""
-    text = config.get("text_config")
+def hidden_size_of(config: Mapping[str, object], reader: str = "trainer") -> int | None:
+    """What a reader takes as a model's hidden size, from its config.json; None where the launch would fail.
+
+    The Trainer looks into the text part of a multimodal model too, accelerate does not.
+    """
+    text = config.get("text_config") if reader == "trainer" else None
     for part in (config, text if isinstance(text, Mapping) else {}):
         size, sizes = part.get("hidden_size"), part.get("hidden_sizes")
         if isinstance(size, int):

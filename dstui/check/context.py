@@ -58,6 +58,8 @@ class Context:
     lines: Callable[[str], int | None] = no_line
     script: ScriptFacts | NoScript | None = None
     """What the training script says of itself; None where nobody has looked."""
+    model: Mapping[str, Any] | None = None
+    """The model's config.json; None where nobody has looked, or it is not on this machine."""
     config: Mapping[str, Any] = field(init=False)
     """The configuration that reaches DeepSpeed: where the reader fills "auto", without these keys."""
     flat: dict[str, Any] = field(init=False)

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dstui.commands.checked_file import Asked, CheckedFile, check_file
+from dstui.commands.checked_file import Asked, CheckedFile, check_files
 from dstui.files import FileProblem, find_plan
 from dstui.limits import MAX_RANKS
 from dstui.machine.recorded import read_machine
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         return refuse(f"--world-size: 1 to {MAX_RANKS:,} ranks")
     version = args.deepspeed_version or installed_deepspeed()
     asked = Asked(machine, args.world_size, args.integration, version)
-    checked = [check_file(find_plan(str(path)), asked) for path in args.files]
+    checked = check_files([find_plan(str(path)) for path in args.files], asked)
     verdicts: dict[str, dict[str, Any]] = {}
     if args.oracle:
         from dstui.commands.ask_reference import ask

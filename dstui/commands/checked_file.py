@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dstui.adopt.accelerate import read_accelerate
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.script import NoScript
 from dstui.adopt.signs import is_accelerate
 from dstui.check import check, check_config
-from dstui.check.accelerate import check_accelerate
+from dstui.commands.checked_accelerate import accelerate_findings, named_config
 from dstui.documents import look_into_script
 from dstui.files import FileProblem, read_pool, read_text
 from dstui.forecast.findings import findings_of
 from dstui.machine.snapshot import Machine
-from dstui.model_files import read_models
+from dstui.model_files import read_model_config, read_models
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.finding import Finding, ranked
 from dstui.plan.load import compose
@@ -53,9 +52,22 @@ class CheckedFile:
     world_size: int | None = None
     plan: Plan | None = None
     findings: list[Finding] = field(default_factory=list)
+    names: Path | None = None
+    """A ds_config.json that it names, which is to be judged too."""
     error: str | None = None
     line: int | None = None
     column: int | None = None
+
+
+def check_files(paths: Iterable[Path], asked: Asked) -> list[CheckedFile]:
+    """Read and judge files, each followed by the ds_config.json that it names."""
+    checked: list[CheckedFile] = []
+    for path in paths:
+        checked.append(check_file(path, asked))
+        named = checked[-1].names
+        if named is not None:
+            checked.append(check_file(named, replace(asked, integration="accelerate")))
+    return checked
 
 
 def check_file(path: Path, asked: Asked) -> CheckedFile:
@@ -65,10 +77,9 @@ def check_file(path: Path, asked: Asked) -> CheckedFile:
         if _is_json(path, text):
             return _dsconfig(path, text, asked)
         if is_accelerate(text):
-            found = read_accelerate(text)
-            findings = check_accelerate(found.config, found.line_of)
-            findings += [_again(key, line) for key, line in found.again]
-            return CheckedFile(str(path), "accelerate", text, None, "accelerate", findings=ranked(findings))
+            found, findings = accelerate_findings(path, text)
+            named = named_config(path, found.config)
+            return CheckedFile(str(path), "accelerate", text, None, "accelerate", findings=findings, names=named)
         return _plan(path, text, asked)
     except FileProblem as error:
         reported = re.match(r"(?:(\d+): )?(.*)", str(error).removeprefix(str(path)).lstrip(": "), re.DOTALL)
@@ -121,7 +132,15 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
     reader = asked.integration or plan.job.integration
     seen = look_into_script(plan)
     script = None if isinstance(seen, NoScript) else seen  # a checked Plan may come from elsewhere
-    findings = check(plan, asked.machine, world_size=ranks, integration=reader, deepspeed_version=asked.version, script=script)
+    findings = check(
+        plan,
+        asked.machine,
+        world_size=ranks,
+        integration=reader,
+        deepspeed_version=asked.version,
+        script=script,
+        model=read_model_config(plan),
+    )
     if asked.machine is not None and plan.model is not None:
         findings = ranked(findings + findings_of(plan, read_models(plan), target.machine, target.pool))
     return CheckedFile(
@@ -142,8 +161,3 @@ def _pool(plan: Plan) -> dict[str, int] | None:
         return read_pool(plan)
     except FileProblem:
         return None
-
-
-def _again(key: str, line: int) -> Finding:
-    why = "accelerate takes the last one, and says nothing"
-    return Finding("AC003", "warning", key, f"{key} stands here a second time", why, line=line)

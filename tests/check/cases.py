@@ -1,7 +1,7 @@
 """One case for each rule: a configuration that fires it, and one that just does not.
 
 Keys are dotted paths, written into a base of one sample per rank. `ranks`, `machine`, `reader`, `version`, `plan` (more lines of
-a Plan's YAML) and `script` (the text of the training script; "-" for one that is not there) say what else the rule looks at.
+a Plan's YAML), `script` (the text of the training script; "-" for one that is not there) and `model` (a config.json) say what else the rule looks at.
 `proof` says how the real DeepSpeed shows the error on CPU ranks: by `parse`
 (the default where the rule says so), by `init` (its `deepspeed.initialize`, with `steps` steps where it dies later), or not here.
 """
@@ -24,6 +24,10 @@ def gpus(count: int, name: str = "NVIDIA H100 80GB HBM3", capability: str = "9.0
     return machines.machine(*machines.gpus(count, name=name, compute_capability=capability, memory_total=memory), **more)
 
 
+SCRIPT = "job: {script: t.py, args: ['{ds_config}']}"
+ACCELERATED = "job: {script: t.py, integration: accelerate}"
+
+
 @dataclass(frozen=True)
 class Case:
     """A rule's code, what fires it and what just does not."""
@@ -40,6 +44,7 @@ class Case:
     plan_passes: str | None = None
     script: str = ""
     script_passes: str | None = None
+    model: dict[str, Any] | None = None
     proof: str = ""
     steps: int = 0
     bare: bool = False
@@ -515,6 +520,30 @@ READERS = [
         script="from accelerate import Accelerator",
         script_passes="from accelerate import Accelerator\nAccelerator(mixed_precision='bf16')",
     ),
+    Case("DS331", {STAGE: "auto"}, {STAGE: 2}, plan=ACCELERATED),
+    Case("DS332", {STAGE: 2}, {STAGE: "auto"}, plan=ACCELERATED + "\naccelerate: {deepspeed_config: {zero_stage: 3}}"),
+    Case("DS333", {"pipeline": {"activation_checkpoint_interval": 1}}, {STAGE: 0}, plan=ACCELERATED),
+    Case(
+        "DS334",
+        at_stage(3, {}),
+        at_stage(3, {f"{ZERO}.leaf_module.classes": ["transformers.models.olmoe.modeling_olmoe.OlmoeSparseMoeBlock"]}),
+        plan=SCRIPT,
+        model={"model_type": "olmoe", "num_experts": 64},
+    ),
+    Case(
+        "DS132",
+        at_stage(3, {f"{ZERO}.zero_hpz_partition_size": 2}),
+        at_stage(3, {f"{ZERO}.zero_hpz_partition_size": 4}),
+        ranks=8,
+        plan=SCRIPT + "\ncluster: {hosts: {a: 4, b: 4}}",
+    ),
+    Case(
+        "PL026",
+        {},
+        {},
+        plan=ACCELERATED + "\naccelerate: {num_machines: 2}",
+        plan_passes=ACCELERATED + "\naccelerate: {num_machines: 2}\ncluster: {hosts: {a: 4, b: 4}}",
+    ),
 ]
 OLD = [
     Case("DS290", {"progressive_layer_drop": {}}, {"progressive_layer_drop": {"enabled": False}}, version="0.18.2", proof="no"),
@@ -535,7 +564,6 @@ OLD = [
         proof="no",
     ),
 ]
-SCRIPT = "job: {script: t.py, args: ['{ds_config}']}"
 
 
 STRICT = "p = argparse.ArgumentParser()\np.add_argument('--n')\np.parse_args()\ndeepspeed.initialize()"

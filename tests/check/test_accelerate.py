@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +14,9 @@ from test_fixes import errors, patched
 from dstui.adopt.accelerate import read_accelerate
 from dstui.adopt.dsconfig import ConfigError
 from dstui.adopt.signs import is_accelerate
+from dstui.check import check
 from dstui.check.accelerate import RULES, check_accelerate
+from dstui.plan import load
 
 BASE: dict[str, Any] = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 4}
 
@@ -35,6 +41,13 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("AC006", {"num_processes": 1}, BASE),
     ("AC007", {**ds(zero_stage=2), "distributed_type": "MULTI_GPU"}, ds(zero_stage=2)),
     ("AC009", ds(train_batch_size=8), ds(gradient_accumulation_steps=8)),
+    ("AC010", ds(zero_stage=4), ds(zero_stage=3)),
+    ("AC010", yaml_with(mixed_precision="fp32"), yaml_with(mixed_precision="fp16")),
+    ("AC010", ds(gradient_clipping="abc"), ds(gradient_clipping="auto")),
+    ("AC010", ds(gradient_accumulation_steps=0), ds(gradient_accumulation_steps="auto")),
+    ("AC010", ds(offload_optimizer_device="gpu"), ds(offload_optimizer_device="cpu")),
+    ("AC010", ds(zero3_init_flag="maybe"), ds(zero3_init_flag="true")),
+    ("AC011", ds(zero_stage=3, offload_param_device="nvme"), ds(zero_stage=3, offload_param_device="cpu")),
     ("AC014", ds(zero_stage=3, zero3_init_flag=False), ds(zero_stage=3, zero3_init_flag=True)),
     ("AC019", ds(zero_stage=2, offload_param_device="cpu"), ds(zero_stage=3, offload_param_device="cpu")),
     ("AC020", ds(offload_param_nvme_path="/nvme"), ds(offload_param_nvme_path="none")),
@@ -52,7 +65,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "fires", "passes"), CASES, ids=[code for code, *_ in CASES])
+@pytest.mark.parametrize(("code", "fires", "passes"), CASES, ids=[f"{code}-{number}" for number, (code, *_) in enumerate(CASES)])
 def test_a_rule_fires_and_just_does_not_and_its_fix_helps(code: str, fires: dict[str, Any], passes: dict[str, Any]) -> None:
     before = check_accelerate(fires)
     fired = [finding for finding in before if finding.code == code]
@@ -88,3 +101,93 @@ def test_two_keys_on_one_line_are_said_to_be_so() -> None:
     for text, words in (("", "empty"), ("- a\n", "no mapping"), ("a: [1\n", "not YAML")):
         with pytest.raises(ConfigError, match=words):
             read_accelerate(text)
+
+
+def dstui_check(folder: Path, text: str, **files: str) -> tuple[int, dict[str, list[tuple[str, int | None]]]]:
+    """The exit status, and of each file that was judged the codes with their lines."""
+    for name, content in {"acc.yaml": f"distributed_type: DEEPSPEED\nnum_processes: 4\n{text}\n", **files}.items():
+        (folder / name.replace("__", ".")).write_text(content)
+    done = subprocess.run(
+        [sys.executable, "-m", "dstui", "check", "--json", "acc.yaml"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    found = {one["file"]: [(d["code"], d["line"]) for d in one["diagnostics"]] for one in json.loads(done.stdout)["files"]}
+    return done.returncode, found
+
+
+def test_the_json_that_a_yaml_names_is_judged_at_its_own_lines(tmp_path: Path) -> None:
+    text = "deepspeed_config: {deepspeed_config_file: ds.json}"
+    code, found = dstui_check(
+        tmp_path,
+        text,
+        ds__json='{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",\n"gradient_accumulation_steps": 1,\n"zero_optimization":\n{"stage": 9}}',
+    )
+    assert code == 1 and found == {"acc.yaml": [], "ds.json": [("DS019", 4)]}
+
+
+def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
+    assert dstui_check(tmp_path, "deepspeed_config: {deepspeed_config_file: no.json}") == (1, {"acc.yaml": [("AC026", 3)]})
+    two = "num_machines: 2\nmain_process_ip: n1\ndeepspeed_config:\n  deepspeed_multinode_launcher: pdsh\n  deepspeed_hostfile: hosts"
+    assert dstui_check(tmp_path, two) == (0, {"acc.yaml": [("AC027", 7)]})
+    filtered = f"{two}\n  deepspeed_inclusion_filter: n9"
+    code, found = dstui_check(tmp_path, filtered, hosts="n1 slots=2\nn2 slots=2\n")
+    assert (code, found) == (1, {"acc.yaml": [("AC028", 8)]})
+    assert dstui_check(tmp_path, two, hosts="n1 slots=2\nn2 slots=2\n") == (0, {"acc.yaml": []})
+
+
+def test_a_file_as_a_web_page_shows_it_is_one_error_with_the_whole_text_as_its_fix(tmp_path: Path) -> None:
+    code, found = dstui_check(tmp_path, "compute\\_environment: LOCAL\\_MACHINE")
+    assert (code, found) == (1, {"acc.yaml": [("AC002", 3)]})
+
+
+def test_the_accelerate_section_of_a_plan_is_judged_as_the_yaml_is() -> None:
+    plan = load("version: 1\njob: {script: t.py, integration: accelerate}\naccelerate:\n  mixed_precision: fp32\n  zzz: 1\ndeepspeed: {}\n")
+    found = {f.code: f for f in check(plan)}
+    assert (found["AC010"].path, found["AC010"].line, found["AC004"].path) == ("accelerate.mixed_precision", 4, "accelerate.zzz")
+    for code in ("AC010", "AC004"):
+        fix = found[code].fix
+        assert fix is not None and fix.patch is not None
+        plan = plan.patch(fix.patch)
+    assert not {"AC010", "AC004"} & {f.code for f in check(plan)}
+
+
+def test_auto_with_launch_flags_is_resolved_as_accelerate_does() -> None:
+    """What the real accelerate makes of them: tests/long/test_accelerate_training.py."""
+    flags = "{zero_stage: 3, offload_param_device: cpu, zero3_save_16bit_model: true}"
+    zero = (
+        "{stage: auto, offload_param: {device: auto}, offload_optimizer: {device: auto}, stage3_gather_16bit_weights_on_model_save: auto}"
+    )
+    plan = load(
+        f"version: 1\njob: {{script: t.py, integration: accelerate}}\naccelerate: {{deepspeed_config: {flags}}}\n"
+        f"deepspeed: {{train_micro_batch_size_per_gpu: 1, zero_optimization: {zero}}}\n"
+    )
+    found = {f.path.removeprefix("deepspeed.zero_optimization."): f.message for f in check(plan) if f.code == "DS331"}
+    assert found == {
+        "stage": '"auto" becomes 3',
+        "offload_param.device": '"auto" becomes cpu',
+        "offload_optimizer.device": '"auto" becomes none',
+        "stage3_gather_16bit_weights_on_model_save": '"auto" becomes true',
+    }
+
+
+MOE = {"model_type": "mixtral", "num_local_experts": 8, "hidden_size": 32}
+
+
+@pytest.mark.parametrize(
+    ("version", "model", "severity"), [("0.19.8", "mixtral", "info"), ("0.16.9", "mixtral", "warning"), ("0.19.8", "unheard_of", "warning")]
+)
+def test_a_mixture_of_experts_at_stage_3_is_judged_by_what_the_release_gathers_whole(version: str, model: str, severity: str) -> None:
+    plan = load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 2, zero_optimization: {stage: 3}}\n")
+    found = [f for f in check(plan, deepspeed_version=version, model={**MOE, "model_type": model}) if f.code == "DS334"]
+    assert [f.severity for f in found] == [severity]
+
+
+def test_a_number_that_follows_from_the_model_is_told_and_one_that_cannot_is_an_error() -> None:
+    plan = load(
+        "version: 1\njob: {script: t.py, integration: accelerate}\n"
+        "deepspeed: {train_micro_batch_size_per_gpu: 1, zero_optimization: {stage: 3, reduce_bucket_size: auto}}\n"
+    )
+    told = next(f for f in check(plan, model={"hidden_size": 32}) if f.code == "DS306")
+    assert told.severity == "info" and told.message.endswith("= 1,024")
+    multimodal = {"text_config": {"hidden_size": 32}}
+    assert [f.severity for f in check(plan, model=multimodal) if f.code == "DS306"] == ["error"]
+    assert [f.severity for f in check(plan, model=multimodal, integration="trainer") if f.code == "DS306"] == ["info"]

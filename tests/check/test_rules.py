@@ -29,7 +29,7 @@ def findings(case: Case, which: str) -> list[Finding]:
     lines = case.plan_passes if which == "passes" and case.plan_passes is not None else case.plan
     if lines:
         plan = load(f"version: 1\n{lines}\ndeepspeed: {json.dumps(config)}\n")
-        return check(plan, machine, world_size=case.ranks, deepspeed_version=case.version, script=case.facts(which))
+        return check(plan, machine, world_size=case.ranks, deepspeed_version=case.version, script=case.facts(which), model=case.model)
     return check_config(config, machine, world_size=case.ranks, integration=case.reader, deepspeed_version=case.version)
 
 

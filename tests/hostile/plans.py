@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dstui.check.accelerate import IN_DEEPSPEED, KNOWN
+from dstui.plan.accelerate_keys import PLUGIN, TOP
 from dstui.plan.catalogue import KEYS
 from dstui.plan.load import FIELDS
 from tests.hostile.values import Values, dumped
@@ -73,10 +73,10 @@ def _field(values: Values, about: Mapping[str, Any]) -> Any:
 def accelerate(values: Values) -> str:
     """An accelerate YAML."""
     data: dict[str, Any] = {"compute_environment": "LOCAL_MACHINE", "distributed_type": values.one_of("DEEPSPEED", "NO", values.text())}
-    for name in values.random.sample(sorted(KNOWN), 4):
+    for name in values.random.sample(sorted(TOP), 4):
         data.setdefault(name, values.value())
     if values.chance(0.8):
-        data["deepspeed_config"] = {name: values.value() for name in values.random.sample(sorted(IN_DEEPSPEED), 4)}
+        data["deepspeed_config"] = {name: values.value() for name in values.random.sample(sorted(PLUGIN), 4)}
     return "\n".join(f"{name}: {dumped(value)}" for name, value in data.items())
 
 

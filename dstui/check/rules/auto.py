@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dstui.check.auto_values import FILLED, OF_HIDDEN_SIZE
+from dstui.check.auto_values import FILLED, OF_HIDDEN_SIZE, hidden_size_of, value_of
 from dstui.check.context import AUTO, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.batch import KEYS, MICRO
@@ -145,7 +145,15 @@ def batch_follows_from_nothing(c: Context) -> Problems:
 @rule("DS306", "info", readers=("trainer", "accelerate"))
 def follows_from_the_model(c: Context) -> Problems:
     """A key that is filled from the model's hidden size: a model without one ends the launch."""
+    hidden = hidden_size_of(c.model, c.integration) if c.model is not None else None
     for path, formula in OF_HIDDEN_SIZE.items():
-        if path in set(autos(c.raw)):
-            why = "a model whose config has neither hidden_size nor hidden_sizes ends the launch; write a number then"
-            yield c.problem(path, f'"auto" becomes {formula}', why=why)
+        if path not in set(autos(c.raw)):
+            continue
+        if c.model is not None and hidden is None:
+            message = '"auto" cannot be filled: the model\'s config.json has neither hidden_size nor hidden_sizes'
+            why = "the launch ends with: it's not possible to automatically fill out the following `auto` entries"
+            yield c.problem(path, message, why=why, severity="error", when="initialize", fix=_instead(c, path))
+            continue
+        value = value_of(path, hidden, c.stage) if hidden is not None else None
+        why = "a model whose config has neither hidden_size nor hidden_sizes ends the launch; write a number then"
+        yield c.problem(path, f'"auto" becomes {formula}' + (f" = {value:,}" if value is not None else ""), why=why)

@@ -214,3 +214,13 @@ def offload_beyond_memory(c: Context) -> Problems:
         why = "the host ends a process that takes more than there is (exit status 137), without a message"
         path = "zero_optimization.offload_optimizer" if c.has("zero_optimization.offload_optimizer") else "zero_optimization"
         yield c.problem(path, message, why=why)
+
+
+@rule("PL026", "error", when="launch", source="accelerate/utils/launch.py")
+def machines_without_names(c: Context) -> Problems:
+    """The accelerate section speaks of several machines, and the cluster names none."""
+    machines = c.plan.accelerate.get("num_machines") if c.plan is not None else None
+    if c.plan is None or not isinstance(machines, int) or machines < 2 or c.plan.cluster.hosts or c.plan.cluster.hostfile:
+        return
+    why = "an accelerate YAML does not name them: it is started on each by hand; here the ranks would all run on this machine"
+    yield about_the_plan("accelerate.num_machines", f"{machines} machines, and cluster.hosts names none", why)

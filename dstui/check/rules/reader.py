@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from dstui.check.context import AUTO, MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import write
+from dstui.plan.accelerate_keys import PLUGIN as PLUGIN_KEYS
 from dstui.plan.finding import Fix
 
 BOTH = ("trainer", "accelerate")
 OLD_GATHER = "zero_optimization.stage3_gather_fp16_weights_on_model_save"
 PLUGIN = "accelerate/utils/dataclasses.py"
 TYPES = ("bf16", "fp16")
+ZERO = "zero_optimization"
+WITHOUT: Mapping[str, object] = {
+    f"{ZERO}.stage": 2,
+    f"{ZERO}.offload_optimizer.device": "none",
+    f"{ZERO}.offload_param.device": "none",
+    f"{ZERO}.offload_optimizer.nvme_path": "none",
+    f"{ZERO}.offload_param.nvme_path": "none",
+    f"{ZERO}.stage3_gather_16bit_weights_on_model_save": False,
+}
+"""What "auto" becomes where accelerate was told nothing."""
 
 
 @rule(
@@ -103,3 +115,55 @@ def precision_left_open(c: Context) -> Problems:
             fix = Fix(f"set accelerate.mixed_precision to {name}", (write(c, "accelerate.mixed_precision", name),))
             yield c.problem(f"{name}.enabled", message, why=why, fix=fix)
             return
+
+
+@rule("DS331", "info", source=PLUGIN, readers=("accelerate",))
+def filled_by_the_plugin(c: Context) -> Problems:
+    """ "auto" that accelerate fills from its own keys when Accelerator() is made: what it becomes."""
+    inner = _plugin(c)
+    for key in PLUGIN_KEYS.values():
+        if key.path and _at(c.raw, key.path) == AUTO and key.path in WITHOUT:
+            value, by = (
+                (inner[key.name], f"accelerate.deepspeed_config.{key.name}") if key.name in inner else (WITHOUT[key.path], "the default")
+            )
+            yield c.problem(key.path, f'"auto" becomes {str(value).lower()}', why=f"accelerate fills it from {by}")
+
+
+@rule("DS332", "warning", source=PLUGIN, readers=("accelerate",))
+def the_file_wins(c: Context) -> Problems:
+    """A key of accelerate's plugin that has no effect, as the configuration says something else."""
+    for name, value in _plugin(c).items():
+        path = PLUGIN_KEYS[name].path if name in PLUGIN_KEYS else ""
+        written = _at(c.raw, path) if path else MISSING
+        if written not in (MISSING, AUTO) and written != value:
+            message = f"{path} is {written}: accelerate.deepspeed_config.{name} {value} has no effect"
+            why = 'accelerate fills only what is "auto", and says nothing'
+            yield c.problem(path, message, why=why, fix=c.put(path, AUTO, 'write "auto"'))
+
+
+@rule("DS333", "warning", readers=("accelerate",), source="accelerate/accelerator.py (_prepare_deepspeed)")
+def no_pipeline_through_accelerate(c: Context) -> Problems:
+    """Parallelism that accelerate does not have: pipelines; and tensor parallelism only as DeepSpeed's AutoTP."""
+    if c.section("pipeline"):
+        why = "its training loop calls model(…) and backward(); a pipeline needs deepspeed.initialize and train_batch()"
+        yield c.problem("pipeline", "accelerate has no pipeline parallelism", why=why, fix=c.drop("pipeline", "remove the section"))
+    size = _at(c.raw, "tensor_parallel.autotp_size")
+    if isinstance(size, int) and size > 1:
+        why = "a model-parallel unit (mpu) of the script's own is not passed on; the ranks of a group must get the same batches"
+        message = f"tensor parallelism through accelerate is DeepSpeed's AutoTP over {size} ranks alone"
+        yield c.problem("tensor_parallel.autotp_size", message, why=why, severity="info")
+
+
+def _plugin(c: Context) -> Mapping[str, Any]:
+    """accelerate's own keys, where a Plan has some."""
+    inner = c.plan.accelerate.get("deepspeed_config") if c.plan is not None else None
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def _at(config: Mapping[str, Any], path: str) -> Any:
+    at: Any = config
+    for name in path.split("."):
+        if not isinstance(at, Mapping) or name not in at:
+            return MISSING
+        at = at[name]
+    return at

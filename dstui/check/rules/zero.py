@@ -192,6 +192,20 @@ def hpz_and_ranks(c: Context) -> Problems:
         yield c.problem(path, f"{ranks} ranks cannot be split into groups of {size:g}", says=says, fix=c.put(path, best, f"write {best}"))
 
 
+@rule("DS132", "warning", source="utils/groups.py (_create_zero_param_parallel_group)")
+def hpz_and_hosts(c: Context) -> Problems:
+    """zero_hpz_partition_size is not the number of GPUs of a host."""
+    path, hosts = f"{ZERO}.zero_hpz_partition_size", c.plan.cluster.hosts if c.plan is not None else None
+    size = c.number(path)
+    if c.stage != 3 or size is None or size <= 1 or not hosts or len(hosts) < 2 or len(set(hosts.values())) > 1:
+        return
+    slots = next(iter(hosts.values()))
+    if size != slots:
+        why = "a copy of the weights is kept per group: with groups of one host its gathers never leave the host"
+        message = f"zero_hpz_partition_size is {size:g}, but each host has {slots} GPUs"
+        yield c.problem(path, message, why=why, fix=c.put(path, slots, f"write {slots}"))
+
+
 @rule(
     "DS127",
     "error",

@@ -1,84 +1,26 @@
-"""Rules for an accelerate YAML: what accelerate 1.15 refuses, ignores or silently changes.
+"""The keys of an accelerate YAML: what accelerate refuses, ignores or silently changes.
 
 Sources: accelerate/commands/config/config_args.py, commands/launch.py, utils/dataclasses.py, utils/launch.py of 1.15.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
+from dstui.check.accelerate.book import DS, RULES, inside, machines, stage, uses_deepspeed
 from dstui.check.context import Context
-from dstui.check.rule import Problems, Rule, rule
-from dstui.plan.catalogue import release
-from dstui.plan.finding import Finding, Fix, ranked
-
-RULES: dict[str, Rule] = {}
-"""The rules of this file by their codes."""
-KNOWN = frozenset(
-    (
-        *("compute_environment", "distributed_type", "mixed_precision", "use_cpu", "debug", "num_processes", "machine_rank"),
-        *("num_machines", "gpu_ids", "main_process_ip", "main_process_port", "rdzv_backend", "same_network", "main_training_function"),
-        *("enable_cpu_affinity", "fp8_config", "deepspeed_config", "fsdp_config", "parallelism_config", "megatron_lm_config"),
-        *("mpirun_config", "downcast_bf16", "tpu_name", "tpu_zone", "tpu_use_cluster", "tpu_use_sudo", "command_file", "commands"),
-        *("tpu_vm", "tpu_env", "dynamo_config", "fp16", "dynamo_backend"),
-    )
-)
-IN_DEEPSPEED = frozenset(
-    (
-        *("deepspeed_config_file", "zero_stage", "offload_optimizer_device", "offload_param_device", "offload_optimizer_nvme_path"),
-        *("offload_param_nvme_path", "gradient_accumulation_steps", "gradient_clipping", "zero3_init_flag", "zero3_save_16bit_model"),
-        *("deepspeed_moe_layer_cls_names", "deepspeed_hostfile", "deepspeed_exclusion_filter", "deepspeed_inclusion_filter"),
-        *("deepspeed_multinode_launcher",),
-    )
-)
-NOT_BESIDE_A_FILE = (
-    *("gradient_accumulation_steps", "gradient_clipping", "zero_stage", "offload_optimizer_device", "offload_param_device"),
-    *("offload_param_nvme_path", "offload_optimizer_nvme_path", "zero3_save_16bit_model"),
-)
-TYPES = (
-    *("NO", "MULTI_CPU", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU", "MULTI_HPU", "MULTI_NEURON"),
-    *("DEEPSPEED", "FSDP", "TP", "XLA", "MEGATRON_LM"),
-)
-LAUNCHERS = ("standard", "pdsh", "nossh", "openmpi", "mpich", "mvapich", "slurm")
-DS = "deepspeed_config"
-
-
-def check_accelerate(config: Mapping[str, Any], lines: Callable[[str], int | None] = lambda _path: None) -> list[Finding]:
-    """What is wrong with an accelerate configuration, the worst first."""
-    context = Context(config, release(), lines=lines)
-    return ranked([finding for one in RULES.values() for finding in one.findings(context)])
-
-
-def inside(c: Context, name: str) -> Any:
-    """A value of deepspeed_config."""
-    return c.section(DS).get(name)
-
-
-def uses_deepspeed(c: Context) -> bool:
-    """Whether accelerate launches DeepSpeed from this file."""
-    return bool(c.written("distributed_type") == "DEEPSPEED")
-
-
-def stage(c: Context) -> int | None:
-    """The ZeRO stage, None where the file leaves it to a ds_config.json."""
-    value = inside(c, "zero_stage")
-    return value if isinstance(value, int) else None if inside(c, "deepspeed_config_file") else 2
-
-
-def machines(c: Context) -> int:
-    """How many machines take part."""
-    value = c.written("num_machines")
-    return value if isinstance(value, int) else 1
+from dstui.check.rule import Problems, rule
+from dstui.plan.accelerate_keys import ALONE, LAUNCHERS, PLUGIN, TOP, TYPES
+from dstui.plan.finding import Fix
 
 
 @rule("AC004", "error", when="parse", says="had unknown keys", source="commands/config/config_args.py", book=RULES)
 def unknown_key(c: Context) -> Problems:
     """A key at the top that accelerate does not know: it refuses the whole file."""
     for name in c.config:
-        if name in KNOWN:
+        if name in TOP:
             continue
-        if name in IN_DEEPSPEED and isinstance(c.written(DS), Mapping) and name not in c.section(DS):
+        if name in PLUGIN and isinstance(c.written(DS), Mapping) and name not in c.section(DS):
             fix = c.move(name, f"{DS}.{name}", f"move it into {DS}")
         else:
             fix = c.drop(name, f"remove {name}")
@@ -128,7 +70,7 @@ def beside_a_file(c: Context) -> Problems:
     """Values beside deepspeed_config_file that belong into that file."""
     if not uses_deepspeed(c) or not inside(c, "deepspeed_config_file"):
         return
-    for name in NOT_BESIDE_A_FILE:
+    for name in ALONE:
         if name in c.section(DS):
             why = "accelerate raises a ValueError that lists all nine names, not the one at fault"
             message = f"{name} does not go with deepspeed_config_file: write it into that file"
@@ -153,7 +95,7 @@ def precision_is_a_boolean(c: Context) -> Problems:
 def unknown_inside(c: Context) -> Problems:
     """A key in deepspeed_config that accelerate does not know: no message, no effect."""
     for name in c.section(DS):
-        if name not in IN_DEEPSPEED:
+        if name not in PLUGIN:
             why = "accelerate sets it as an attribute that nobody reads"
             yield c.problem(f"{DS}.{name}", f"accelerate ignores {name} in {DS}", why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}"))
 

@@ -1,0 +1,35 @@
+"""What the rules for an accelerate YAML share: their book, and what they ask of a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dstui.check.context import Context
+from dstui.check.rule import Rule
+from dstui.plan.accelerate_keys import FILE, SECTION
+
+RULES: dict[str, Rule] = {}
+"""The rules of this folder by their codes."""
+DS = SECTION
+
+
+def inside(c: Context, name: str) -> Any:
+    """A value of deepspeed_config."""
+    return c.section(DS).get(name)
+
+
+def uses_deepspeed(c: Context) -> bool:
+    """Whether accelerate launches DeepSpeed from this file."""
+    return bool(c.written("distributed_type") == "DEEPSPEED")
+
+
+def stage(c: Context) -> int | None:
+    """The ZeRO stage, None where the file leaves it to a ds_config.json."""
+    value = inside(c, "zero_stage")
+    return value if isinstance(value, int) else None if inside(c, FILE) else 2
+
+
+def machines(c: Context) -> int:
+    """How many machines take part."""
+    value = c.written("num_machines")
+    return value if isinstance(value, int) else 1

@@ -1,0 +1,69 @@
+"""Mixture-of-experts models at stage 3, where a rank must not wait for weights of experts that another one does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dstui.check.context import Context
+from dstui.check.rule import Problems, rule
+
+PATH = "zero_optimization.leaf_module"
+BLOCKS: Mapping[str, str] = {
+    "mixtral": "MixtralSparseMoeBlock",
+    "qwen2_moe": "Qwen2MoeSparseMoeBlock",
+    "qwen3_moe": "Qwen3MoeSparseMoeBlock",
+    "qwen3_next": "Qwen3NextSparseMoeBlock",
+    "deepseek_v2": "DeepseekV2Moe",
+    "deepseek_v3": "DeepseekV3MoE",
+    "olmoe": "OlmoeSparseMoeBlock",
+    "flex_olmo": "FlexOlmoSparseMoeBlock",
+    "granitemoe": "GraniteMoeMoE",
+    "jetmoe": "JetMoeMoE",
+    "phimoe": "PhimoeSparseMoeBlock",
+    "dbrx": "DbrxFFN",
+    "gpt_oss": "GptOssMLP",
+    "llama4_text": "Llama4TextMoe",
+    "glm4_moe": "Glm4MoeMoE",
+    "minimax": "MiniMaxSparseMoeBlock",
+    "ernie4_5_moe": "Ernie4_5_MoeSparseMoeBlock",
+    "dots1": "Dots1MoE",
+}
+"""model_type -> the class of its MoE layer in transformers 5.23 (modeling_MODEL_TYPE.py)."""
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+
+
+def experts(config: Mapping[str, Any]) -> int:
+    """How many experts a layer has; 0 where the model is dense."""
+    inner = config.get("text_config")
+    parts = (config, inner if isinstance(inner, Mapping) else {})
+    return max((value for part in parts for name in EXPERTS if isinstance(value := part.get(name), int)), default=0)
+
+
+@rule("DS334", "warning", source="runtime/zero/leaf_module_config.py", readers=("deepspeed", "trainer", "accelerate"))
+def no_leaf_modules(c: Context) -> Problems:
+    """A mixture of experts at stage 3 whose MoE layers are not gathered whole."""
+    if c.model is None or c.stage != 3 or experts(c.model) < 2 or c.has(PATH) or _told_to_accelerate(c):
+        return
+    kind = str(c.model.get("model_type", ""))
+    block = BLOCKS.get(kind, "")
+    key = c.key(f"{PATH}.classes")
+    if key is not None and any(str(one).endswith(f".{block}") for one in key.default or () if block):
+        message = f"DeepSpeed {c.release.version} gathers {block} whole by itself"
+        yield c.problem("zero_optimization", message, why="ranks route tokens to different experts", severity="info")
+        return
+    why = "ranks route tokens to different experts, and each waits for weights that the others never gather: the job hangs"
+    message = f"a mixture of {experts(c.model)} experts at stage 3 needs its MoE layer named as a leaf module"
+    if not block:
+        yield c.problem("zero_optimization", message, why=why)
+        return
+    folder = kind.removesuffix("_text")
+    path = f"transformers.models.{folder}.modeling_{folder}.{block}"
+    if key is None:
+        why += f"; DeepSpeed {c.release.version} takes it in the script only: deepspeed.utils.set_z3_leaf_modules(model, [{block}])"
+    yield c.problem("zero_optimization", message, why=why, fix=c.put(f"{PATH}.classes", [path], f"name {block}") if key else None)
+
+
+def _told_to_accelerate(c: Context) -> bool:
+    inner = c.plan.accelerate.get("deepspeed_config") if c.plan is not None and c.integration == "accelerate" else None
+    return isinstance(inner, Mapping) and bool(inner.get("deepspeed_moe_layer_cls_names"))
