@@ -15,8 +15,22 @@ from dstui.plan import Plan, PlanError, load
 from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
-SHIPPED = {"quickstart": "quickstart.yaml"}
-"""Plans that come with dstui and can be named from any folder."""
+SHIPPED = {
+    "quickstart": "trains for real in half a minute, on two CPU ranks or all GPUs",
+    "zero1": "the optimizer split over the GPUs: as fast as without",
+    "zero2": "gradients too: the usual choice for fine-tuning",
+    "zero3": "weights too: a model that no GPU holds alone",
+    "zero2-offload": "the optimizer in host RAM: one or two GPUs",
+    "zero3-offload": "weights and optimizer in host RAM: the largest model per GPU",
+    "zero-infinity": "weights and optimizer on NVMe disks",
+    "zero-pp": "several hosts with a slow network between them (ZeRO++)",
+    "lora-zero3-offload": "LoRA with PEFT on frozen weights in host RAM",
+    "zero-inference": "answers of a model that no GPU holds alone",
+    "long-context": "long sequences, each split over several GPUs (Ulysses)",
+    "moe": "a mixture of experts",
+    "pretrain": "many hosts, restarts by itself",
+}
+"""Plans that come with dstui (configs/NAME.yaml) and can be named from any folder, each with what it is for."""
 
 
 class FileProblem(Exception):
@@ -145,7 +159,7 @@ def find_plan(name: str) -> Path:
     path = Path(name)
     if name in SHIPPED and not is_there(path):
         package = Path(__file__).parent
-        places = (package / "configs" / SHIPPED[name], package.parent / "configs" / SHIPPED[name])  # installed; a checkout
+        places = (package / "configs" / f"{name}.yaml", package.parent / "configs" / f"{name}.yaml")  # installed; a checkout
         return next((place for place in places if place.exists()), path)
     return path
 

@@ -149,6 +149,10 @@ def dummy_without_optimizer(c: Context) -> Problems:
     if c.plan is not None and c.plan.job.optimizer == "config" and "optimizer" not in c.raw and not seen_building(c):
         why = "accelerate: You cannot create a `DummyOptim` without specifying an optimizer in the config file."
         fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": AUTO}}, "add AdamW (or say job.optimizer: script)")
+        if c.stage == 3:
+            message = "nobody builds an optimizer: right for ZeRO inference, which prepares the evaluation loader alone"
+            yield c.problem("optimizer", message, why=why, severity="info", fix=fix)
+            return
         yield c.problem("optimizer", "job.optimizer is config, and the configuration has none", why=why, severity="warning", fix=fix)
 
 

@@ -1,0 +1,51 @@
+"""The Plans that come with dstui: each can be named from anywhere, is explained, has its forecast, and DeepSpeed's own parser takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dstui.check.arrival import as_it_arrives, ranks_that_fit
+from dstui.check.reference import ReferenceChecker
+from dstui.commands.checked_file import Asked, check_file
+from dstui.documents import open_document
+from dstui.files import SHIPPED, find_plan
+from dstui.forecast.forecast import forecast
+from dstui.machine.snapshot import GIB
+from dstui.model_files import read_models
+from dstui.render.code import code
+from tests.machines import gpus, machine
+
+GPUS = machine(*gpus(8, name="A100", compute_capability="8.0", memory_total=80 * GIB))
+
+
+def test_each_file_of_configs_is_shipped_under_its_name() -> None:
+    assert {path.stem for path in find_plan("quickstart").parent.glob("*.yaml")} == set(SHIPPED)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_shipped_plan_is_right_and_explained(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = open_document(name).plan
+    judged = check_file(find_plan(name), Asked())
+    assert judged.error is None and [f.message for f in judged.findings if f.severity != "info"] == []
+    lines = plan.text.splitlines()
+    assert plan.name == name and lines[0].startswith("# ") and sum("#" in line for line in lines) >= 4
+    assert all(len(line) <= 150 for line in lines)
+    assert code(plan)
+
+
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "quickstart"])
+def test_a_shipped_plan_has_its_forecast(name: str) -> None:
+    plan = open_document(name).plan
+    found = forecast(plan, read_models(plan), GPUS, {"worker-1": 8} if plan.cluster.hostfile else None)
+    assert (found.as_json()["gpu_bytes"] or 0) > GIB, found
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_deepspeeds_own_parser_takes_a_shipped_plan(name: str, deepspeed: ReferenceChecker) -> None:
+    plan = open_document(name).plan
+    config = as_it_arrives(plan.deepspeed, plan.job.integration)
+    verdict = deepspeed.validate(config, 8 if "sequence_parallel_size" in config else ranks_that_fit(config))
+    assert verdict.ok, verdict.message
