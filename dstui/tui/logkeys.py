@@ -52,7 +52,7 @@ class LogKeys(Documents):
         if self.run_pane is not None:
             self.run_pane.choose(least=self.run_pane.log_view.filter.next_level)
 
-    def action_dedup(self) -> None:
+    def action_fold(self) -> None:
         """Lines that several ranks said as one row, or each by itself."""
         if self.run_pane is not None:
             self.run_pane.choose(dedup=not self.run_pane.log_view.filter.dedup)
