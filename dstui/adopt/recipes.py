@@ -25,6 +25,8 @@ class Script:
     name: str
     facts: ScriptFacts
     has_optimizer: bool = False
+    model: str = ""
+    """The hub id of the model that it names, where that is one that dstui knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Recipe:
     """One Plan to start from: what it is called, what it costs here, and its text."""
 
     name: str
+    speed: str
+    """How fast it is beside the others, in a word or two."""
     says: str
     text: str
 
@@ -69,12 +73,12 @@ def recipes(script: Script, machine: Machine) -> list[Recipe]:
     """What to start from for a script on a machine, the fastest first."""
     gpus = [gpu for gpu in machine.gpus if gpu.problem is None]
     if not gpus:
-        return [Recipe(ON_CPU.name, ON_CPU.speed, _text(script, ON_CPU, "bf16"))]
+        return [Recipe(ON_CPU.name, ON_CPU.speed, ON_CPU.speed, _text(script, ON_CPU, "bf16"))]
     room = ROOM * min(known(gpu.memory_total, 0) for gpu in gpus)
     ram = ROOM * known(machine.host.memory, 0)
     precision = "bf16" if all(_capability(gpu.compute_capability) >= 8 for gpu in gpus) else "fp16"
     return [
-        Recipe(way.name, f"{way.speed}; to {_billions(most)}", _text(script, way, precision))
+        Recipe(way.name, way.speed, f"{way.speed}; to {billions(most)}", _text(script, way, precision))
         for way, most in _choices(len(gpus), room, ram)
     ]
 
@@ -93,7 +97,8 @@ def _capability(value: object) -> float:
     return float(value) if isinstance(value, str) else 0.0
 
 
-def _billions(parameters: float) -> str:
+def billions(parameters: float) -> str:
+    """A number of parameters in words."""
     return f"{parameters / 1e9:.2g}B parameters" if parameters < 99e9 else f"{parameters / 1e9:.0f}B parameters"
 
 
@@ -112,6 +117,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
         *([f"  args: [{args}]"] if args else []),
         *([f"  integration: {facts.integration}"] if facts.integration else []),
         *(["cluster:", "  cpu_ranks: 2"] if cpu else []),
+        *([f"model: {{source: {yaml_scalar(script.model)}}}"] if script.model else []),
         "deepspeed:",
         f"  train_micro_batch_size_per_gpu: {size}",
         f"  gradient_accumulation_steps: {size}",

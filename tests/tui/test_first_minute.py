@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
@@ -62,7 +63,7 @@ async def test_a_recipe_is_a_plan_for_the_script_that_was_found(begin: Begin) ->
         await pilot.press("r")
         assert value(pilot, "job.script") == "train.py"
         assert value(pilot, "job.args") == ["--deepspeed_config", "{ds_config}"]
-        await until(pilot, lambda: store(pilot).state.lookups and store(pilot).state.worst() != "error")
+        await until(pilot, lambda: store(pilot).state.lookups and not store(pilot).state.counted("error"))
 
 
 async def test_a_file_is_opened_by_its_number(begin: Begin) -> None:
@@ -165,3 +166,20 @@ async def test_on_a_small_screen_every_way_on_can_be_reached(begin: Begin) -> No
     async with begin({f"plan{n}.yaml": PLAN for n in range(9)} | {"train.py": SCRIPT}, gpus=8, size=(60, 16)) as pilot:
         await pilot.press("end")
         await until(pilot, lambda: "b blank" in screen(pilot))
+
+
+async def test_recipes_say_what_the_model_of_the_script_needs_here_and_those_that_fit_come_first(begin: Begin) -> None:
+    small = SCRIPT + 'model = AutoModelForCausalLM.from_pretrained("HuggingFaceTB/SmolLM2-135M")\n'
+    async with begin({"train.py": small}, gpus=2) as pilot:
+        lines = [line for line in text_of(pilot, "#answers").splitlines() if "ZeRO-" in line]
+        assert re.search(r"✔ .* GB +\d+% +\S+k tok/s", lines[0])
+        assert [line[25:] for line in lines] == sorted((line[25:] for line in lines), key=lambda line: "✖" in line)
+        await pilot.press("r")
+        assert value(pilot, "model.source") == "HuggingFaceTB/SmolLM2-135M"
+
+
+async def test_without_a_known_model_they_say_how_large_a_model_they_hold(begin: Begin) -> None:
+    async with begin({"train.py": SCRIPT}, gpus=8) as pilot:
+        sizes = [float(found) for found in re.findall(r"to ([\d.]+)B parameters", text_of(pilot, "#answers"))]
+        assert len(sizes) > 2
+        assert sizes == sorted(sizes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dstui.adopt.recipes import Recipe, recipes
 from dstui.machine.words import summary
 from dstui.tui.dialogs.dialog import Answer, Ask
+from dstui.tui.forms.recipe_figures import weighed
 from dstui.tui.kit.text_row import BLANK, Row, fit, paragraph, row
 from dstui.tui.session.folder_scan import FolderContents
 
@@ -67,7 +68,8 @@ def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple
     """The ways on, each under its title; the value is what to open."""
     unsaved = [Answer("u", f"of {time.strftime('%Y-%m-%d %H:%M', time.localtime(draft.at))}", draft) for draft in found.drafts]
     script = next(iter(found.scripts), None)
-    made = [_labelled(recipe, number) for number, recipe in enumerate(recipes(script, machine) if script and machine else [])]
+    offered = weighed(recipes(script, machine), machine) if script and machine else ()
+    made = [_labelled(recipe, number) for number, recipe in enumerate(offered)]
     pairs = [Both(name, script.name) for name in found.documents if name.endswith((".json", ".hjson"))] if script else []
     both = [Answer("" if n else "s", f"{pair.script} with {pair.config}", pair) for n, pair in enumerate(pairs[:CONFIGS])]
     there = [Answer(str(number), name, name) for number, name in enumerate(found.documents, 1)]
@@ -78,7 +80,7 @@ def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple
     sections = [
         ("Unsaved edits that a session left behind", unsaved),
         ("The script and its configuration", both),
-        (f"A Plan for {script.name if script else ''} on this machine (sizes are rough)", made),
+        (f"A Plan for {script.name if script else ''} on this machine (estimates)", made),
         ("Open what is here", there),
         ("Or begin with", anyway),
     ]

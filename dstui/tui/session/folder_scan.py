@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
 
 FILES, SHOWN = 300, 8
 """How many files are looked into, and how many of a kind are offered."""
+QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")
+"""What may be the hub id of a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ class FolderContents:
 
 def scan_folder() -> FolderContents:
     """Look around in the current folder. Blocks as long as the disk does; never raises."""
+    import dstui.forecast.largest  # noqa: F401 - which takes a while: here nobody waits for it
+
     scripts = sorted(_scripts(), key=lambda script: (script.facts.integration is None, "train" not in script.name, script.name))
     documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if is_like_a_plan(path)]
     drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
@@ -45,7 +50,14 @@ def _scripts() -> Iterator[Script]:
             text = read_text(path)
             facts = inspect_script(text)
             if facts.integration or "import torch" in text:
-                yield Script(path.name, facts, "optim" in text)
+                yield Script(path.name, facts, "optim" in text, _model_in(text))
+
+
+def _model_in(text: str) -> str:
+    """The first model that a script names, of those that dstui knows."""
+    from dstui.forecast.presets import preset
+
+    return next((name for name in QUOTED.findall(text) if preset(name)), "")
 
 
 def is_like_a_plan(path: Path) -> bool:

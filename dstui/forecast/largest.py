@@ -1,0 +1,29 @@
+"""How large a model a Plan could train on a Machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dstui.forecast.capacity import capacity_of
+from dstui.forecast.forecast import models_of
+from dstui.forecast.model import facts_of_params
+from dstui.forecast.recommend import enough
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+
+LEAST, MOST = 1e6, 1e13
+STEPS = 22
+"""Halvings of the range, which leave less than a percent of it."""
+
+
+def largest(plan: Plan, machine: Machine) -> int:
+    """The most parameters that surely fit, of a LLaMA-like model whose activations are recomputed; 0 where none do, or nothing is known."""
+    room = capacity_of(plan, machine)
+    low, high = LEAST, MOST
+    for _ in range(STEPS):
+        middle = (low * high) ** 0.5
+        facts = facts_of_params(middle)
+        one = models_of(plan, facts, room, machine)[0][0]
+        fits = enough(replace(one, facts=facts), one.setup._replace(checkpointing=True), room, surely=True)
+        low, high = (middle, high) if fits else (low, middle)
+    return int(low) if low > LEAST else 0
