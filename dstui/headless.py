@@ -31,6 +31,7 @@ from dstui.run.diagnosis import Diagnosis, diagnose_job, report, unread_configur
 from dstui.run.jobs.access_time import was_read
 from dstui.run.jobs.events import Event, Exited, Line, Notice, RankState, Started
 from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
 from dstui.run.observe.follow import Follower
 from dstui.run.observe.hangs import SILENCE, Watch
 from dstui.run.observe.summary import summary
@@ -64,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
         from dstui.model_files import read_models
 
         findings = ranked(findings + findings_of(plan, read_models(plan), target.machine, target.pool))
+    if not target.machine.recorded:
+        findings = ranked([*findings, *lock_findings(stale_locks(folder_of(plan)))])
     for note in opened.notes:
         say(note)
     _say_findings(plan, findings, opened.made)
@@ -98,7 +101,8 @@ def _say_findings(plan: Plan, findings: list[Finding], made: bool) -> None:
     for finding in findings:
         if finding.severity != "info":
             where = f"{plan.source}:{finding.line}" if finding.line and not made else plan.source
-            remark(f"{where}: {finding.severity} {finding.code} {finding.path}: {finding.message}{_to_do(finding)}")
+            named = " ".join(filter(None, (finding.severity, finding.code, finding.path)))
+            remark(f"{where}: {named}: {finding.message}{_to_do(finding)}")
 
 
 def _to_do(finding: Finding) -> str:

@@ -23,11 +23,14 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-STALE_SECONDS = 600
-"""A lock of torch's extension builder that is older belongs to a build that was killed."""
+SETTLED, STALE_SECONDS = 2, 600
+"""A lock of torch's extension builder that is older, and held by nobody here, belongs to a build that was killed; on a network file system,
+where another host may hold it, only the longer time says so."""
 IMPORT_SECONDS = 90
 """From a cold network file system an import of torch takes half of it."""
 POINTER_BYTES = 1024
@@ -200,12 +203,24 @@ def xids(log: str | None) -> dict[str, int] | None:
 
 
 def extensions() -> dict[str, Any]:
-    """torch's folder of compiled ops: where it lies, on what, and locks that a killed build left behind."""
+    """torch's folder of compiled ops: where it lies, on what, and locks that a killed build left behind: whoever builds has his open."""
     place = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or cache_folder() / "torch_extensions")
     now = time.time()
-    stale = [str(lock) for lock in place.rglob("lock") if now - lock.stat().st_mtime > STALE_SECONDS]
     above = next(folder for folder in (place, *place.parents) if folder.is_dir())
-    return {"folder": str(place), "network": filesystem(str(above)) in NETWORK, "stale": sorted(stale)}
+    network = filesystem(str(above)) in NETWORK
+    since = now - (STALE_SECONDS if network else SETTLED)
+    old = {os.path.realpath(lock): str(lock) for lock in place.rglob("lock") if lock.stat().st_mtime < since}
+    busy = held(old)
+    return {"folder": str(place), "network": network, "stale": sorted(lock for real, lock in old.items() if real not in busy)}
+
+
+def held(paths: Iterable[str]) -> set[str]:
+    """Those of these files that some process has open, as far as this user may see."""
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/fd/*") if paths else ():
+        with suppress(OSError):
+            found.add(os.readlink(str(link)))  # noqa: PTH115 - Python 3.8 has no Path.readlink
+    return found.intersection(paths)
 
 
 def cache_folder() -> Path:

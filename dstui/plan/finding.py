@@ -23,6 +23,13 @@ class Fix:
     patch: tuple[Operation, ...] | None = None
     rewrite: str | None = None
     """The whole new text of the file, where a patch cannot say it."""
+    removes: tuple[str, ...] = ()
+    """Files that it takes away, where the mend lies outside of the Plan; never without the user's word."""
+
+    @property
+    def by_key(self) -> bool:
+        """Whether one key does it."""
+        return self.patch is not None or bool(self.removes)
 
 
 @dataclass(frozen=True, slots=True)

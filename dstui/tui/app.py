@@ -380,6 +380,8 @@ class DstuiApp(ByName):
         finding = self.checks.to_fix(self.step)
         if finding is None or finding.fix is None:
             self.say("There is no fix to apply.")
+        elif finding.fix.removes:
+            in_thread(self, partial(self._remove_files, finding.fix))
         elif self.store.apply(finding.fix):
             self.say(f"{finding.code}: {finding.fix.text} (z takes it back)")
         else:
@@ -410,6 +412,12 @@ class DstuiApp(ByName):
         if outlook is None or outlook.forecast.problem:
             self.say(outlook.forecast.problem if outlook else "Name the model first (model.source or params, in step 2).", "warning")
         return outlook if outlook and not outlook.forecast.problem else None
+
+    def _remove_files(self, fix: Fix) -> None:
+        from dstui.run.jobs.op_locks import remove_locks
+
+        self.call_later(self.say, remove_locks(fix.removes))
+        self.call_later(self.refresh_lookups)
 
     def action_find(self) -> None:
         """Find a setting; on the run, search the log."""

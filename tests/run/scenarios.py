@@ -226,6 +226,26 @@ def leftovers(lab: Lab) -> dict[str, Any]:
     return {**facts, "notices": [event.text for event in told(Follower(folder)) if isinstance(event, Notice)]}
 
 
+def stopped_as_a_build_begins(lab: Lab) -> dict[str, Any]:
+    """The lock of the build is younger than the last look for locks."""
+    lock = lab.path / "ext" / "op" / "lock"
+    folder = lab.start(f"0:lock {lock}", "all:say armed", "all:hang", cluster=f'env: {{TORCH_EXTENSIONS_DIR: "{lab.path / "ext"}"}}')
+    wait_for(lock.exists)
+    return ending(folder, report=stop(folder), lock=lock.exists())
+
+
+def a_build_is_stopped_without_supervisor(lab: Lab) -> dict[str, Any]:
+    """Who stops the job looks for the lock himself; one that another process holds stays."""
+    mine, theirs = lab.path / "ext" / "op" / "lock", lab.path / "ext" / "other" / "lock"
+    theirs.parent.mkdir(parents=True)
+    folder = lab.start(f"0:lock {mine}", "all:say armed", "all:hang", cluster=f'env: {{TORCH_EXTENSIONS_DIR: "{lab.path / "ext"}"}}')
+    wait_for(mine.exists)
+    kill_supervisor(folder)
+    with theirs.open("w"):
+        report = stop(folder)
+        return ending(folder, report=report, locks=[mine.exists(), theirs.exists()])
+
+
 def buffers(folder: JobFolder) -> Iterator[Path]:
     """The job's buffers in /dev/shm."""
     command = status_json(folder)["command"]
@@ -243,6 +263,8 @@ SCENARIOS: dict[str, Callable[[Lab], dict[str, Any]]] = {
     function.__name__: function
     for function in (
         stopped,
+        stopped_as_a_build_begins,
+        a_build_is_stopped_without_supervisor,
         the_nodes_launcher_is_killed,
         everything_said,
         one_rank_exits,

@@ -209,3 +209,15 @@ def test_a_job_can_be_stopped_while_it_waits_for_its_next_attempt(outcome: Outco
 def test_a_job_that_fails_every_time_ends_with_its_last_failure(outcome: Outcome) -> None:
     assert (outcome["state"], outcome["code"], outcome["status"]["attempt"]) == ("failed", 6, 2)
     assert outcome["left"] == []
+
+
+@pytest.mark.scenario("stopped_as_a_build_begins")
+def test_a_stop_in_the_first_moment_of_a_build_leaves_no_lock(outcome: Outcome) -> None:
+    assert outcome["state"] == "stopped"
+    assert not outcome["lock"]
+
+
+@pytest.mark.scenario("a_build_is_stopped_without_supervisor")
+def test_a_build_that_is_stopped_without_supervisor_leaves_no_lock_and_takes_nobody_elses(outcome: Outcome) -> None:
+    assert outcome["state"] == "stopped"
+    assert outcome["locks"] == [False, True]

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from dstui.run.jobs.cleanup import OpBuilds, build_root, remove_buffers
+from dstui.run.jobs.op_locks import lock_findings, remove_locks, stale_locks
 
 HOLD = (
     "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); f.close(); print('held', flush=True); sys.stdin.read()"
@@ -42,7 +46,7 @@ def test_a_lock_that_nobody_holds_is_reported_once_with_its_path(tmp_path: Path)
     lock.touch()
     builds = OpBuilds(tmp_path)
     assert builds.poll({}) == []  # it may be on its way out
-    assert builds.poll({}) == [f"{lock} was left by a build that was killed: ranks that need shm_comm wait for ever. Delete it"]
+    assert builds.poll({}) == [f"ranks that need shm_comm wait for ever for a build that was killed; rm {lock} ends that"]
     assert builds.poll({}) == []
     builds.remove_locks()
     assert lock.exists()  # not of this job
@@ -59,3 +63,55 @@ def test_extensions_are_built_where_torch_builds_them() -> None:
     assert build_root({"TORCH_EXTENSIONS_DIR": "/x", "HOME": "/h"}) == Path("/x")
     assert build_root({"XDG_CACHE_HOME": "/c", "HOME": "/h"}) == Path("/c/torch_extensions")
     assert build_root({"HOME": "/h"}) == Path("/h/.cache/torch_extensions")
+
+
+BATON = (
+    "import sys; from torch.utils.file_baton import FileBaton; assert FileBaton(sys.argv[1]).try_acquire(); print('held', flush=True);"
+    "sys.stdin.read()"
+)
+
+
+@pytest.fixture
+def baton(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    """torch's own lock in the build folder of an op, an hour old, and the process that holds it."""
+    lock = tmp_path / "py311_cpu" / "cpu_adam" / "lock"
+    lock.parent.mkdir(parents=True)
+    with subprocess.Popen([sys.executable, "-c", BATON, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as builder:
+        assert builder.stdout is not None and builder.stdout.readline() == b"held\n"
+        os.utime(lock, (1e9, 1e9))
+        yield lock, builder
+        builder.kill()
+
+
+def test_a_lock_whose_build_lives_is_not_stale_and_never_removed(tmp_path: Path, baton: tuple[Path, subprocess.Popen[bytes]]) -> None:
+    lock, _ = baton
+    assert stale_locks(tmp_path) == ()
+    assert "stays: a process holds it" in remove_locks([str(lock)])
+    assert lock.exists()
+
+
+def test_a_lock_whose_build_was_killed_is_told_with_what_removes_it(tmp_path: Path, baton: tuple[Path, subprocess.Popen[bytes]]) -> None:
+    lock, builder = baton
+    builder.kill()
+    builder.wait()
+    assert stale_locks(tmp_path) == (lock,)
+    (finding,) = lock_findings(stale_locks(tmp_path))
+    assert finding.fix is not None and finding.fix.by_key
+    assert finding.fix.text == f"remove the lock: rm {lock}"
+    assert lock.exists()  # looking removes nothing
+    assert remove_locks(finding.fix.removes) == f"{lock} is removed."
+    assert not lock.exists()
+
+
+def test_only_an_old_file_of_ones_own_called_lock_is_taken_for_one(tmp_path: Path) -> None:
+    for name in ("fresh", "linked", "pipe"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "fresh" / "lock").touch()
+    (tmp_path / "other").write_text("precious")
+    (tmp_path / "linked" / "lock").symlink_to(tmp_path / "other")
+    os.mkfifo(tmp_path / "pipe" / "lock")
+    os.utime(tmp_path / "pipe" / "lock", (1e9, 1e9))
+    os.utime(tmp_path / "other", (1e9, 1e9))
+    assert stale_locks(tmp_path) == ()
+    remove_locks([str(tmp_path / name) for name in ("fresh/lock", "linked/lock", "pipe/lock", "other")])
+    assert all((tmp_path / name).exists() for name in ("fresh/lock", "linked/lock", "pipe/lock", "other"))

@@ -231,3 +231,22 @@ async def test_leaving_asks_only_where_edits_would_be_lost(open_app: Open) -> No
         assert pilot.app.is_running
         await pilot.press("z", "q")
         await until(pilot, lambda: pilot.app._exit)
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_a_lock_that_a_killed_build_has_left_is_said_before_the_launch_and_x_removes_it(
+    open_app: Open, tmp_path: Path, size: tuple[int, int]
+) -> None:
+    lock = tmp_path / "ext" / "cpu_adam" / "lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    os.utime(lock, (1e9, 1e9))
+    async with open_app(f"{PLAN}cluster:\n  env: {{TORCH_EXTENSIONS_DIR: {tmp_path / 'ext'}}}\n", size=size) as pilot:
+        await pilot.press("8")
+        await until(pilot, lambda: "has left its lock" in " ".join(text_of(pilot, "#review-verdict").split()))
+        assert "x  remove the lock" in text_of(pilot, "#review-verdict")
+        assert lock.exists()
+        await pilot.press("x")
+        await until(pilot, lambda: "has left its lock" not in " ".join(text_of(pilot, "#review-verdict").split()))
+        assert not lock.exists()
+        assert not store(pilot).can_undo

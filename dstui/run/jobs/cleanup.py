@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
+from shlex import quote
 from time import time
 
 from dstui.run.jobs.processes import holders, opened
@@ -67,7 +68,8 @@ class OpBuilds:
                 self._unheld.add(lock)  # perhaps just being released: the next look decides
                 continue
             else:
-                news.append(f"{lock} was left by a build that was killed: ranks that need {lock.parent.name} wait for ever. Delete it")
+                op, path = lock.parent.name, quote(str(lock))
+                news.append(f"ranks that need {op} wait for ever for a build that was killed; rm {path} ends that")
             self._reported.add(lock)
         self._reported &= locks
         self._unheld &= locks

@@ -7,7 +7,9 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from shlex import quote
 
+from dstui.run.jobs.cleanup import OpBuilds, build_root
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ownership import NotOwn, own_tag
 from dstui.run.jobs.processes import Process, find, tagged
@@ -101,7 +103,7 @@ def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM) -> StopReport
         return StopReport("lost", None, [unknown])
     if not here(status) and not status.final:
         host = status.supervisor.host if status.supervisor else "another host"
-        return StopReport(status.state, None, [f"the job runs on {host}: stop it there (dstui stop {folder.path})"])
+        return StopReport(status.state, None, [f"the job runs on {host}: stop it there (dstui stop {quote(str(folder.path))})"])
     if not status.final:
         _ask(folder, exit_code, supervisor_of(status, tag))
         status = _await_end(folder, status, exit_code, tag)
@@ -151,8 +153,16 @@ def _end(folder: JobFolder, known: JobStatus, exit_code: int, tag: str) -> JobSt
     if ranks.over and not tagged(tag):
         status = finish(folder, status, ranks, None, watched=False)  # it had ended, but nobody could write it
     else:
-        escalate(lambda: tagged(tag), rank_processes(ranks, tagged(tag)), lambda: ranks.update(time.time()))
+        builds = OpBuilds(build_root({**os.environ, **(record.env if (record := folder.read_launch()) else {})}))
+
+        def look() -> None:
+            ranks.update(time.time())
+            builds.poll({number: ranks.ranks[number].pid or 0 for number in ranks.living})
+
+        look()  # who holds which lock, before they end
+        escalate(lambda: tagged(tag), rank_processes(ranks, tagged(tag)), look)
         ranks.update(time.time())
+        builds.remove_locks()
         status = finish(folder, status, ranks, exit_code)
     spawn_notification(folder)
     return status

@@ -151,7 +151,7 @@ class Supervisor:
             self.note_in_status(state="running")
         if self.every("folder", 1.0):
             self.keep_folder()
-        if self.every("builds", 1.0):
+        if self.asked is not None or self.every("builds", 1.0):  # a lock is known by its holder, who ends soon
             for sentence in self.builds.poll({n: self.ranks.ranks[n].pid or 0 for n in self.ranks.living}):
                 self.note(sentence)
         self.name_the_late()

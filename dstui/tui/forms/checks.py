@@ -40,7 +40,7 @@ class Checks(RowList):
         if self.has_focus and (here := self.finding(self.cursor)) is not None:
             return here
         shown = [f for f in self.findings if step.pane == "form" or f.severity != "info"]  # the review tells no mere notes
-        fixable = [f for f in shown if f.fix is not None and f.fix.patch is not None]
+        fixable = [f for f in shown if f.fix is not None and f.fix.by_key]
         return next((f for f in fixable if step_of(f.path) is step), None) or next(iter(fixable), None)
 
 
@@ -68,5 +68,5 @@ def _finding_rows(number: int, finding: Finding, width: int) -> list[Row]:
     head = row((glyph, style), (f" {finding.code} ", "dim"), (name, style if finding.severity != "info" else ""), key=FindingKey(number))
     rows = [head, *paragraph(finding.message, width - 2, indent="  ")]
     if finding.fix:
-        rows += paragraph(finding.fix.text, width - 2, "value", first=(Span("  x  " if finding.fix.patch else "  →  ", "accent"),))
+        rows += paragraph(finding.fix.text, width - 2, "value", first=(Span("  x  " if finding.fix.by_key else "  →  ", "accent"),))
     return [*rows, BLANK]

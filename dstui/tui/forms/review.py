@@ -70,7 +70,7 @@ class Review(Horizontal):
         self.names.show_rows(_name_rows(made, state, path))
         if opened:
             self.names.cursor = made[0].name if made else PLAN  # to be read first; who comes by Enter rests on the launch
-        width = (self.verdict.size.width or 40) - 2
+        width = (self.verdict.size.width or 40) - 3  # a scroll bar may come
         self.verdict.show_rows([*_verdict_rows(state, problem, width), *_changed_rows(state.plan, self.last, width)])
         self._show_content()
 
@@ -154,12 +154,12 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
     for finding in grave:
         rows += paragraph(finding.message, width, first=(Span(f"{GLYPHS[finding.severity]} ", STYLE_OF[finding.severity]),))
         if finding.fix:
-            rows += paragraph(finding.fix.text, width, "value", first=(Span("  x  " if finding.fix.patch else "  →  ", "accent"),))
+            rows += paragraph(finding.fix.text, width, "value", first=(Span("  x  " if finding.fix.by_key else "  →  ", "accent"),))
     errors = state.counted("error")
     if state.known_machine.recorded:
         last = paragraph("This machine is recorded (--machine): nothing is launched. w writes the files.", width, "warning")
     elif errors:
-        fixable = any(f.fix is not None and f.fix.patch is not None for f in grave)
+        fixable = any(f.fix is not None and f.fix.by_key for f in grave)
         hint = " x applies the first fix." if fixable else ""
         last = paragraph(f"Cannot be launched: {errors} error{'s' if errors > 1 else ''}.{hint}", width, "error")
     else:

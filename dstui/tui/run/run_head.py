@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.cells import cell_len
 
 from dstui.tui.kit.row_list import RowList
-from dstui.tui.kit.text_row import Row, Span, fit
+from dstui.tui.kit.text_row import Row, Span, fit, paragraph
 
 if TYPE_CHECKING:
     from dstui.run.metrics.buckets import Buckets
@@ -28,6 +28,8 @@ STATES = {
 BARS = "▁▂▃▄▅▆▇█"
 SPARK = 16
 """Cells for the loss of the whole run."""
+NOTE_LINES = 3
+"""Lines that a note may take: one that says what to do is read whole."""
 GAP = 3
 """Cells between two facts."""
 
@@ -72,7 +74,7 @@ class RunHead(RowList):
             self._spark = spark([point.mean for point in self._losses.points], SPARK)
         lines = (first_facts(follower, self._losses.last, self._spark), more_facts(follower, sampler))
         rows = [fitting(facts, width) for facts in lines if facts]
-        rows.append(Row((Span(fit(note, min(cell_len(note), width - 1)), "accent"),) if note else _place(folder, width)))
+        rows += paragraph(note, width - 1, "accent")[:NOTE_LINES] if note else [Row(_place(folder, width))]
         if len(rows) != len(self.rows):
             self.styles.height = len(rows)
         self.show_rows(rows)

@@ -10,14 +10,19 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dstui.files import FileProblem, read_text
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
 from dstui.tui.session.auto_lookup import ModelOf
 from dstui.tui.session.model_lookup import FactsOf
 from dstui.tui.session.script_lookup import ScriptOf
+
+if TYPE_CHECKING:
+    from dstui.machine.snapshot import Machine
+    from dstui.plan.finding import Finding
 
 
 class Lookup(Protocol):
@@ -70,7 +75,29 @@ def _text(path: Path) -> str:
         return ""
 
 
-LOOKUPS = (ScriptOf, ModelOf, FactsOf, PoolOf, WrittenIn)
+@dataclass(frozen=True, slots=True)
+class StaleLocksIn:
+    """The locks that killed builds have left where the ranks build ops."""
+
+    folder: str
+
+    @classmethod
+    def of(cls, plan: Plan) -> StaleLocksIn:
+        """The folder of this Plan."""
+        return cls(str(folder_of(plan)))
+
+    def resolve(self) -> tuple[Path, ...]:
+        """Those that no process here holds."""
+        return stale_locks(Path(self.folder))
+
+
+def stale_lock_findings(plan: Plan, machine: Machine, lookups: Mapping[Lookup, Any]) -> list[Finding]:
+    """What the last look for locks has found; nothing where the ranks run on a machine that was recorded."""
+    locks = lookups.get(StaleLocksIn.of(plan), ()) if lookups and not machine.recorded else ()
+    return list(lock_findings(locks))
+
+
+LOOKUPS = (ScriptOf, ModelOf, FactsOf, PoolOf, WrittenIn, StaleLocksIn)
 
 
 def resolve_all(plan: Plan) -> Mapping[Lookup, Any]:

@@ -171,10 +171,11 @@ class Session:
 
     def _show(self, plan: Plan) -> None:
         from dstui.check import check
+        from dstui.plan.finding import ranked
         from dstui.render.jsontext import json_lines
         from dstui.render.target import Target
         from dstui.tui.session.auto_lookup import ModelOf, filled_in
-        from dstui.tui.session.file_lookups import PoolOf
+        from dstui.tui.session.file_lookups import PoolOf, stale_lock_findings
         from dstui.tui.session.script_lookup import ScriptOf
 
         before, lookups = self.state, self.state.lookups
@@ -182,6 +183,8 @@ class Session:
         machine, pool = before.known_machine, lookups.get(PoolOf.of(plan))
         target = Target(plan, machine, pool)
         checked = check(plan, machine, world_size=target.world_size, script=lookups.get(ScriptOf.of(plan)))
+        if locks := stale_lock_findings(plan, machine, lookups):
+            checked = ranked([*locks, *checked])
         outlook, findings = _foreseen(plan, machine, pool, lookups, filled_in(plan, checked, lookups.get(ModelOf.of(plan))))
         self.state = State(
             plan,

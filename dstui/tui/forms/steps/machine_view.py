@@ -122,6 +122,6 @@ def _meaning(machine: Machine, findings: Sequence[Finding], width: int) -> list[
         style = STYLE_OF[finding.severity]
         rows += paragraph(finding.message, width - 1, first=(Span(f"{GLYPHS.get(finding.severity, 'i')} ", style),))
         if finding.fix:
-            first = (Span("  x ", "accent"),) if finding.fix.patch else (Span("  → ", "dim"),)
-            rows += paragraph(finding.fix.text, width - 1, "value" if finding.fix.patch else "dim", first=first)
+            first = (Span("  x ", "accent"),) if finding.fix.by_key else (Span("  → ", "dim"),)
+            rows += paragraph(finding.fix.text, width - 1, "value" if finding.fix.by_key else "dim", first=first)
     return rows if len(rows) > 1 else [*rows, row((GLYPHS["ok"], "ok"), " nothing stands in the way")]
