@@ -46,12 +46,11 @@ def findings_of(
     """What does not fit, and what only just does. `found`: the forecast of the same, where it is at hand."""
     reported = found or forecast(plan, facts, machine, pool)
     places = {"gpu": reported.gpu, "host": reported.host, "nvme": reported.nvme}
-    return [finding for name, need in places.items() for finding in _finding(plan, facts, machine, pool, PLACES_OF_FORECAST[name], need)]
+    fix = nearest(plan, facts, machine, pool) if any(need.bytes and need.verdict == "too big" for need in places.values()) else None
+    return [finding for name, need in places.items() for finding in _finding(plan, PLACES_OF_FORECAST[name], need, fix)]
 
 
-def _finding(  # noqa: PLR0913, PLR0917 - what findings_of was given, and one place
-    plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None, place: Place, need: Need
-) -> Iterator[Finding]:
+def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[Finding]:
     if need.bytes is None or need.capacity is None or need.verdict not in ("tight", "too big"):
         return
     path = next((p for p in (place.path, ZERO, "deepspeed") if plan.get(p) is not None), "deepspeed")
@@ -62,7 +61,6 @@ def _finding(  # noqa: PLR0913, PLR0917 - what findings_of was given, and one pl
         message = f"this Plan needs {about}: it fits only where little is wasted (up to {size(need.range[1])})"
         yield Finding(place.code, "info", path, message, why, line=plan.line_of(path))
         return
-    fix = nearest(plan, facts, machine, pool)
     yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)
 
 

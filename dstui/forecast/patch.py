@@ -35,7 +35,8 @@ def patch_of(plan: Plan, setup: Setup, was: Setup) -> Patch:
 
 
 def _zero(config: dict[str, Any], setup: Setup, was: Setup) -> None:
-    zero = config["zero_optimization"] = dict(config.get("zero_optimization") or {})
+    given = config.get("zero_optimization")  # DeepSpeed's old switch is no mapping, nor is what somebody mistyped
+    zero = config["zero_optimization"] = dict(given) if isinstance(given, Mapping) else {}
     if setup.stage != was.stage or "stage" not in zero:
         zero["stage"] = setup.stage
     for what, place, before in (
@@ -48,8 +49,8 @@ def _zero(config: dict[str, Any], setup: Setup, was: Setup) -> None:
         if place == "none":
             zero.pop(section, None)
             continue
-        given = zero.get(section)
-        there = dict(given) if isinstance(given, Mapping) else {}
+        section_given = zero.get(section)
+        there = dict(section_given) if isinstance(section_given, Mapping) else {}
         there |= {"device": place, "pin_memory": there.get("pin_memory", True)}
         if place == "nvme":
             there.setdefault("nvme_path", "/local_nvme")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "forecast"))
-from targets import EIGHT_H100, TWO_NODES, facts, plan
+from targets import EIGHT_H100, ONE_4090, TWO_NODES, facts, plan
 
 from dstui.forecast.choices import table
 from dstui.forecast.findings import findings_of
@@ -34,12 +34,14 @@ def main() -> int:
     """Measure; 1 where a claim does not hold."""
     known, given = facts(), plan(stage=3, micro=4)
     large, too_big = plan(stage=3, micro=24, steps=105, nodes=2), plan(stage=0, micro=8, sequence=4096)
+    huge = facts("meta-llama/Llama-2-70b-hf")
     count = recommend(large, known, TWO_NODES).candidates
     claims = {
         "a forecast": (best(lambda: forecast(given, known, EIGHT_H100), 300), 1.0),
         "the table of stages and offloads": (best(lambda: table(given, known, EIGHT_H100), 100), 3.0),
         f"a search of {count:,} candidates": (best(lambda: recommend(large, known, TWO_NODES), 10), 100.0),
         "what does not fit, with the nearest plan that does": (best(lambda: findings_of(too_big, known, EIGHT_H100), 50), 8.0),
+        "what does not fit, and nothing does": (best(lambda: findings_of(too_big, huge, ONE_4090), 20), 8.0),
     }
     for name, (took, limit) in claims.items():
         print(f"{name:<52} {took:7.2f} ms  (claim: under {limit:g})")
