@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+import string
 from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dstui.run.metrics.line_hints import hints_of
 from dstui.run.metrics.line_patterns import PATTERNS, scan
+from dstui.run.metrics.measurements import Measure, RankView
 
 GIB = 1 << 30
 
@@ -196,6 +200,17 @@ def test_a_number_that_stands_alone_on_its_line_is_found_too() -> None:
     assert scan("MA: 2 GB") == {"memory": 2.0 * (1 << 30)}
 
 
+MEASURED = [
+    "step 10/40 loss 2.7183 1234 tokens/s",
+    "[INFO] [engine.py:123:step] worker 3 did forward 0.5",
+    "step 3 of the launch is next",
+    " 10%|█         | 1/10 [00:01<00:09,  1.0it/s]",
+    "a loss 3 times lower",
+    "loss 3",
+    "'lr': 0.001,",
+    "step 99999999999999999",
+    "skipped: 0",
+]
 SPELLINGS = [spelling for pattern in PATTERNS for spelling in (*pattern.words, *pattern.units)]
 
 
@@ -215,3 +230,12 @@ def texts_of(spelling: str) -> list[str]:
         for group, optional, letter, maybe in re.findall(r"\(\?:([^()]*)\)(\??)|(.)(\??)", spelling)
     ]
     return ["".join(chosen).replace("\1", "(").replace("\2", ")") for chosen in product(*parts)]
+
+
+@given(st.lists(st.tuples(st.sampled_from(MEASURED), st.integers(0, 9)), max_size=12))
+def test_a_line_is_measured_the_same_whatever_lines_came_before(drawn: list[tuple[str, int]]) -> None:
+    measure = Measure()
+    for line, digit in drawn:
+        changed = line.translate(str.maketrans(string.digits, string.digits[digit:] + string.digits[:digit]))
+        told = [(metric.name, metric.value) for metric in measure(RankView("h"), 0, changed)]
+        assert told == [(metric.name, metric.value) for metric in Measure()(RankView("h"), 0, changed)]

@@ -12,8 +12,12 @@ from dataclasses import dataclass, field
 from dstui.logs.grep import Wanted
 from dstui.run.jobs.events import Metric
 from dstui.run.jobs.folder import JobFolder
-from dstui.run.metrics.line_patterns import HINTS, Bar, Own, bar_of, scan
+from dstui.run.metrics.line_patterns import HINTS, LONGEST, Bar, Own, bar_of, scan
 from dstui.run.metrics.progress import drawn, reported, told_over
+
+ZEROS = str.maketrans("123456789", "000000000")
+"""Whether a line holds a metric does not hang on which digits it has, only on where they stand."""
+MOST_SHAPES = 4096
 
 
 @dataclass(slots=True)
@@ -55,6 +59,8 @@ class Measure:
     def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
         """`patterns`: name -> regular expression with one group, which are the number."""
         self._own = Own(patterns or {})
+        self._without: set[str] = set()
+        """Lines that hold no metric, every digit as 0: a log says most of them again and again, with other numbers."""
 
     @classmethod
     def of(cls, folder: JobFolder) -> Measure:
@@ -81,7 +87,7 @@ class Measure:
         """The measurements of a rank's next line, noted in its view. `bar`: the progress bar that the line was written over."""
         if bar:
             self.glance(view, bar)
-        found = {**scan(line), **self._own.scan(line)}
+        found = {**self._scan(line), **self._own.scan(line)}
         if not found:
             return []
         self._place(view, found, bar_of(line), bar_of(bar))
@@ -94,6 +100,16 @@ class Measure:
             view.counts[name] = view.counts.get(name, 0) + 1
             metrics.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
         return metrics
+
+    def _scan(self, line: str) -> dict[str, float]:
+        """As `scan`, which takes 25 µs for a line that could hold a metric; 1 µs where one like it held none."""
+        shape = line[:LONGEST].translate(ZEROS)
+        if shape in self._without:
+            return {}
+        found = scan(line)
+        if not found and len(self._without) < MOST_SHAPES:
+            self._without.add(shape)
+        return found
 
     @staticmethod
     def _place(view: RankView, found: dict[str, float], own: Bar | None, over: Bar | None) -> None:

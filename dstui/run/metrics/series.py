@@ -170,7 +170,7 @@ class _Log:
 
     def read(self, measure: Measure) -> list[Metric] | None:
         """The metrics of the next piece; None where there is none."""
-        lines = self.tail.read(CHUNK)
+        lines = self.tail.read(CHUNK, measure.wanted)
         self.taken += self.tail.taken
         if not self.tail.taken:
             return None
