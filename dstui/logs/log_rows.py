@@ -188,14 +188,12 @@ class LogRows:
         return before != (self.first, self.end, self.lines, self._live)
 
     def _append(self, chunk: Slice, *, dedup: bool) -> None:
-        block = self._blocks[-1] if self._growing else None
-        if block is None or block.bytes >= BLOCK or block.dedup != dedup:
-            block = LogBlock(dedup=dedup)
-            block.first = self._settled
-            self._blocks.append(block)
-            self._growing = True
-            self._open = None if self._plain(block) else Shown(dedup=dedup, least=self.least, only=self.only)
-            self._shrink()
+        """Put what has come into the last block, and count its rows.
+
+        A plain block (every line is a row) needs no more than a count of its newlines. Any other is kept open (`_open`): its rows are made
+        as its lines come, since which lines are one row depends on those before.
+        """
+        block = self._last_block(dedup=dedup)
         self._memory -= block.memory
         block.add(chunk)
         self._memory += block.memory
@@ -208,6 +206,18 @@ class LogRows:
             self._open.add(chunk.time if chunk.known else nan, self._batches(chunk.parts))
             block.rows, block.lines = len(self._open.picked), self._open.rows.lines
         self.lines += block.lines - lines
+
+    def _last_block(self, *, dedup: bool) -> LogBlock:
+        """The block that grows; a new one where it is full, where none grows, or where lines are deduplicated now and were not before."""
+        block = self._blocks[-1] if self._growing else None
+        if block is None or block.bytes >= BLOCK or block.dedup != dedup:
+            block = LogBlock(dedup=dedup)
+            block.first = self._settled
+            self._blocks.append(block)
+            self._growing = True
+            self._open = None if self._plain(block) else Shown(dedup=dedup, least=self.least, only=self.only)
+            self._shrink()
+        return block
 
     def _shrink(self) -> None:
         """The oldest blocks go where memory is short; a rank's own log takes far less."""

@@ -173,8 +173,14 @@ class Timeline:
         return (Slice(times[n], True, [Part(0, n, n + 1)]) for n in reversed(range(self._there[0])))
 
     def _recorded_back(self) -> Iterator[Slice]:
+        """The logs from their ends, by the arrival index: a record says that a log had `size` bytes at a time, `grown` of them new.
+
+        `left` is how many bytes of each log are still to be told; it only shrinks, so that every byte is told once, whatever the records
+        say (they may overlap, leave gaps, or be longer than the log). What lies behind the newest record of a log came after it was written
+        (`late`: the time is that of the file). What lies before the oldest came before anybody looked: it has a place, but no time.
+        """
         left = list(self._there)
-        left[0] = 0
+        left[0] = 0  # notices have their own times: _notices_back
         met: set[int] = set()
         for time, records in groupby(self._arrivals.back(), key=lambda record: record.time):
             late, parts = [], []
@@ -197,6 +203,7 @@ class Timeline:
         yield from reversed_shares(left, *self._span())
 
     def _recorded_forth(self) -> Iterator[Slice]:
+        """The same from their beginnings: first the logs of which no record speaks, then those that it does, then what came late."""
         taken = [0] * len(self._there)
         noted = {self._index.get(record.log) for record in self._arrivals.forth()}
         unknown = [0 if log in noted or not log else end for log, end in enumerate(self._there)]

@@ -77,18 +77,34 @@ class Splice:
     # -- changes
 
     def overwrite(self, path: Path, value: Any) -> str:
-        """Another value for a node that is there."""
+        """Another value for a node that is there; the whole new text.
+
+        By how the old value is written, and what the new one is:
+            key: 1          -> {a: 1}     the key gets lines below it (a mapping in block style)
+            key: {a: 1}     -> {b: 2}     stays in braces, for the user wrote it so
+            key:\n  a: 1    -> {b: 2}     lines give way to lines
+            key:\n  a: 1    -> 5          the lines go, the value stands beside the key
+            key: 1          -> 5          only the value is replaced, in the quotes that it had
+        """
         node, parent = self.document.node(path), self.document.node(path[:-1])
         assert node is not None and parent is not None
-        start, end = node.start_mark.index, self.end(node)
-        indent = parent.start_mark.column + 2
         if isinstance(parent, yaml.MappingNode) and not parent.flow_style:
-            if isinstance(value, Mapping) and value and not (isinstance(node, yaml.MappingNode) and node.flow_style and node.value):
-                return self.to_block(node, self.block(value, path, indent))
+            in_braces = isinstance(node, yaml.MappingNode) and node.flow_style and node.value
+            if isinstance(value, Mapping) and value and not in_braces:
+                return self.to_block(node, self.block(value, path, parent.start_mark.column + 2))
             if isinstance(node, yaml.CollectionNode) and not node.flow_style:
-                colon = self.text.index(":", self.key(parent, path[-1]).end_mark.index) + 1
-                beside = self.text[colon : self.line_start(start)].rstrip("\r\n")  # comments between the key and its block
-                return f"{self.text[:colon]} {self.value(value, path)}{beside}{self.text[self.line_end(end) :]}"
+                return self._beside_key(parent, node, path, value)
+        return self._in_place(node, path, value)
+
+    def _beside_key(self, parent: yaml.MappingNode, node: yaml.CollectionNode, path: Path, value: Any) -> str:
+        """The lines below a key give way to a value on the key's own line; comments between the key and its lines stay."""
+        colon = self.text.index(":", self.key(parent, path[-1]).end_mark.index) + 1
+        beside = self.text[colon : self.line_start(node.start_mark.index)].rstrip("\r\n")
+        return f"{self.text[:colon]} {self.value(value, path)}{beside}{self.text[self.line_end(self.end(node)) :]}"
+
+    def _in_place(self, node: Node, path: Path, value: Any) -> str:
+        """Only the value's own characters are replaced. A value that is empty (`key:`, or `- ` in a list) gets the blank that it lacks."""
+        start, end = node.start_mark.index, self.end(node)
         quote = node.style if isinstance(node, yaml.ScalarNode) and node.style in ("'", '"') and isinstance(value, str) else ""
         before = "" if start != end else " " if self.text[start - 1 : start] in (":", "-") else ": "
         return self.cut(start, end, before + self.value(value, path, quote=quote))

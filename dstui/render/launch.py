@@ -155,28 +155,13 @@ def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
         raise RenderError("job.script", "no script is named: give the training script, relative to workdir")
     used = slots(plan, machine, pool)
     hosts = tuple(used or ("localhost",))
-    here = all(host in HERE for host in hosts)
-    launcher = cluster.launcher or ("local" if here else "ssh")
-    if launcher == "local" and not here:
-        raise RenderError(
-            "cluster.launcher", f"local starts ranks on this machine only, but there is {next(h for h in hosts if h not in HERE)}"
-        )
-    if launcher in ("torchrun", "accelerate"):
-        raise RenderError(
-            "cluster.launcher", f"{launcher} cannot be rendered by this version: use null, local, ssh or one of {', '.join(BACKENDS)}"
-        )
+    launcher = _launcher(cluster.launcher, hosts)
     cpu = machine.accelerator == "cpu"
     options = _local_options(plan, machine, used) if launcher == "local" else [*_far_options(plan, hosts, launcher), *_filters(plan)]
-    if cluster.master_port is not None:
-        options += ["--master_port", str(cluster.master_port)]
-    if cluster.cpu_binding == "deepspeed":
-        options.append("--bind_cores_to_rank")
-    if job.integration == "accelerate" and NO_LOCAL_RANK not in cluster.launcher_args:
-        options.append(NO_LOCAL_RANK)  # as accelerate launch: its scripts find it in LOCAL_RANK
     ranks = [host for host, chosen in (used or {}).items() for _ in chosen]
     return LaunchSpec(
         python=interpreter(plan),
-        launcher_options=(*options, *cluster.launcher_args),
+        launcher_options=(*options, *_common_options(plan), *cluster.launcher_args),
         script=(_as_script(job.script),) if job.script else ("-m", str(job.module)),
         script_args=job.args,
         workdir=plan.place(job.workdir),
@@ -187,6 +172,29 @@ def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
         hosts=hosts,
         bindings=_bindings(machine, next(iter(used.values()), []) if used else []) if cluster.cpu_binding == "numactl" else (),
     )
+
+
+def _launcher(chosen: str | None, hosts: tuple[str, ...]) -> str:
+    """The Plan's launcher; where it names none, local for this machine and ssh for others. Raises RenderError."""
+    far = next((host for host in hosts if host not in HERE), None)
+    launcher = chosen or ("local" if far is None else "ssh")
+    if launcher == "local" and far is not None:
+        raise RenderError("cluster.launcher", f"local starts ranks on this machine only, but there is {far}")
+    if launcher in ("torchrun", "accelerate"):
+        usable = f"use null, local, ssh or one of {', '.join(BACKENDS)}"
+        raise RenderError("cluster.launcher", f"{launcher} cannot be rendered by this version: {usable}")
+    return launcher
+
+
+def _common_options(plan: Plan) -> list[str]:
+    """Options that every launcher takes."""
+    cluster = plan.cluster
+    options = ["--master_port", str(cluster.master_port)] if cluster.master_port is not None else []
+    if cluster.cpu_binding == "deepspeed":
+        options.append("--bind_cores_to_rank")
+    if plan.job.integration == "accelerate" and NO_LOCAL_RANK not in cluster.launcher_args:
+        options.append(NO_LOCAL_RANK)  # as accelerate launch: its scripts find it in LOCAL_RANK
+    return options
 
 
 def _bindings(machine: Machine, slots_of_a_host: list[int]) -> tuple[Binding, ...]:

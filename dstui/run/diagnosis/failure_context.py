@@ -76,7 +76,20 @@ class FailureContext:
         return hit.time is None or other.time is None or hit.time <= other.time
 
     def deaths(self) -> list[Hit]:
-        """Ends by a signal, as hits of the signature that the signal stands for."""
+        """Ends by a signal, as hits of the signature that the signal stands for (SIGKILL: KILLED-UNKNOWN, SIGBUS: SIGBUS-SHM, …).
+
+        One hit for each cause and rank. Left out are ranks that were killed after the first failure, as the launcher kills what is left of
+        a job that has failed; and an end whose rank is not known, where the same cause is known of some rank: it is told twice.
+        """
+        hits = self._signal_hits()
+        first = self._first_failure()
+        late = {rank for rank, when in self.found.ended.items() if when > first}
+        hits = [hit for hit in hits if not (hit.signature.id == "KILLED-UNKNOWN" and hit.rank in late)]
+        of_a_rank = {hit.signature.id for hit in hits if hit.rank is not None}
+        return [hit for hit in hits if hit.rank is not None or hit.signature.id not in of_a_rank]
+
+    def _signal_hits(self) -> list[Hit]:
+        """A hit for each cause and rank that ended by a signal, where the log says so first. A signal that is a stop (SIGINT) is none."""
         found: dict[tuple[str, int | None], Hit] = {}
         for end in self.bad_ends:
             cause = SIGNAL_CAUSES.get(-end.exit.code)
@@ -84,14 +97,14 @@ class FailureContext:
                 key = (cause, end.rank)
                 if key not in found or end.at < found[key].at:
                     found[key] = Hit(BY_ID[cause], end.at, end.text, end.stream, end.rank, end.host, noticed=end.noticed)
-        ended = self.found.ended
+        return list(found.values())
+
+    def _first_failure(self) -> float:
+        """When the first rank failed that no peer pulled down (a cascade without a cause of its own); NEVER where none is known."""
         rooted = {hit.rank for hit in self.found.hits if hit.signature.role == "root"}
         fallen = {hit.rank for hit in self.found.hits if hit.signature.role == "cascade"} - rooted
-        first = min((ended[end.rank] for end in self.bad_ends if end.rank in ended and end.rank not in fallen), default=NEVER)
-        for key in [key for key in found if key[0] == "KILLED-UNKNOWN" and key[1] in ended and ended[key[1]] > first]:
-            del found[key]  # what is left of a job that failed is killed
-        known = {cause for cause, rank in found if rank is not None}
-        return [hit for (cause, rank), hit in found.items() if rank is not None or cause not in known]
+        ended = self.found.ended
+        return min((ended[end.rank] for end in self.bad_ends if end.rank in ended and end.rank not in fallen), default=NEVER)
 
     def silent(self) -> list[int]:
         """Ranks that said nothing of a failure, ended neither well nor with a status of their own, and so may be the culprits."""

@@ -134,13 +134,9 @@ class Supervisor:
             self.note(f"{signal.Signals(news.si_signo).name} from process {sender}: the job is stopped", stops=True)
 
     def poll(self) -> None:
-        """Bring everything up to date."""
+        """Bring everything up to date: requests to stop, the ranks, what is noted of them, and status.json where anything has changed."""
         reap()
-        if self.asked is None:
-            self.asked = asked_for(self.folder)
-        if self.asked is None and self.owner and not self.owner.alive:
-            self.note("the terminal or command that this job belongs to is gone: the job is stopped", stops=True)
-            self.asked = OWNER_GONE
+        self.hear_requests()
         changed = self.ranks.update(time.time())
         if changed or self.every("arrivals", 1.0):
             self.arrivals.update(time.time(), self.ranks.attempt)  # first, so that a rank's last lines come before its end
@@ -152,11 +148,23 @@ class Supervisor:
         if self.every("folder", 1.0):
             self.keep_folder()
         if self.asked is not None or self.every("builds", 1.0):  # a lock is known by its holder, who ends soon
-            for sentence in self.builds.poll({n: self.ranks.ranks[n].pid or 0 for n in self.ranks.living}):
-                self.note(sentence)
+            self.note_builds()
         self.name_the_late()
         if changed or self._unwritten:
             self.write()
+
+    def hear_requests(self) -> None:
+        """Whether somebody asks for the job's end: a stop.json, or the end of the process that the job belongs to."""
+        if self.asked is None:
+            self.asked = asked_for(self.folder)
+        if self.asked is None and self.owner and not self.owner.alive:
+            self.note("the terminal or command that this job belongs to is gone: the job is stopped", stops=True)
+            self.asked = OWNER_GONE
+
+    def note_builds(self) -> None:
+        """Which ranks compile an op of DeepSpeed, or wait for one that does."""
+        for sentence in self.builds.poll({number: self.ranks.ranks[number].pid or 0 for number in self.ranks.living}):
+            self.note(sentence)
 
     def keep_folder(self) -> None:
         """Bring back a folder that was deleted under the job: without it nobody could find the job, or stop it."""

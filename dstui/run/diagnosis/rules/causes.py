@@ -57,20 +57,31 @@ def _counts(context: FailureContext, hit: Hit) -> bool:
 
 
 def independent(hits: list[Hit]) -> list[Hit]:
-    """Without what another of them explains, without mere mentions where an exception was raised, and without plain exceptions of a
-    rank that has a better-known cause."""
+    """The hits that may each be a cause of its own: three filters, in this order."""
+    return _better_known(_more_than_mentioned(_unexplained(hits)))
+
+
+def _unexplained(hits: list[Hit]) -> list[Hit]:
+    """Without those of signatures that another signature explains (`Signature.explains`: out of memory explains an NCCL error), unless both
+    explain each other."""
     ids = {hit.signature.id for hit in hits}
     explained = {below for one in ids for below in BY_ID[one].explains if one not in BY_ID[below].explains}
-    left = [hit for hit in hits if hit.signature.id not in explained]
-    raised = {hit.signature.id for hit in left if hit.raised and hit.raised.traced and hit.raised.clean}
-    if raised:  # what else a program mentions is not what ended it
-        left = [
-            hit
-            for hit in left
-            if hit.raised or hit.noticed or hit.signature.alone or hit.signature.in_code or hit.signature.role == "symptom"
-        ]
-    known = [hit for hit in left if hit.signature.role == "root" and hit.signature.id != "USER-PY"]
-    return [hit for hit in left if hit.signature.id != "USER-PY" or not any(_same_process(hit, other) for other in known)]
+    return [hit for hit in hits if hit.signature.id not in explained]
+
+
+def _more_than_mentioned(hits: list[Hit]) -> list[Hit]:
+    """Where an exception with a whole traceback ended a program, what its output merely mentions beside that did not."""
+    if not any(hit.raised and hit.raised.traced and hit.raised.clean for hit in hits):
+        return hits
+    return [
+        hit for hit in hits if hit.raised or hit.noticed or hit.signature.alone or hit.signature.in_code or hit.signature.role == "symptom"
+    ]
+
+
+def _better_known(hits: list[Hit]) -> list[Hit]:
+    """Without plain exceptions of the user's program (USER-PY) on a rank for which a known cause was found."""
+    known = [hit for hit in hits if hit.signature.role == "root" and hit.signature.id != "USER-PY"]
+    return [hit for hit in hits if hit.signature.id != "USER-PY" or not any(_same_process(hit, other) for other in known)]
 
 
 def _same_process(hit: Hit, other: Hit) -> bool:

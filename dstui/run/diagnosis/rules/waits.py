@@ -31,13 +31,23 @@ def timed_out(context: FailureContext) -> Verdict | None:
 def symptom(context: FailureContext) -> Verdict | None:
     """Ranks that waited, and nobody who says why."""
     hits = [hit for hit in independent(roots(context)) if hit.signature.role == "symptom"]
-    if waited := [hit for hit in context.found.hits if hit.signature.id in WAITED and not (hit.raised and hit.raised.ignored)]:
-        # torchrun tells nobody's good end, but it tells which ranks it had to end: where none, the others were gone.
-        gone = context.found.well or set(context.silent() if _nobody_was_left(context) and not hits else ())
-        if gone and not context.ended_well:
-            return Verdict(BY_ID["DESYNC-EARLY-EXIT"], "medium", waited, min(gone) if min(gone) >= 0 else None)
-    if not hits:
+    return _peers_had_left(context, hits) or (_what_they_waited_in(context, hits) if hits else None)
+
+
+def _peers_had_left(context: FailureContext, symptoms: list[Hit]) -> Verdict | None:
+    """Ranks waited for others that had ended with 0, or had ended without a word: they have done fewer steps than these."""
+    waited = [hit for hit in context.found.hits if hit.signature.id in WAITED and not (hit.raised and hit.raised.ignored)]
+    if not waited or context.ended_well:
         return None
+    # torchrun does not say who ended well, but it does say which ranks it had to end: where it names none, the silent ones had left.
+    gone = context.found.well or set(context.silent() if _nobody_was_left(context) and not symptoms else ())
+    if not gone:
+        return None
+    return Verdict(BY_ID["DESYNC-EARLY-EXIT"], "medium", waited, min(gone) if min(gone) >= 0 else None)
+
+
+def _what_they_waited_in(context: FailureContext, hits: list[Hit]) -> Verdict:
+    """The first symptom itself; the rank is the first of those that have come less far, unless that could be any of them."""
     first = min(hits, key=context.order)
     late = context.behind()
     rank = late[0] if late and len(late) < max(len(context.ranks), 2) else None
@@ -50,11 +60,17 @@ def symptom(context: FailureContext) -> Verdict | None:
 
 
 def _nobody_was_left(context: FailureContext) -> bool:
+    """Whether torchrun reported failures, and had no rank to end."""
     return bool(context.found.agents and context.bad_ends) and not context.found.closing
 
 
 def left_early(context: FailureContext) -> Verdict | None:
-    """A rank ended by itself, without a word of why."""
+    """A rank ended by itself, with an exit status and without a word of why (sys.exit, os._exit, a C++ library's exit).
+
+    Which one: the first rank that wrote nothing of a failure. Where every rank wrote something, or the ends have no ranks: an exit status
+    of the program's own, not one that an interpreter or a shell gives (1: an exception; 126, 127: not started; 255: exit(-1)).
+    Where there is neither, ranks that waited for a peer are enough, if only one rank can have been that peer.
+    """
     own = [end for end in context.bad_ends if end.exit.code > 0]
     wordless = [end for end in own if end.rank is not None and end.rank not in context.found.spoke]
     numbered = [end for end in own if end.exit.code not in (1, 126, 127, 255)]
