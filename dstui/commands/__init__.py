@@ -1,0 +1,58 @@
+"""What dstui can be asked for, one module per command: its arguments and its run."""
+
+from __future__ import annotations
+
+from dstui import __version__
+
+TYPE_CHECKING = False  # typing's own would cost as much as all the rest of `dstui --version`
+if TYPE_CHECKING:
+    import argparse
+
+COMMANDS = {
+    "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
+    "render": "the files and the command that a Plan stands for",
+    "import": "any file that people have, as a Plan: ds_config.json, accelerate YAML, a pasted launch, a hostfile",
+    "forecast": "whether a Plan fits, how fast it would be, and which plan is best",
+    "machine": "what this machine has: GPUs, links, host, software",
+    "doctor": "whether this machine, and every host of a Plan, is ready",
+    "runs": "the jobs that were started, also after the terminal is gone",
+    "attach": "look at a job again, in the TUI",
+    "logs": "what the ranks of a job printed",
+    "diagnose": "why a run failed, from its logs, whoever started it",
+    "stacks": "where the ranks of a job are right now: their Python stacks",
+    "bundle": "a zip of a job for a bug report, without secrets",
+    "stop": "stop a job, on every host, to the last process",
+    "docs": "what a key or the code of a finding means",
+    "schema": "the JSON Schema of a Plan, for editors",
+    "completion": "a script that completes dstui's commands in bash, zsh or fish",
+}
+"""Name -> what it does, in one line. Each lives in the module of that name beside this one."""
+
+
+def session_parser() -> argparse.ArgumentParser:
+    """The arguments of dstui without a command: the TUI, and --headless."""
+    from argparse import RawDescriptionHelpFormatter
+
+    from dstui.arguments import Parser
+
+    parser = Parser(
+        prog="dstui",
+        description='From "I have GPUs and a training script" to "DeepSpeed is training, and I can see every rank".',
+        epilog="commands (dstui COMMAND --help):\n" + "\n".join(f"  {name:<10} {what}" for name, what in COMMANDS.items()),
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "file", nargs="?", metavar="PLAN", help="a Plan (YAML) or a ds_config.json; `quickstart` is a Plan that comes with dstui"
+    )
+    parser.add_argument("--version", action="version", version=f"dstui {__version__}")
+    parser.add_argument("--machine", metavar="FILE", help="plan for the machine recorded in FILE instead of this one")
+    headless = parser.add_argument_group("without the screen")
+    headless.add_argument("--headless", action="store_true", help="check, launch, stream every rank's lines, end with the job's status")
+    headless.add_argument("--dry-run", action="store_true", help="print what would be written and run, and start nothing")
+    headless.add_argument("--json", action="store_true", help="one JSON event per line instead of text")
+    headless.add_argument("--detach", action="store_true", help="print the job folder and leave the job running")
+    headless.add_argument(
+        "--set", action="append", default=[], metavar="PATH=VALUE", help="override a key: deepspeed.zero_optimization.stage=2"
+    )
+    headless.add_argument("--run-dir", metavar="DIR", help="the job folder itself (default: dstui_runs/NAME-DATE-TIME)")
+    return parser

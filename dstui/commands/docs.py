@@ -1,0 +1,135 @@
+"""`dstui docs KEY`: what a key of DeepSpeed, of accelerate or of a Plan means, and what a finding's code stands for."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterator
+
+from dstui.check.accelerate import RULES as ACCELERATE_RULES
+from dstui.check.auto_values import FILLED
+from dstui.check.rule import Rule
+from dstui.check.rules import RULES
+from dstui.output import say, tell
+from dstui.plan.accelerate_keys import PLUGIN, SECTION, TOP, AccelerateKey
+from dstui.plan.catalogue import RELEASES, Key, lookup, release
+from dstui.plan.load import FIELDS
+from dstui.plan.model import SECTIONS
+
+MOMENTS = {
+    "parse": "whoever reads the file refuses it",
+    "initialize": "deepspeed.initialize dies",
+    "launch": "the launcher dies",
+    "run": "the run dies later",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument(
+        "key", nargs="?", metavar="KEY", help="zero_optimization.stage, cluster.hosts, zero3_init_flag, DS125; none lists all"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what is known; 0, or 1 where nothing is called so."""
+    if args.key is None:
+        for name in sorted(_names()):
+            tell(name)
+        return 0
+    pages = list(_pages(args.key))
+    for number, page in enumerate(pages):
+        tell(("\n" if number else "") + page)
+    if pages:
+        return 0
+    names = _names()
+    close = difflib.get_close_matches(args.key, [*names, *{name.rpartition(".")[2] for name in names}], 5, 0.7)
+    say(f"nothing is called {args.key}" + (f"; there is {', '.join(close)}" if close else "; dstui docs lists everything"))
+    return 1
+
+
+def _names() -> list[str]:
+    own = [".".join((*map(str, path), name)) for path, specs in FIELDS.items() for name in specs]
+    deepspeed = [key.path for key in release().keys()]  # noqa: SIM118 - a method of ours
+    return [*own, *SECTIONS, *deepspeed, *TOP, *(f"{SECTION}.{name}" for name in PLUGIN), *RULES, *ACCELERATE_RULES]
+
+
+def _pages(name: str) -> Iterator[str]:
+    """Everything that is called so: by its whole path, else by its last part."""
+    asked = name.removeprefix("deepspeed.").removeprefix("accelerate.").removeprefix(f"{SECTION}.")
+    rule = RULES.get(name.upper()) or ACCELERATE_RULES.get(name.upper())
+    if rule is not None:
+        yield _of_rule(rule)
+    yield from (_own(path, field) for path, field in _fields() if name in (path, path.rpartition(".")[2]))
+    exact = lookup(asked)
+    if exact is not None:
+        yield _of_key(exact)
+    elif "." not in asked:
+        yield from (_of_key(key) for key in release().keys() if key.name == asked)  # noqa: SIM118 - a method of ours
+    key = PLUGIN.get(asked) or TOP.get(asked)
+    if key is not None:
+        yield _of_accelerate(key, f"accelerate: {SECTION}.{asked}" if asked in PLUGIN else f"accelerate: {asked}")
+
+
+def _fields() -> Iterator[tuple[str, dict[str, object]]]:
+    for path, specs in FIELDS.items():
+        for name, spec in specs.items():
+            yield ".".join((*map(str, path), name)), {**spec.metadata, "default": spec.default}
+
+
+def _own(path: str, about: dict[str, object]) -> str:
+    lines = [f"{path}  (Plan)", f"  {about['help']}", f"  holds    {about['kind']}"]
+    choices = about["choices"]
+    if isinstance(choices, tuple) and choices:
+        lines.append(f"  one of   {', '.join(map(str, choices))}")
+    if about["default"] is None or isinstance(about["default"], (str, int, float)):
+        lines.append(f"  default  {'null' if about['default'] is None else about['default']}")
+    return "\n".join(lines)
+
+
+def _of_key(key: Key) -> str:
+    lines = [f"deepspeed.{key.path}", f"  {key.help or 'No line of help is known.'}", f"  holds    {key.type}"]
+    if key.choices:
+        lines.append(f"  one of   {', '.join(map(str, key.choices))}")
+    if key.type != "section":
+        lines.append(f"  default  {'null' if key.default is None else key.default}")
+    bounds = (("at least", key.minimum), ("at most", key.maximum), ("greater than", key.above), ("less than", key.below))
+    lines += [f"  bounds   {words} {bound:g}" for words, bound in bounds if bound is not None]
+    if key.stages:
+        lines.append(f"  matters  at ZeRO stage {', '.join(map(str, key.stages))}")
+    for reader, words in (("trainer", "the Trainer"), ("accelerate", "accelerate")):
+        if key.path in FILLED[reader]:
+            lines.append(f'  "auto"   {words} fills it from: {FILLED[reader][key.path]}')
+    if key.deprecated:
+        lines.append("  old      deprecated" + (f": use {key.replacement}" if key.replacement else ""))
+    if key.since or key.until:
+        lines.append(f"  known    from DeepSpeed {key.since or f'{RELEASES[0]} or before'} to {key.until or 'today'}")
+    if key.source:
+        lines.append(f"  source   {key.source}")
+    return "\n".join(lines)
+
+
+def _of_accelerate(key: AccelerateKey, title: str) -> str:
+    lines = [title, f"  {key.help}", f"  holds    {key.kind}"]
+    if key.choices:
+        lines.append(f"  one of   {', '.join(map(str, key.choices))}")
+    if key.path:
+        lines.append(f"  same as  deepspeed.{key.path}")
+    if key.variable:
+        lines.append(f"  ranks    are told by {key.variable}")
+    if not key.beside_file:
+        lines.append("  not      beside deepspeed_config_file: accelerate refuses the file for it")
+    return "\n".join(lines)
+
+
+def _of_rule(rule: Rule) -> str:
+    lines = [f"{rule.code}  ({rule.severity})", f"  {rule.title}"]
+    if rule.when:
+        lines.append(f"  when     {MOMENTS[rule.when]}")
+    if rule.says:
+        lines.append(f"  says     {rule.says}")
+    if rule.readers:
+        lines.append(f"  about    configurations that {', '.join(rule.readers)} reads")
+    if rule.source:
+        lines.append(f"  source   {rule.source}")
+    return "\n".join(lines)

@@ -1,0 +1,102 @@
+"""dstui docs, schema and completion, as a user calls them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dstui.cli import main
+from dstui.commands import COMMANDS
+from dstui.commands.docs import _names
+
+
+@dataclass
+class Said:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def dstui(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
+    """`dstui WORDS`, in this process: an interpreter takes longer than any of these commands."""
+
+    def run(*words: str) -> Said:
+        code = main(words)
+        return Said(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("key", "parts"),
+    [
+        ("zero_optimization.stage", ("deepspeed.zero_optimization.stage", "0, 1, 2, 3", "--zero_stage, else 2", "https://")),
+        ("deepspeed.bf16.enabled", ("deepspeed.bf16.enabled", "--mixed_precision bf16")),
+        ("cluster.hosts", ("cluster.hosts  (Plan)", "Host -> slots")),
+        ("stage3_prefetch_bucket_size", ("deepspeed.zero_optimization.stage3_prefetch_bucket_size", "ZeRO stage 3")),
+        ("zero3_init_flag", ("deepspeed_config.zero3_init_flag", "ACCELERATE_DEEPSPEED_ZERO3_INIT")),
+        ("mixed_precision", ("not      beside deepspeed_config_file",)),
+        ("ds125", ("DS125  (error)", "does not divide the ranks")),
+        ("AC001", ("deepspeed_config_file",)),
+    ],
+)
+def test_docs_tells_what_a_key_or_a_code_means(dstui: Callable[..., Said], key: str, parts: tuple[str, ...]) -> None:
+    done = dstui("docs", key)
+    assert done.returncode == 0, done.stderr
+    assert all(part in done.stdout for part in parts), done.stdout
+
+
+def test_docs_offers_what_is_called_nearly_so_and_lists_all(dstui: Callable[..., Said]) -> None:
+    done = dstui("docs", "reduce_buket_size")
+    assert done.returncode == 1 and "reduce_bucket_size" in done.stderr
+    listed = dstui("docs").stdout.split()
+    assert {"zero_optimization.stage", "job.script", "DS001"} <= set(listed) == set(_names())
+
+
+def test_schema_is_printed_or_written_with_the_line_for_an_editor(
+    dstui: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed = json.loads(dstui("schema").stdout)
+    assert printed["properties"]["deepspeed"]["properties"]["zero_optimization"]
+    done = dstui("schema", "-o", "plan.schema.json", "--deepspeed-version", "0.16.9")
+    assert "$schema=plan.schema.json" in done.stdout and json.loads((tmp_path / "plan.schema.json").read_text())
+    assert dstui("schema", "-o", "plan.schema.json").returncode == 2, "other content is not replaced unasked"
+    assert dstui("schema", "--deepspeed-version", "new").returncode == 2
+
+
+COMPLETE = "source ./dstui.bash; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _dstui; echo ${{COMPREPLY[@]}}"
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("dstui re", {"render"}),
+        ("dstui zero3-", {"zero3-offload"}),
+        ("dstui check --stri", {"--strict"}),
+        ("dstui check --oracle ''", {"parse", "init"}),
+        ("dstui render --only a", {"accelerate"}),
+        ("dstui plan.yaml --dry", {"--dry-run"}),
+        ("dstui completion ''", {"bash", "zsh", "fish"}),
+    ],
+)
+def test_bash_completes_commands_options_and_choices(dstui: Callable[..., Said], words: str, found: set[str], tmp_path: Path) -> None:
+    bash = shutil.which("bash") or pytest.skip("no bash here")
+    (tmp_path / "dstui.bash").write_text(dstui("completion", "bash").stdout)
+    done = subprocess.run([bash, "-c", COMPLETE.format(words=words)], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == found
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_other_shells_are_told_every_command(dstui: Callable[..., Said], shell: str) -> None:
+    script = dstui("completion", shell).stdout
+    assert all(name in script for name in COMMANDS)
+    if program := shutil.which(shell):
+        subprocess.run([program, "--no-execute", "-c", script] if shell == "fish" else [program, "-nc", script], check=True)
