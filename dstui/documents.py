@@ -116,12 +116,12 @@ def _handed_over(word: str, config: Path) -> str:
     return word
 
 
-def look_into_script(plan: Plan) -> ScriptFacts | NoScript | None:
+def script_facts_of(plan: Plan) -> ScriptFacts | NoScript | None:
     """What the script of a Plan says of itself; None where there is nothing to look into. Reads, and runs nothing."""
-    return look_into(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
+    return script_facts(plan.place(plan.job.workdir), plan.job.script, plan.job.module)
 
 
-def look_into(folder: str, script: str | None, module: str | None) -> ScriptFacts | NoScript | None:
+def script_facts(folder: str, script: str | None, module: str | None) -> ScriptFacts | NoScript | None:
     """The same for a script, or a module where it stands under the folder."""
     from dstui.adopt.script import NoScript
 

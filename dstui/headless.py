@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any
 
 from dstui.check import check
-from dstui.documents import look_into_script, open_document
+from dstui.documents import open_document, script_facts_of
 from dstui.files import FileProblem, read_pool
 from dstui.machine.snapshot import Machine
 from dstui.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         target = Target(plan, _machine(args.machine, plan), pool)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
-    findings = check(plan, target.machine, world_size=target.world_size, script=look_into_script(plan), model=_model_config(plan))
+    findings = check(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan), model=_model_config(plan))
     if plan.model is not None or plan.models:
         from dstui.forecast.findings import findings_of  # a Plan that names no model has no forecast
         from dstui.model_files import read_models

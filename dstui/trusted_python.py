@@ -25,7 +25,7 @@ OPTION = "--trust-python"
 HELP = "let the interpreter that a Plan names (job.python) look too, now and later"
 
 
-def looks_with(plan: Plan) -> str:
+def probe_python(plan: Plan) -> str:
     """The interpreter that looks for this Plan: that of its ranks where it is dstui's own or was agreed to, else dstui's own."""
     python = interpreter(plan)
     return sys.executable if own(plan) or not answer(plan) else python if "/" in python else _place(python)
@@ -45,8 +45,8 @@ def to_be_asked(plan: Plan) -> bool:
 def answer(plan: Plan) -> bool | None:
     """What the user said about the interpreter of this Plan; None where that was not asked yet, or of another program in its place."""
     entry = _entry(plan)
-    said = [known.get("yes") for known in _remembered() if {**known, "yes": None} == {**entry, "yes": None}]
-    return said[-1] is True if said else None
+    answers = [known.get("yes") for known in _remembered() if {**known, "yes": None} == {**entry, "yes": None}]
+    return answers[-1] is True if answers else None
 
 
 def remember(plan: Plan, yes: bool) -> None:

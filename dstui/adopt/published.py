@@ -24,8 +24,8 @@ REPAIRS: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str], str]
 
 def repaired(text: str) -> tuple[str, list[str]]:
     """The text as it was meant, and a sentence for each kind of change."""
-    said = []
+    sentences = []
     for pattern, new, sentence in REPAIRS:
         text, count = pattern.subn(new, text)
-        said += [sentence] if count else []
-    return text, said
+        sentences += [sentence] if count else []
+    return text, sentences

@@ -113,7 +113,7 @@ class _Reader:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 self._import(node)
         for node in nodes:
-            self._look(node)
+            self._collect(node)
         self.code.calls.sort(key=lambda call: call.node.lineno)
         return self.code
 
@@ -126,7 +126,7 @@ class _Reader:
             )
             self.code.names.setdefault(whole, node.lineno)
 
-    def _look(self, node: ast.AST) -> None:
+    def _collect(self, node: ast.AST) -> None:
         code = self.code
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and (name := self._name(node)):
             code.names.setdefault(name, node.lineno)

@@ -30,7 +30,7 @@ def check(  # noqa: PLR0913 - all but the first two are named
 ) -> list[Finding]:
     """What is wrong with a Plan, the worst first. What is not known of the machine or the world size is not judged.
 
-    `script` is what a look into the Plan's script has found (`dstui.documents.look_into_script`); `model` what stands in the model's
+    `script` is what a look into the Plan's script has found (`dstui.documents.script_facts_of`); `model` what stands in the model's
     config.json (`dstui.model_files.read_model_config`).
     Without a version the machine's DeepSpeed decides, else the newest release that is known.
     """

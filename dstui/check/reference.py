@@ -23,7 +23,7 @@ from dstui import looking
 from dstui.machine.codec import Unknown
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.trusted_python import looks_with
+from dstui.trusted_python import probe_python
 
 CHILDREN = Path(__file__).parent.parent / "oracle"
 START = 60.0
@@ -71,8 +71,8 @@ def asked_for_types(plan: Plan, machine: Machine) -> Machine:
     """The machine, where the Plan trains in fp16 on CPUs with what DeepSpeed says of that: whether they can is known only to DeepSpeed."""
     wanted = machine.accelerator == "cpu" and isinstance(machine.software.fp16, Unknown) and plan.get("deepspeed.fp16.enabled") is True
     if wanted:
-        with suppress(ReferenceFailure), ReferenceChecker(looks_with(plan)) as oracle:
-            return with_types(machine, oracle.types())
+        with suppress(ReferenceFailure), ReferenceChecker(probe_python(plan)) as checker:
+            return with_types(machine, checker.types())
     return machine
 
 

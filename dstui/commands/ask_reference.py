@@ -9,7 +9,7 @@ from dstui.check.arrival import as_it_arrives, ranks_that_fit
 from dstui.check.reference import ReferenceChecker, ReferenceFailure, ReferenceVerdict
 from dstui.commands.checked_file import CheckedFile
 from dstui.plan.finding import Finding, Fix, When, ranked
-from dstui.trusted_python import OPTION, looks_with, own, remember
+from dstui.trusted_python import OPTION, own, probe_python, remember
 
 MOST_STARTED = 8
 """Ranks that `--oracle init` starts at most: each is a process with torch in it."""
@@ -55,7 +55,7 @@ def _whose(one: CheckedFile, trust: bool) -> str:
         return sys.executable
     if trust:
         remember(plan, True)
-    python = looks_with(plan)
+    python = probe_python(plan)
     if python == sys.executable:
         why = "a Plan may come from anywhere: the program that it names is run for a launch, and for looking only with your word"
         fix = Fix(f"{OPTION} lets it judge, and is remembered for this Plan and this interpreter")

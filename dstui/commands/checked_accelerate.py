@@ -17,12 +17,12 @@ from dstui.plan.hostfile import HostfileError, parse_hostfile, select
 
 def accelerate_findings(path: Path, text: str) -> tuple[AccelerateConfig, list[Finding]]:
     """The file's values and what is wrong with them. Raises ConfigError."""
-    meant, said = repaired(text)
+    meant, sentences = repaired(text)
     if meant.count("\n") != text.count("\n"):
-        meant, said = text, []  # a lost newline: where it is missing is said by the reader
+        meant, sentences = text, []  # a lost newline: where it is missing is said by the reader
     found = read_accelerate(meant)
     findings = check_accelerate(found.config, found.line_of)
-    findings += [_published(text, meant, sentence) for sentence in said]
+    findings += [_published(text, meant, sentence) for sentence in sentences]
     findings += [_again(key, line) for key, line in found.again]
     findings += _named(path, found)
     return found, ranked(findings)

@@ -13,7 +13,7 @@ from dstui.adopt.script import NoScript
 from dstui.adopt.signs import is_accelerate
 from dstui.check import check, check_config
 from dstui.commands.checked_accelerate import accelerate_findings, named_config
-from dstui.documents import look_into_script
+from dstui.documents import script_facts_of
 from dstui.files import FileProblem, read_pool, read_text
 from dstui.forecast.findings import findings_of
 from dstui.machine.snapshot import Machine
@@ -130,8 +130,8 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
     except PlanError as error:
         return CheckedFile(str(path), "plan", text, findings=error.findings)
     reader = asked.integration or plan.job.integration
-    seen = look_into_script(plan)
-    script = None if isinstance(seen, NoScript) else seen  # a checked Plan may come from elsewhere
+    facts = script_facts_of(plan)
+    script = None if isinstance(facts, NoScript) else facts  # a checked Plan may come from elsewhere
     findings = check(
         plan,
         asked.machine,

@@ -69,8 +69,8 @@ def _with_types(machine: Machine) -> Machine:
     from dstui.check.reference import ReferenceChecker, ReferenceFailure, with_types
 
     if machine.accelerator == "cpu":
-        with suppress(ReferenceFailure), ReferenceChecker() as oracle:
-            return with_types(machine, oracle.types())
+        with suppress(ReferenceFailure), ReferenceChecker() as checker:
+            return with_types(machine, checker.types())
     return machine
 
 

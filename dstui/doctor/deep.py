@@ -60,5 +60,7 @@ def _rank(job: JobOnHosts, case: Case, rank: int, world: int) -> list[Line]:
     if plan:
         environment |= {name: value for name, value in plan.cluster.env.items() if name.startswith("GLOO")}
     text = RANK.format(environment=environment, alarm=int(SECONDS), timeout=int(SECONDS / 2)).encode()
-    command = [job.looks, "-"] if case.here else ssh_command(case.host, python_command(job.looks, *(() if job.asked else ("python3",))))
+    command = (
+        [job.probe_with, "-"] if case.here else ssh_command(case.host, python_command(job.probe_with, *(() if job.asked else ("python3",))))
+    )
     return output_of(command, SECONDS, stdin=text)

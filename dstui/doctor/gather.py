@@ -29,7 +29,7 @@ from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 from dstui.render.launch import HERE, RenderError, interpreter
 from dstui.render.target import Target
-from dstui.trusted_python import looks_with, own
+from dstui.trusted_python import own, probe_python
 
 READY = Path(__file__).with_name("ready.py")
 DEADLINE = 120.0
@@ -52,7 +52,7 @@ class JobOnHosts:
     plan: Plan | None
     slots: Mapping[str, int]
     python: str
-    looks: str
+    probe_with: str
     """The interpreter that looks: that of the ranks, or dstui's own where nobody agreed that a program of the Plan's is run."""
     workdir: str
     script: str | None
@@ -66,7 +66,7 @@ class JobOnHosts:
     @property
     def asked(self) -> bool:
         """Whether the interpreter of the ranks is the one that looks."""
-        return self.plan is None or own(self.plan) or self.looks != sys.executable
+        return self.plan is None or own(self.plan) or self.probe_with != sys.executable
 
 
 def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
@@ -84,7 +84,7 @@ def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
     folder = _model(plan)
     hub = plan.model.source if plan.model and not folder else None
-    return JobOnHosts(plan, hosts, interpreter(plan), looks_with(plan), workdir, script, folder, hub, problem)
+    return JobOnHosts(plan, hosts, interpreter(plan), probe_python(plan), workdir, script, folder, hub, problem)
 
 
 def _model(plan: Plan) -> str | None:
@@ -98,7 +98,7 @@ def _model(plan: Plan) -> str | None:
 
 def cases(plan: Plan | None, *, imports: bool = True) -> tuple[JobOnHosts, tuple[Case, ...]]:
     """The job, and a case for each of its hosts, looked at side by side. Never raises for what a host does."""
-    here = probe(python=looks_with(plan) if plan else sys.executable)
+    here = probe(python=probe_python(plan) if plan else sys.executable)
     job = job_of(plan, here)
     with _token(job) as token, ThreadPoolExecutor(min(max(1, len(job.slots)), AT_ONCE)) as pool:
         found = list(pool.map(lambda host: _case(job, host, here, _wanted(job, host, token, imports)), job.slots))
@@ -157,11 +157,11 @@ def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any]) -> 
     began = time.time()
     local = host in HERE
     if local:
-        machine, lines = here, output_of([job.looks, str(READY), json.dumps(wanted)], DEADLINE)
+        machine, lines = here, output_of([job.probe_with, str(READY), json.dumps(wanted)], DEADLINE)
         kind, reported = lines[-1]
         problem = None if kind == "done" else Failure("here", str(reported).splitlines()[-1], "name an interpreter in job.python that runs")
     else:
-        view = probe_host(host, deadline=DEADLINE, python=job.looks, extra=Program(READY, wanted))
+        view = probe_host(host, deadline=DEADLINE, python=job.probe_with, extra=Program(READY, wanted))
         lines, machine, problem = list(view.lines), view.machine or Machine.unprobed(), view.failure
     ready = {name: value for kind, facts in lines if kind == "ready" for name, value in facts.items()}
     machine = with_types(machine, (ready.get("imports") or {}).get("types", {}))

@@ -82,9 +82,9 @@ def table(  # noqa: PLR0913 - all but the first four are named
     if len(models) != 1 or facts.problem:
         return {}
     one, overlap = models[0], plan.get("deepspeed.zero_optimization.overlap_comm")
-    said = overlap if isinstance(overlap, bool) else None
+    overlaps = overlap if isinstance(overlap, bool) else None
     return {
-        choice: assembled([replace(one, setup=choice.of(one.setup, said))], room, rates, reported)
+        choice: assembled([replace(one, setup=choice.of(one.setup, overlaps))], room, rates, reported)
         for choice in dict.fromkeys(choices)
         if choice.possible(one.setup, room)
     }

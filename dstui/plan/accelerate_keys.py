@@ -47,7 +47,7 @@ ZERO = "zero_optimization"
 _PLUGIN = "ACCELERATE_DEEPSPEED_"
 
 
-def _told(  # noqa: PLR0913, PLR0917 - a line of the table below
+def _plugin_key(  # noqa: PLR0913, PLR0917 - a line of the table below
     name: str, kind: str, path: str, variable: str, help: str, choices: tuple[Any, ...] = ()
 ) -> AccelerateKey:
     """A key of the plugin that is a key of DeepSpeed under another name: a ds_config.json says it itself."""
@@ -59,7 +59,7 @@ _GATHER = f"{ZERO}.stage3_gather_16bit_weights_on_model_save"
 
 PLUGIN = _table(
     AccelerateKey(FILE, "str", "A ds_config.json, instead of the plugin's own keys.", variable=f"{_PLUGIN}CONFIG_FILE"),
-    _told(
+    _plugin_key(
         "zero_stage",
         "int",
         f"{ZERO}.stage",
@@ -67,7 +67,7 @@ PLUGIN = _table(
         "What ZeRO shards: 0 nothing, 1 optimizer states, 2 gradients too, 3 parameters too.",
         (0, 1, 2, 3),
     ),
-    _told(
+    _plugin_key(
         "offload_optimizer_device",
         "choice",
         f"{ZERO}.offload_optimizer.device",
@@ -75,7 +75,7 @@ PLUGIN = _table(
         "Where the optimizer states are kept.",
         DEVICES,
     ),
-    _told(
+    _plugin_key(
         "offload_param_device",
         "choice",
         f"{ZERO}.offload_param.device",
@@ -83,35 +83,35 @@ PLUGIN = _table(
         "Where the parameters are kept between their uses (stage 3 only).",
         DEVICES,
     ),
-    _told(
+    _plugin_key(
         "offload_optimizer_nvme_path",
         "str",
         f"{ZERO}.offload_optimizer.nvme_path",
         f"{_PLUGIN}OFFLOAD_OPTIMIZER_NVME_PATH",
         "The folder on NVMe for the optimizer states; accelerate launch loses it.",
     ),
-    _told(
+    _plugin_key(
         "offload_param_nvme_path",
         "str",
         f"{ZERO}.offload_param.nvme_path",
         f"{_PLUGIN}OFFLOAD_PARAM_NVME_PATH",
         "The folder on NVMe for the parameters; accelerate launch loses it.",
     ),
-    _told(
+    _plugin_key(
         _GAS,
         "int",
         _GAS,
         "ACCELERATE_GRADIENT_ACCUMULATION_STEPS",
         "Micro-batches per optimizer step; it beats Accelerator(gradient_accumulation_steps=…).",
     ),
-    _told(
+    _plugin_key(
         "gradient_clipping",
         "number",
         "gradient_clipping",
         "ACCELERATE_GRADIENT_CLIPPING",
         "The largest norm of the gradients; a 0 is left out, and DeepSpeed clips at 1.0.",
     ),
-    _told(
+    _plugin_key(
         "zero3_save_16bit_model",
         "bool",
         _GATHER,

@@ -37,14 +37,14 @@ def _section(plan: Plan, name: str) -> Mapping[str, Any]:
 
 def _of_the_plugin(section: Mapping[str, Any]) -> dict[str, str]:
     """Names of classes as they are, all else in lower case, as accelerate writes them."""
-    told = [key for key in PLUGIN.values() if key.variable and key.name != FILE and section.get(key.name) is not None]
-    return {key.variable: str(section[key.name]) if key.kind == "str" else str(section[key.name]).lower() for key in told}
+    given = [key for key in PLUGIN.values() if key.variable and key.name != FILE and section.get(key.name) is not None]
+    return {key.variable: str(section[key.name]) if key.kind == "str" else str(section[key.name]).lower() for key in given}
 
 
 def _of_parallelism(section: Mapping[str, Any]) -> dict[str, str]:
     """`parallelism_config_sp_size: 2` becomes PARALLELISM_CONFIG_SP_SIZE=2; a key without its prefix is one that accelerate ignores."""
-    told = {name.upper(): str(value) for name, value in section.items() if name.startswith("parallelism_config_") and value is not None}
-    return {"ACCELERATE_USE_PARALLELISM_CONFIG": "true", **told} if told else {}
+    given = {name.upper(): str(value) for name, value in section.items() if name.startswith("parallelism_config_") and value is not None}
+    return {"ACCELERATE_USE_PARALLELISM_CONFIG": "true", **given} if given else {}
 
 
 def mixed_precision(plan: Plan) -> str | None:

@@ -156,14 +156,14 @@ class Verdicts(Explained):
     def _validate(self) -> None:
         from dstui.check.reference import ReferenceChecker, ReferenceFailure
         from dstui.render.launch import interpreter
-        from dstui.trusted_python import looks_with, own, to_be_asked
+        from dstui.trusted_python import own, probe_python, to_be_asked
 
         waiting, python = self.to_validate, ""
         try:
             while waiting is not None and (asked := waiting.take()) is not None and not waiting.closed:
                 plan, ranks = asked
-                if self.reference is None or looks_with(plan) != python:
-                    python = looks_with(plan)
+                if self.reference is None or probe_python(plan) != python:
+                    python = probe_python(plan)
                     self._stop_oracle()
                     self.reference = ReferenceChecker(python)
                 verdict = self.reference.validate(plain(plan.deepspeed, plan.job.integration != "deepspeed"), ranks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dstui.check import check
-from dstui.documents import look_into_script
+from dstui.documents import script_facts_of
 from dstui.plan import Plan, load
 
 PLAN = (
@@ -18,7 +18,7 @@ def findings_of(folder: Path, script: str | None) -> tuple[Plan, dict[str, objec
     if script is not None:
         (folder / "train.py").write_text(script)
     plan = load(PLAN, base=str(folder))
-    return plan, {f.path: f for f in check(plan, world_size=1, script=look_into_script(plan)) if f.path.startswith("job")}
+    return plan, {f.path: f for f in check(plan, world_size=1, script=script_facts_of(plan)) if f.path.startswith("job")}
 
 
 def test_the_argument_that_the_script_itself_takes_is_offered(tmp_path: Path) -> None:
@@ -45,11 +45,11 @@ def test_an_accelerate_script_that_builds_its_optimizer_is_the_plans_to_say(tmp_
     plan = plan.patch(found["job.integration"].fix.patch)
     both = plan.set("deepspeed.optimizer", {"type": "AdamW", "params": {"lr": 1e-4}})
     for before, optimizer in ((plan, None), (both, None)):
-        finding = next(f for f in check(before, world_size=1, script=look_into_script(plan)) if f.code == "PL025")
+        finding = next(f for f in check(before, world_size=1, script=script_facts_of(plan)) if f.code == "PL025")
         assert "line 3: torch.optim.AdamW" in finding.message
         after = before.patch(finding.fix.patch)
         assert (after.job.optimizer, after.get("deepspeed.optimizer")) == ("script", optimizer)
-        codes = {f.code for f in check(after, world_size=1, script=look_into_script(plan))}
+        codes = {f.code for f in check(after, world_size=1, script=script_facts_of(plan))}
         assert not codes & {"PL025", "DS326", "DS327", "DS075"}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dstui.plan import Plan, load
-from dstui.trusted_python import answer, looks_with, own, remember, state_file, to_be_asked
+from dstui.trusted_python import answer, own, probe_python, remember, state_file, to_be_asked
 
 Named = Callable[..., Plan]
 
@@ -33,11 +33,11 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Named:
 
 def test_dstuis_own_interpreter_looks_until_somebody_agreed(named: Named, tmp_path: Path) -> None:
     plan = named("./mine.sh")
-    assert looks_with(plan) == sys.executable and to_be_asked(plan) and answer(plan) is None
+    assert probe_python(plan) == sys.executable and to_be_asked(plan) and answer(plan) is None
     remember(plan, True)
-    assert looks_with(plan) == str(tmp_path / "mine.sh") and not to_be_asked(plan)
+    assert probe_python(plan) == str(tmp_path / "mine.sh") and not to_be_asked(plan)
     remember(plan, False)
-    assert looks_with(plan) == sys.executable and answer(plan) is False and not to_be_asked(plan), "a no is remembered too"
+    assert probe_python(plan) == sys.executable and answer(plan) is False and not to_be_asked(plan), "a no is remembered too"
     assert state_file().stat().st_mode & 0o022 == 0, "nobody else may answer"
 
 
@@ -49,7 +49,7 @@ def test_the_answer_holds_for_this_plan_and_this_program_only(named: Named, tmp_
     shutil.copy(tmp_path / "mine.sh", tmp_path / "yours.sh")
     assert answer(named("./yours.sh")) is None
     (tmp_path / "mine.sh").write_text("#!/bin/sh\ntouch harm\n")
-    assert answer(plan) is None and looks_with(plan) == sys.executable, "another program stands there now"
+    assert answer(plan) is None and probe_python(plan) == sys.executable, "another program stands there now"
 
 
 def test_another_virtual_environment_is_another_interpreter_though_it_links_to_the_same_program(named: Named, tmp_path: Path) -> None:
@@ -66,13 +66,13 @@ def test_another_virtual_environment_is_another_interpreter_though_it_links_to_t
 @pytest.mark.parametrize("python", [None, sys.executable, str(Path(sys.executable).with_name("python"))])
 def test_nothing_is_asked_about_dstuis_own_interpreter(python: str | None, named: Named) -> None:
     plan = named(python)
-    assert own(plan) and looks_with(plan) == sys.executable and not to_be_asked(plan)
+    assert own(plan) and probe_python(plan) == sys.executable and not to_be_asked(plan)
 
 
 @pytest.mark.parametrize("python", ["./not-there", "no-such-program-at-all", "rm"])
 def test_a_program_that_is_not_there_is_not_asked_about_and_one_of_the_path_is(python: str, named: Named) -> None:
     plan = named(python)
-    assert looks_with(plan) == sys.executable and to_be_asked(plan) is (python == "rm")
+    assert probe_python(plan) == sys.executable and to_be_asked(plan) is (python == "rm")
 
 
 @pytest.mark.parametrize("text", ["", "[", '{"a": 1}', "[1, null, {}]", '[{"plan": 3}]'])

@@ -43,7 +43,7 @@ def experts(config: Mapping[str, Any]) -> int:
 @rule("DS334", "warning", source="runtime/zero/leaf_module_config.py", readers=("deepspeed", "trainer", "accelerate"))
 def no_leaf_modules(c: Context) -> Problems:
     """A mixture of experts at stage 3 whose MoE layers are not gathered whole."""
-    if c.model is None or c.stage != 3 or experts(c.model) < 2 or c.has(PATH) or _told_to_accelerate(c):
+    if c.model is None or c.stage != 3 or experts(c.model) < 2 or c.has(PATH) or _given_to_accelerate(c):
         return
     kind = str(c.model.get("model_type", ""))
     block = BLOCKS.get(kind, "")
@@ -64,6 +64,6 @@ def no_leaf_modules(c: Context) -> Problems:
     yield c.problem("zero_optimization", message, why=why, fix=c.put(f"{PATH}.classes", [path], f"name {block}") if key else None)
 
 
-def _told_to_accelerate(c: Context) -> bool:
+def _given_to_accelerate(c: Context) -> bool:
     inner = c.plan.accelerate.get("deepspeed_config") if c.plan is not None and c.integration == "accelerate" else None
     return isinstance(inner, Mapping) and bool(inner.get("deepspeed_moe_layer_cls_names"))

@@ -26,7 +26,7 @@ def script_builds(c: Context) -> bool:
     return c.plan is not None and c.plan.job.optimizer == "script"
 
 
-def seen_building(c: Context) -> bool:
+def script_builds_unasked(c: Context) -> bool:
     """Whether a look into the script shows that it builds the optimizer, and the Plan says otherwise: that is another rule's (PL025)."""
     return c.facts is not None and c.facts.optimizer == "script" and not script_builds(c)
 
@@ -97,7 +97,7 @@ def no_optimizer(c: Context) -> Problems:
     """Nobody builds an optimizer: the Plan says the configuration does, and it does not."""
     if c.plan is None or c.plan.job.optimizer != "config" or c.optimizer or "optimizer" in c.raw or not c.root.startswith("deepspeed"):
         return
-    if seen_building(c):
+    if script_builds_unasked(c):
         return
     if c.stage in (1, 2):
         says, when = f"zero stage {c.stage} requires an optimizer", "initialize"
@@ -146,7 +146,7 @@ def two_optimizers_for_accelerate(c: Context) -> Problems:
 )
 def dummy_without_optimizer(c: Context) -> Problems:
     """The configuration shall build the optimizer (DummyOptim in the script), but has none."""
-    if c.plan is not None and c.plan.job.optimizer == "config" and "optimizer" not in c.raw and not seen_building(c):
+    if c.plan is not None and c.plan.job.optimizer == "config" and "optimizer" not in c.raw and not script_builds_unasked(c):
         why = "accelerate: You cannot create a `DummyOptim` without specifying an optimizer in the config file."
         fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": AUTO}}, "add AdamW (or say job.optimizer: script)")
         if c.stage == 3:

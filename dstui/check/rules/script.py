@@ -6,7 +6,7 @@ from dstui.adopt.script import NoScript
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan, write
-from dstui.check.rules.optimizer import seen_building
+from dstui.check.rules.optimizer import script_builds_unasked
 from dstui.plan.finding import Fix
 
 ARGUMENTS = {"deepspeed": ("--deepspeed_config", "{ds_config}"), "trainer": ("--deepspeed", "{ds_config}")}
@@ -79,7 +79,7 @@ def parser_without_local_rank(c: Context) -> Problems:
 @rule("PL025", "warning", readers=("deepspeed", "accelerate"))
 def script_builds_the_optimizer(c: Context) -> Problems:
     """The script builds the optimizer, and the Plan says that the configuration does."""
-    if c.plan is None or c.facts is None or not seen_building(c):
+    if c.plan is None or c.facts is None or not script_builds_unasked(c):
         return
     message = f"the script builds the optimizer ({c.facts.optimizer_why}), the Plan says job.optimizer: config"
     say_so = write(c, "job.optimizer", "script")

@@ -14,7 +14,7 @@ CHECKPOINTS = 2
 """How many checkpoints a run should have room for: the newest is complete before the oldest goes."""
 
 
-def _judged(case: Case, need: Need | None, code: str, what: str) -> Judgements:
+def _compared(case: Case, need: Need | None, code: str, what: str) -> Judgements:
     found = case.forecast
     if found is None or need is None or need.bytes is None:
         yield Judgement("skipped", (found and found.problem) or "the Plan names no model")
@@ -34,13 +34,13 @@ def _judged(case: Case, need: Need | None, code: str, what: str) -> Judgements:
 @check("gpu-room")
 def gpu_room(case: Case) -> Judgements:
     """The model fits the host's GPUs."""
-    yield from _judged(case, case.forecast.gpu if case.forecast else None, "FC001", "each GPU")
+    yield from _compared(case, case.forecast.gpu if case.forecast else None, "FC001", "each GPU")
 
 
 @check("ram-room")
 def ram_room(case: Case) -> Judgements:
     """What the ranks hold in RAM fits there, also while the model is built."""
-    yield from _judged(case, case.forecast.host if case.forecast else None, "FC002", "RAM")
+    yield from _compared(case, case.forecast.host if case.forecast else None, "FC002", "RAM")
 
 
 @check("disk-room")
@@ -60,6 +60,6 @@ def disk_room(case: Case) -> Judgements:
             each = size(found.checkpoint)
             yield Judgement("ok", f"{size(free)} free in {path}: room for {free // max(found.checkpoint, 1)} checkpoints of {each}")
     if found.nvme.bytes:
-        yield from _judged(case, found.nvme, "FC003", "the disk of nvme_path")
+        yield from _compared(case, found.nvme, "FC003", "the disk of nvme_path")
     elif not case.ready.get("folders"):
         yield Judgement("skipped", "not looked at")

@@ -196,7 +196,7 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     if not ends or ends[-1][1].get("state") != "succeeded" or ends[-1][1].get("config_read") is not False:
         return None
     from dstui.check import check
-    from dstui.documents import look_into_script
+    from dstui.documents import script_facts_of
     from dstui.plan import PlanError
     from dstui.run.jobs.plan_diff import plan_of
 
@@ -206,7 +206,7 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
         plan = plan_of(folder)
         if not plan.deepspeed:
             return None
-        fixes = [f.fix for f in check(plan, script=look_into_script(plan)) if f.code in HANDS_OVER and f.fix]
+        fixes = [f.fix for f in check(plan, script=script_facts_of(plan)) if f.code in HANDS_OVER and f.fix]
     shown = Evidence(str(folder.events_file), ends[-1][0], f"{folder.ds_config.name} was never opened while the job ran")
     fixes += [Fix(way.text) for way in signature.all_remedies()]
     return Diagnosis(

@@ -28,6 +28,6 @@ def watch(path: Path) -> None:
 def was_read(path: Path) -> bool | None:
     """Whether somebody has read a file that is watched; None where nobody can tell."""
     with suppress(OSError):
-        seen = path.stat().st_atime_ns
-        return None if seen == UNKNOWN else seen != UNREAD
+        accessed = path.stat().st_atime_ns
+        return None if accessed == UNKNOWN else accessed != UNREAD
     return None

@@ -105,7 +105,7 @@ def boot() -> str:
     return ""
 
 
-def sees(uid: int) -> bool:
+def processes_visible(uid: int) -> bool:
     """Whether the processes of a user can be seen from here: /proc may be mounted so that only one's own can."""
     return uid == os.geteuid() or Path("/proc/1/stat").exists()
 

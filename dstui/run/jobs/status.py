@@ -13,7 +13,7 @@ from dstui.run.jobs.access_time import was_read
 from dstui.run.jobs.cleanup import remove_buffers
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ownership import NotOwn, own_tag, whose
-from dstui.run.jobs.processes import SUPERVISES, SUPERVISORS, Process, carries, sees, tagged
+from dstui.run.jobs.processes import SUPERVISES, SUPERVISORS, Process, carries, processes_visible, tagged
 from dstui.run.jobs.ranks import Ranks, read_record
 from dstui.run.jobs.record_forms import is_version, rank_number
 from dstui.run.jobs.records import VERSION, JobState, JobStatus, ProcessRecord, RankStatus
@@ -41,7 +41,7 @@ def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
     reported = status.ranks if status else {}
     hosts = {number: rank.host for number, rank in reported.items()}
     ranks = Ranks.expected(folder, hosts, status.attempt if status else 1, status.tag if status else None)
-    ranks.unseen = not sees(whose(folder))
+    ranks.unseen = not processes_visible(whose(folder))
     ranks.update(time.time())
     ranks.remember(reported)
     return ranks
@@ -92,7 +92,7 @@ def rebuilt(folder: JobFolder) -> JobStatus | None:
     numbers = (rank_number(path.name) for path in folder.attempt(2).parent.glob("*"))
     attempt = max((number for number in numbers if number), default=1)
     ranks = Ranks.expected(folder, {}, attempt)
-    ranks.unseen = not sees(whose(folder))
+    ranks.unseen = not processes_visible(whose(folder))
     ranks.update(time.time())
     tags = [tag for number in ranks.ranks if (tag := read_record(folder.record(number, attempt)).get("tag"))]
     if not tags:
@@ -122,7 +122,7 @@ def refresh(folder: JobFolder) -> JobStatus | None:
     try:
         tag = own_tag(folder, status)
     except NotOwn as why:
-        return replace(looked_after(folder, status), foreign=str(why))
+        return replace(observed(folder, status), foreign=str(why))
     if not here(status):
         return status
     lock = folder.lock()
@@ -134,7 +134,7 @@ def refresh(folder: JobFolder) -> JobStatus | None:
         os.close(lock)
 
 
-def looked_after(folder: JobFolder, status: JobStatus) -> JobStatus:
+def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
     """What there is to see of a job that is somebody else's, or a copy: nothing is written, and what cannot be seen is not claimed.
 
     Where its supervisor should be seen and is not at work, the job has ended if all its ranks have, and else it is lost: nobody can say.

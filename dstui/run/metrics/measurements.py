@@ -13,7 +13,7 @@ from dstui.logs.grep import Wanted
 from dstui.run.jobs.events import Metric
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.metrics.line_patterns import HINTS, LONGEST, Bar, Own, bar_of, scan
-from dstui.run.metrics.progress import drawn, reported, told_over
+from dstui.run.metrics.progress import drawn, loss_over, reported
 
 ZEROS = str.maketrans("123456789", "000000000")
 """Whether a line holds a metric does not hang on which digits it has, only on where they stand."""
@@ -64,7 +64,7 @@ class Measure:
 
     @classmethod
     def of(cls, folder: JobFolder) -> Measure:
-        """What the Plan of this job wants to have measured; a folder that is older or broken has no wishes."""
+        """What the Plan of this job wants to have measured; nothing where its folder is older or broken."""
         launch = folder.read_launch()
         return cls(launch.metrics if launch else {})
 
@@ -120,4 +120,4 @@ class Measure:
         elif step is not None:
             reported(view, int(step), int(steps) if steps is not None else None)
         if "loss" in found and (bar := own or over) is not None:
-            told_over(view, bar)
+            loss_over(view, bar)

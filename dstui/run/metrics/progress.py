@@ -57,7 +57,7 @@ def drawn(view: Standing, bar: Bar) -> None:
         _take(view, bar)
 
 
-def told_over(view: Standing, bar: Bar) -> None:
+def loss_over(view: Standing, bar: Bar) -> None:
     """A loss was told over this bar."""
     if bar.total and not view.worded:
         if bar.total == view.steps or not view.proven or _longer(bar, view):

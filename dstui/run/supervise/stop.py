@@ -155,12 +155,12 @@ def _end(folder: JobFolder, known: JobStatus, exit_code: int, tag: str) -> JobSt
     else:
         builds = OpBuilds(build_root({**os.environ, **(record.env if (record := folder.read_launch()) else {})}))
 
-        def look() -> None:
+        def update() -> None:
             ranks.update(time.time())
             builds.poll({number: ranks.ranks[number].pid or 0 for number in ranks.living})
 
-        look()  # who holds which lock, before they end
-        escalate(lambda: tagged(tag), rank_processes(ranks, tagged(tag)), look)
+        update()  # who holds which lock, before they end
+        escalate(lambda: tagged(tag), rank_processes(ranks, tagged(tag)), update)
         ranks.update(time.time())
         builds.remove_locks()
         status = finish(folder, status, ranks, exit_code)
