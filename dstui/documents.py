@@ -82,12 +82,12 @@ def _adopted(path: Path, script: Sequence[str]) -> Plan:
 def _made(path: Path, text: str, kind: Kind, sets: Sequence[str], script: Sequence[str]) -> Opened:
     """The Plan of a file of another kind; paths in it are relative to the current folder."""
     from dstui.adopt.dsconfig import ConfigError  # most sessions open a Plan, and the first frame need not wait for these
-    from dstui.adopt.every_kind import Beside, imported
+    from dstui.adopt.every_kind import FilesBeside, imported
 
     here = path.resolve()
     words = [word if not number else _handed_over(word, here) for number, word in enumerate(script)]
     try:
-        found = imported(kind, text, str(path), words, Beside(_reader(path.parent), lambda name: _facts_of(Path(name))))
+        found = imported(kind, text, str(path), words, FilesBeside(_reader(path.parent), lambda name: _facts_of(Path(name))))
         plan = load(found.text, str(path), str(Path.cwd()))
     except ConfigError as error:
         where = ":".join(str(part) for part in (path, error.line, error.column) if part)

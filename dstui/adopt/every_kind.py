@@ -16,7 +16,7 @@ from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class FilesBeside:
     """What can be asked about the files that a file names."""
 
     text_of: Callable[[str], str | None]
@@ -25,7 +25,7 @@ class Beside:
     """What a training script says of itself."""
 
 
-def imported(kind: Kind, text: str, source: str, script: Sequence[str], beside: Beside) -> Imported:
+def imported(kind: Kind, text: str, source: str, script: Sequence[str], beside: FilesBeside) -> Imported:
     """The Plan of a text; `script` is what is to be trained, with its arguments. Raises ConfigError."""
     about = beside.facts_of(script[0]) if script else None
     if kind == "ds_config":

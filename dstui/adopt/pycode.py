@@ -24,7 +24,7 @@ class NotPython(Exception):
         self.line, self.message = line, message
 
 
-class Option(NamedTuple):
+class ScriptOption(NamedTuple):
     """An argument that the script's parser knows. `word` is "" for one that is given by its place."""
 
     word: str
@@ -58,7 +58,7 @@ class Code:
     """The whole name of what is used or imported -> the first line."""
     used: set[str] = field(default_factory=set)
     """Of these, what is used and not only imported."""
-    options: list[Option] = field(default_factory=list)
+    options: list[ScriptOption] = field(default_factory=list)
     texts: dict[str, int] = field(default_factory=dict)
     """String constants -> the first line."""
     assigned: dict[str, list[ast.expr]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Code:
         """The first call of any of these, by the whole name or its end: `initialize` is also deepspeed.initialize."""
         return next((call for call in self.calls if any(f".{call.name}".endswith(f".{name}") for name in names)), None)
 
-    def option(self, *words: str) -> Option | None:
+    def option(self, *words: str) -> ScriptOption | None:
         """The first of these options that the parser knows and that takes a value; a dash is as good as an underscore."""
         spelled = {option.word.replace("-", "_"): option for option in self.options if not option.switch}
         return next((spelled[key] for word in words if (key := word.replace("-", "_")) in spelled), None)
@@ -174,4 +174,4 @@ class _Reader:
         action, dest = given.get("action"), given.get("dest")
         switch = (isinstance(action, ast.Constant) and action.value in SWITCHES) or "is_flag" in given
         attribute = dest.value if isinstance(dest, ast.Constant) and isinstance(dest.value, str) else long.lstrip("-").replace("-", "_")
-        self.code.options.append(Option(long if long.startswith("-") else "", attribute, call.lineno, switch))
+        self.code.options.append(ScriptOption(long if long.startswith("-") else "", attribute, call.lineno, switch))

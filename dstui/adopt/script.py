@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dstui.adopt.pycode import Code, NotPython, Option, read_code
+from dstui.adopt.pycode import Code, NotPython, ScriptOption, read_code
 from dstui.plan.model import Builder, Integration
 
 CONFIG = "{ds_config}"
@@ -166,7 +166,7 @@ def _handed_over(code: Code, integration: Integration, value: ast.expr, line: in
     return integration, (), line, f"{where}, with a configuration of its own", False
 
 
-def _given(code: Code, option: Option) -> tuple[str, ...]:
+def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:
     """The arguments that hand the configuration over; a switch --deepspeed of the script's own goes with them."""
     switch = next((other.word for other in code.options if other.switch and other.word == "--deepspeed"), None)
     return tuple(filter(None, (switch, option.word, CONFIG)))

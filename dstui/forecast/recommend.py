@@ -140,7 +140,7 @@ def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int
     n = counts(one.facts, one.model, persistence=one.setup.persistence)
     assert shape is not None and n is not None
     idle = one.facts.architecture.idle if one.facts.architecture else 0
-    costs: dict[bool, list[Batch]] = {False: [], True: []}
+    costs: dict[bool, list[CostedBatch]] = {False: [], True: []}
     for batch in batches_of(plan, one, n):
         timed = batch._replace(work=work(batch.setup, shape, n, idle, rates)) if rates.flops else batch
         costs[batch.setup.accumulation > 1].append(timed)
@@ -158,7 +158,7 @@ def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int
     return count, list(best.values())
 
 
-class Batch(NamedTuple):
+class CostedBatch(NamedTuple):
     """A batch with what it costs."""
 
     setup: Setup
@@ -166,12 +166,12 @@ class Batch(NamedTuple):
     work: Work | None = None
 
 
-def batches_of(plan: Plan, one: Modelled, n: Counts) -> Iterator[Batch]:
+def batches_of(plan: Plan, one: Modelled, n: Counts) -> Iterator[CostedBatch]:
     """Every batch that keeps the samples of a step, with and without checkpointing."""
     for micro, accumulation in _batches(plan, one.setup):
         for checkpointing in (False, True):
             setup = one.setup._replace(micro_batch=micro, accumulation=accumulation, checkpointing=checkpointing)
-            yield Batch(setup, batch_of(replace(one, setup=setup), n))
+            yield CostedBatch(setup, batch_of(replace(one, setup=setup), n))
 
 
 class Space(NamedTuple):
@@ -208,7 +208,7 @@ def space_of(setup: Setup, n: Counts, s: States, room: Capacity) -> Space | None
 
 def _best_of(  # noqa: PLR0913, PLR0917 - the inner loop of the search, apart so that it can be read
     best: dict[Any, Candidate],
-    batches: Sequence[Batch],
+    batches: Sequence[CostedBatch],
     setup: Setup,
     space: Space,
     moved: Sequence[Traffic],

@@ -21,7 +21,7 @@ IDLE_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class GpuChoice:
     """A set of GPUs and how well it is joined; fewer `flaws` are better, in the order of the tuple."""
 
     gpus: tuple[int, ...]
@@ -50,7 +50,7 @@ class _Rating:
         self.busy = [busy(gpu) for gpu in machine.gpus]
         self.node = [gpu.numa_node if isinstance(gpu.numa_node, int) else None for gpu in machine.gpus]
 
-    def of(self, gpus: Sequence[int]) -> Choice:
+    def of(self, gpus: Sequence[int]) -> GpuChoice:
         """How well a set of GPUs, in ascending order, serves a job that talks all to all."""
         pairs = list(combinations(gpus, 2)) if self.widths else []
         widths = [min(self.widths[i][j], self.widths[j][i]) for i, j in pairs]
@@ -64,15 +64,15 @@ class _Rating:
             0 if joined else sum(self.far[i][j] for i, j in pairs),
             len({self.node[gpu] for gpu in gpus} - {None}),
         )
-        return Choice(tuple(gpus), flaws)
+        return GpuChoice(tuple(gpus), flaws)
 
 
-def rate(machine: Machine, gpus: Sequence[int]) -> Choice:
+def rate(machine: Machine, gpus: Sequence[int]) -> GpuChoice:
     """How well a set of GPUs serves a job that talks all to all."""
     return _Rating(machine).of(sorted(gpus))
 
 
-def choose(machine: Machine, count: int) -> Choice | None:
+def choose(machine: Machine, count: int) -> GpuChoice | None:
     """The best `count` GPUs; None where there are not so many that work."""
     there = usable(machine)
     if not 0 < count <= len(there):

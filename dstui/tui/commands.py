@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, cast
 
 from textual.app import ComposeResult
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from dstui.tui.dialogs.over import Over
-from dstui.tui.forms.steps import STEPS
+from dstui.tui.forms.steps import STEPS, Step
 from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, KeyHint
 
-if TYPE_CHECKING:
-    from dstui.tui.app import DstuiApp
+LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", "onward")
 
-LEFT_OUT = ("digit", "command_palette", "escape", "next_pane", "pane_before", "dismiss", "set_row", "onward")
+
+class Performer(Protocol):
+    """What the palette asks of the app."""
+
+    @property
+    def step(self) -> Step: ...
+    def show_step(self, step: Step) -> None: ...
+    async def perform(self, key: KeyHint) -> None: ...
+    def action_change_theme(self) -> None: ...
+    def deliver_screenshot(self) -> object: ...
 
 
 class Command(NamedTuple):
@@ -72,7 +80,7 @@ class Commands(Provider):
                 await ended
 
     def _commands(self) -> Iterator[Command]:
-        app: DstuiApp = self.app  # type: ignore[assignment]  # there is no other app
+        app = cast(Performer, self.app)
         if isinstance(self.screen, Over):
             yield from actions(self.screen.PANE, [key for key in KEYS if self.screen.PANE in key.where], app.perform)
             return

@@ -157,7 +157,7 @@ CHOSEN = [name for name in os.environ.get("DSTUI_FAULTS", "").split(",") if name
 
 async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[float, str, int | None, str]:
     """What the pane says once the job has ended (or hangs): when it said so first, the cause, the rank, the kind."""
-    why, first, done = pilot.app.query_one(DiagnosisPane), 0.0, None
+    why, first, done = pilot.app.screen.query_one(DiagnosisPane), 0.0, None
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         await pilot.pause(0.02)
@@ -171,7 +171,7 @@ async def seen(pilot: Pilot[int], folder: JobFolder, fault: Fault) -> tuple[floa
                 return first, why.diagnosis.cause or "unknown", why.diagnosis.first_failing_rank, why.diagnosis.kind
         elif why.hang is not None and why.hang.step is not None and why.display and fault.cause == "hang":
             return time.time(), "hang", await missing(pilot), "failure"
-        elif pilot.app.store.state.run == "succeeded":
+        elif pilot.app.session.state.run == "succeeded":
             at = time.time()
             await pilot.pause(2.0)
             return at, "nothing" if why.diagnosis is None else str(why.diagnosis.cause), None, fault.kind

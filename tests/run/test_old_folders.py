@@ -15,7 +15,7 @@ from scenarios import told
 
 from dstui.logs.time_parsing import iso
 from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.records import JobStatus, LaunchRecord, Restarts
+from dstui.run.jobs.records import JobStatus, LaunchRecord, RestartPolicy
 from dstui.run.jobs.status import refresh
 from dstui.run.observe.follow import Follower
 from dstui.run.observe.stacks import PACKAGE
@@ -65,7 +65,7 @@ def test_what_the_records_say() -> None:
     assert iso(status.started or 0.0) == json.loads((OLD / "restarted" / "status.json").read_text())["started"]
     assert status.owner and status.owner.host == "node-1" and status.owner.here is None, "the file calls it front"
     assert {number: rank.exit_code for number, rank in status.ranks.items()} == {0: 0, 1: 0}
-    assert (launch.restarts, launch.silence, launch.metrics) == (Restarts(1, 0.1, ("--again",)), 300, {"own": "loss: ([0-9.]+)"})
+    assert (launch.restarts, launch.silence, launch.metrics) == (RestartPolicy(1, 0.1, ("--again",)), 300, {"own": "loss: ([0-9.]+)"})
     assert launch.script == ("train.py",) and launch.missing == ""
 
 

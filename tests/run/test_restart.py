@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.jobs.records import LaunchRecord, Restarts
+from dstui.run.jobs.records import LaunchRecord, RestartPolicy
 from dstui.run.supervise.restart import restart_arguments
 
 
@@ -19,7 +19,7 @@ def checkpoint(folder: Path, written: float, mark: str = "latest") -> Path:
 
 
 def launch(workdir: Path, *args: str, more: tuple[str, ...] = ("--resume={checkpoint}",)) -> LaunchRecord:
-    return LaunchRecord(workdir=str(workdir), args=args, restarts=Restarts(args=more))
+    return LaunchRecord(workdir=str(workdir), args=args, restarts=RestartPolicy(args=more))
 
 
 def test_the_checkpoint_that_was_completed_last_is_taken(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ from textual.pilot import Pilot
 
 from dstui.files import read_plan
 from dstui.machine.snapshot import Machine
+from dstui.run.jobs.folder import JobFolder
 from dstui.tui.app import DstuiApp
 from dstui.tui.kit.row_list import RowList
+from dstui.tui.run.job_view import JobView
 from tests import machines
 from tests.machines import A100, NO_GPU, gpus, joined
 
@@ -58,7 +60,7 @@ def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         (tmp_path / "train.py").write_text(SCRIPT)
         app = DstuiApp(read_plan(path), path, machine(gpus), reference=reference)
         async with app.run_test(size=size, notifications=True) as pilot:
-            await until(pilot, lambda: app.store.state.checked and app.store.state.lookups)
+            await until(pilot, lambda: app.session.state.checked and app.session.state.lookups)
             yield pilot
 
     return opened
@@ -75,9 +77,24 @@ async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 
 
 
 def store(pilot: Pilot[int]):
-    """The store of the app under test."""
+    """The session of the app under test."""
     assert isinstance(pilot.app, DstuiApp)
-    return pilot.app.store
+    return pilot.app.session
+
+
+def job_view(pilot: Pilot[int]) -> JobView:
+    """What shows the jobs."""
+    assert isinstance(pilot.app, DstuiApp)
+    return pilot.app.run_screen.view
+
+
+async def attach(pilot: Pilot[int], folder: JobFolder) -> JobView:
+    """Go to the run, and look at this job."""
+    assert isinstance(pilot.app, DstuiApp)
+    await pilot.press("9")
+    await until(pilot, lambda: pilot.app.run_screen.is_mounted)
+    pilot.app.run_screen.attach(folder)
+    return job_view(pilot)
 
 
 def value(pilot: Pilot[int], path: str) -> object:

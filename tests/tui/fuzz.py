@@ -46,7 +46,7 @@ async def hammer(pilot: Pilot[int], path: Path, count: int, seed: int) -> None:
     await pilot.resize_terminal(120, 40)
     while len(pilot.app.screen_stack) > 1:
         await pilot.press("escape")
-    pilot.app.action_escape()
+    pilot.app.main.action_escape()
     assert path.read_text() == on_disk
     ended = repeated(store(pilot).redo, pilot)
     assert repeated(store(pilot).undo, pilot) == began

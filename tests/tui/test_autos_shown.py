@@ -29,7 +29,7 @@ async def test_what_the_reader_fills_is_shown_as_auto_and_bars_nothing(open_app:
         await pilot.press("5")
         form = text_of(pilot, "#form-rows")
         assert "● auto" in form and "only with fp16" not in form
-        await pilot.press("home", "space")
+        await pilot.press("home", "down", "space")
         assert (value(pilot, "deepspeed.bf16.enabled"), "● bf16" in text_of(pilot, "#form-rows")) == (True, True)
 
 

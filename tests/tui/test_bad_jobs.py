@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dstui.run.jobs.folder import JobFolder
-from tests.tui.conftest import Open, screen, until
+from tests.tui.conftest import Open, attach, screen, until
 from tests.tui.test_reason import job
 
 KEYS = ("1", "a", "e", "d", "escape", "p", "escape", "m", "escape", "x", "9", "J", "9")
@@ -53,9 +53,7 @@ async def test_a_spoilt_job_folder_ends_nothing(
     if not meanwhile:
         spoil(folder)
     async with open_app() as pilot:
-        await pilot.press("9")
-        await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-        pilot.app.show_job(folder)
+        await attach(pilot, folder)
         await until(pilot, lambda: "Log: all ranks" in screen(pilot))
         if meanwhile:
             spoil(folder)

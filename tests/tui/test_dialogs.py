@@ -181,7 +181,7 @@ async def test_enter_acts_on_the_row_where_it_was_pressed_though_the_cursor_has_
 
 async def test_a_click_on_a_note_that_has_gone_does_nothing(open_app: Open) -> None:
     async with open_app() as pilot:
-        pilot.app.say("something to click away")
+        pilot.app.notify("something to click away")
         await until(pilot, lambda: "something to click away" in screen(pilot))
         line = next(n for n, text in enumerate(screen(pilot).splitlines()) if "something to click away" in text)
         place = (screen(pilot).splitlines()[line].index("click") + 0.5) / pilot.app.size.width, (line + 0.5) / pilot.app.size.height

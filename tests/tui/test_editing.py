@@ -35,7 +35,7 @@ async def test_every_step_edits_the_plan(open_app: Open, step: str, keys: list[s
 async def test_an_edit_marks_exactly_the_lines_of_the_preview_that_it_changed(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
-        marked = [row.text.strip() for row in pilot.app.query_one("#preview").rows if row.mark]
+        marked = [row.text.strip() for row in pilot.app.screen.query_one("#preview").rows if row.mark]
         assert marked == ['"stage": 3']
 
 
@@ -44,7 +44,7 @@ async def test_the_preview_is_the_file_byte_for_byte(open_app: Open) -> None:
 
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
-        shown = "".join("".join(span.text for span in row.left) + "\n" for row in pilot.app.query_one("#preview").rows)
+        shown = "".join("".join(span.text for span in row.left) + "\n" for row in pilot.app.screen.query_one("#preview").rows)
         assert shown == ds_config(store(pilot).state.plan)
 
 
@@ -72,7 +72,7 @@ async def test_escape_while_typing_keeps_what_was_typed_and_can_be_undone(open_a
 async def test_a_click_on_another_field_while_typing_ends_the_one_and_begins_the_other(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "enter", "2")
-        rows = pilot.app.query_one("#form-rows")
+        rows = pilot.app.screen.query_one("#form-rows")
         line = next(n for n, row in enumerate(rows.rows) if "Accumulation" in row.text)
         await pilot.click("#form-rows", offset=(30, line))
         await until(pilot, lambda: pilot.app.focused.id == "editor" and pilot.app.focused.region.y == rows.region.y + line)
@@ -151,7 +151,7 @@ async def test_enter_on_a_line_of_the_preview_goes_to_its_field(open_app: Open) 
     async with open_app() as pilot:
         await pilot.press("6", "tab", *["down"] * 7, "enter")
         assert pilot.app.step.id == "zero"
-        assert pilot.app.query_one("#form").here.path == "deepspeed.zero_optimization.stage"
+        assert pilot.app.screen.query_one("#form").here.path == "deepspeed.zero_optimization.stage"
 
 
 async def test_a_key_without_a_form_is_found_and_set_by_its_name(open_app: Open) -> None:
@@ -185,7 +185,7 @@ async def test_saving_writes_only_the_edited_node_and_notices_a_change_on_disk(o
 
 async def test_the_screen_launches_nothing_from_a_recorded_machine_and_says_so_before(tmp_path: Path, open_app: Open) -> None:
     async with open_app(PLAN) as pilot:
-        store(pilot).see(replace(store(pilot).state.machine, recorded=True))
+        store(pilot).machine_probed(replace(store(pilot).state.machine, recorded=True))
         await pilot.press("8")
         await until(pilot, lambda: "nothing is launched" in " ".join(text_of(pilot, "#review-verdict").split()))
         await pilot.press("l")
@@ -218,7 +218,7 @@ async def test_a_plan_that_became_something_else_on_disk_is_said_and_the_edits_a
         await until(pilot, lambda: "Saved mine.yaml" in screen(pilot))
         assert "stage: 3" in (tmp_path / "mine.yaml").read_text()
         if can_be_replaced:
-            pilot.app.store.path = tmp_path / "plan.yaml"
+            pilot.app.session.path = tmp_path / "plan.yaml"
             await pilot.press("f2", "r")
             assert "stage: 3" in (tmp_path / "plan.yaml").read_text()
 

@@ -18,7 +18,7 @@ def line(text: str, start: str) -> str:
 
 async def test_each_stage_says_what_it_needs_of_a_gpu_what_is_left_and_how_fast_it_is(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=4) as pilot:
-        store(pilot).see(FOUR)
+        store(pilot).machine_probed(FOUR)
         await pilot.press("3")
         await until(pilot, lambda: OFFLOAD in text_of(pilot, "#form-rows"))
         form, outlook = text_of(pilot, "#form-rows"), store(pilot).state.outlook

@@ -12,10 +12,12 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.tui.app import DstuiApp
+from dstui.tui.flows.launching import Launching
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.session.drafts import Draft
-from dstui.tui.verdicts import Probed
+from dstui.tui.session.messages import Probed
+from dstui.tui.session.services.machine_probe import Probe
 from tests.tui.conftest import PLAN, SCRIPT, machine, screen, store, text_of, until, value
 
 Begin = Callable[..., AbstractAsyncContextManager[Pilot[int]]]
@@ -36,7 +38,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
         for name, text in files.items():
             (folder / name).write_text(text)
         if not looked_at:
-            monkeypatch.setattr(DstuiApp, "probe_machine", lambda _app: None)
+            monkeypatch.setattr(Probe, "start", lambda _service, _state: None)
         app = DstuiApp(None, None, machine(gpus) if looked_at else None, reference=False)
         async with app.run_test(size=size, notifications=True) as pilot:
             await until(pilot, lambda: "Start from what?" in screen(pilot))
@@ -109,7 +111,7 @@ async def test_enter_alone_goes_from_the_quickstart_to_the_launch(
     begin: Begin, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launched: list[bool] = []
-    monkeypatch.setattr(DstuiApp, "_launch", lambda _app, yes: launched.append(yes))
+    monkeypatch.setattr(Launching, "_launch", lambda _flow, yes: launched.append(yes))
     async with begin({}, size=size) as pilot:
         await until(pilot, lambda: "q quickstart" in text_of(pilot, "#answers"))
         await pilot.press("enter")
@@ -125,7 +127,7 @@ async def test_enter_alone_goes_from_the_quickstart_to_the_launch(
 
 async def test_launch_is_heard_on_every_step_and_leads_to_review_first(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     launched: list[bool] = []
-    monkeypatch.setattr(DstuiApp, "_launch", lambda _app, yes: launched.append(yes))
+    monkeypatch.setattr(Launching, "_launch", lambda _flow, yes: launched.append(yes))
     async with begin({}) as pilot:
         await pilot.press("escape")
         for number in "12345679":

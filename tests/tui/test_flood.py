@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dstui.logs.log_filter import Filter
 from tests.flood import end, lines_of_each, running_job, shown, start_flood
-from tests.tui.conftest import Open, screen, until
+from tests.tui.conftest import Open, attach, screen, until
 
 RANKS, RATE, SECONDS = 8, 12_000, 1.0
 LINES = lines_of_each(RANKS, RATE, SECONDS)
@@ -16,9 +16,7 @@ LINES = lines_of_each(RANKS, RATE, SECONDS)
 async def test_the_screen_shows_every_line_of_a_flood_that_it_watched(open_app: Open, tmp_path: Path) -> None:
     folder = running_job(tmp_path / "job", RANKS)
     async with open_app() as pilot:
-        await pilot.press("9")
-        await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-        pilot.app.show_job(folder)
+        await attach(pilot, folder)
         flood = start_flood(folder.path, RANKS, RATE, SECONDS)
         await until(pilot, lambda: flood.poll() is not None, 60)
         flood.communicate()

@@ -17,7 +17,7 @@ async def test_a_launch_from_the_screen_uses_the_hostfile(open_app: Open, tmp_pa
     python.chmod(0o755)
     plan = PLAN.replace("deepspeed:\n", "cluster: {hostfile: hosts}\ndeepspeed:\n", 1).replace("job:\n", "job:\n  python: ./python\n")
     async with open_app(plan) as pilot:
-        store(pilot).see(replace(store(pilot).state.machine, recorded=False))
+        store(pilot).machine_probed(replace(store(pilot).state.machine, recorded=False))
         target = store(pilot).state.launch_target()
         assert (target.pool, target.world_size) == ({"localhost": 3}, 3)
         await pilot.press("8")

@@ -8,8 +8,10 @@ import pytest
 
 from dstui.tui.dialogs.dialog import Dialog
 from dstui.tui.forms.steps import STEPS, field_of, step_of
-from dstui.tui.kit.keys import DIALOGS, KEYS, PLOT
+from dstui.tui.kit.keys import FORM, KEYS, PLOT, REVIEW, RUN, TYPING
+from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.plot.plot_screen import Plot
+from dstui.tui.session.latest_value import Latest
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until
 
 
@@ -23,8 +25,8 @@ async def test_at_120_columns_steps_form_preview_and_checks_are_seen_together(op
 async def test_on_a_very_wide_screen_the_preview_gets_the_room_and_the_form_stays_readable(open_app: Open) -> None:
     async with open_app(size=(200, 50)) as pilot:
         await pilot.press("3")
-        await until(pilot, lambda: pilot.app.query_one("#preview").region.width > 70)
-        assert pilot.app.query_one("#middle").region.width == 92
+        await until(pilot, lambda: pilot.app.screen.query_one("#preview").region.width > 70)
+        assert pilot.app.screen.query_one("#middle").region.width == 92
 
 
 async def test_the_machine_step_shows_gpus_links_islands_host_and_what_they_mean(open_app: Open) -> None:
@@ -107,8 +109,10 @@ def test_a_letter_means_one_thing_wherever_it_is_valid() -> None:
 async def test_every_action_of_the_table_exists(open_app: Open) -> None:
     async with open_app() as pilot:
         for key in KEYS:
-            place = Plot if key.where == {PLOT} else Dialog if key.where <= DIALOGS else pilot.app
-            assert not key.name or hasattr(place, f"action_{key.name}"), key.name
+            places = [pilot.app, Plot if key.where == {PLOT} else Dialog]
+            places += [pilot.app.plan_screen] if key.where & (FORM | REVIEW | TYPING) else []
+            places += pilot.app.run_screen.acting if key.where & RUN else []
+            assert not key.name or any(hasattr(place, f"action_{key.name}") for place in places), key.name
 
 
 async def test_every_step_is_reached_by_its_number_by_brackets_and_by_a_click(open_app: Open) -> None:
@@ -127,7 +131,7 @@ async def test_every_step_is_reached_by_its_number_by_brackets_and_by_a_click(op
 async def test_a_click_on_an_option_sets_it(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3")
-        line = next(n for n, row in enumerate(pilot.app.query_one("#form-rows").rows) if "3  + parameters" in row.text)
+        line = next(n for n, row in enumerate(pilot.app.screen.query_one("#form-rows").rows) if "3  + parameters" in row.text)
         await pilot.click("#form-rows", offset=(8, line))
         assert store(pilot).state.plan.get("deepspeed.zero_optimization.stage") == 3
 
@@ -178,4 +182,33 @@ async def test_values_and_findings_with_markup_are_shown_as_they_are(open_app: O
 
 async def test_lists_have_the_style_of_lists(open_app: Open) -> None:
     async with open_app() as pilot:
-        assert pilot.app.query_one("#form-rows").styles.scrollbar_size_vertical == 1
+        assert pilot.app.screen.query_one("#form-rows").styles.scrollbar_size_vertical == 1
+
+
+async def test_a_resize_draws_and_asks_nobody(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    async with open_app() as pilot:
+        put = Latest.put
+        monkeypatch.setattr(Latest, "put", lambda box, thing: (asked.append(thing), put(box, thing))[1])
+        for size in ((80, 24), (160, 50), (50, 10), (120, 40)):
+            await pilot.resize_terminal(*size)
+            await until(pilot, lambda size=size: pilot.app.plan_screen.title_bar.size.width == size[0])
+        assert asked == [], "no service has anything to do"
+        await pilot.press("3", "down", "enter")
+        assert asked, "of an edit they have"
+
+
+async def test_only_the_screen_that_is_seen_is_drawn(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    async with open_app() as pilot:
+        draw = PlanScreen.draw
+        monkeypatch.setattr(PlanScreen, "draw", lambda screen: (drawn.append("plan"), draw(screen))[1])
+        await pilot.press("9")
+        await until(pilot, lambda: pilot.app.run_screen.view.is_mounted)
+        drawn.clear()
+        store(pilot).job_changed("running")
+        await until(pilot, lambda: "●9" in text_of(pilot, "#step-line") or "✔9" in text_of(pilot, "#step-line"))
+        assert drawn == []
+        await pilot.press("left_square_bracket", "3")
+        await until(pilot, lambda: "running" in text_of(pilot, "#steps"))
+        assert drawn

@@ -12,7 +12,7 @@ from textual.pilot import Pilot
 from dstui.run.jobs.folder import JobFolder
 from tests.job_json import status_json, write_status_json
 from tests.own import owned
-from tests.tui.conftest import Open, screen, text_of, until
+from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
 from made_logs import BEGAN, MadeJob
@@ -39,9 +39,7 @@ def job(tmp_path: Path) -> MadeJob:
 
 async def show_job(pilot: Pilot[int], folder: JobFolder) -> None:
     """Attach to the job, and wait until its log is there."""
-    await pilot.press("9")
-    await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-    pilot.app.show_job(folder)
+    await attach(pilot, folder)
     await until(pilot, lambda: "lines  following" in screen(pilot))
 
 
@@ -89,7 +87,7 @@ async def test_t_goes_to_a_time_and_another_filter_stays_there(open_app: Open, j
         await pilot.press("t", *"25:00", "enter")
         await until(pilot, lambda: "25:00 is neither a time nor a step" in screen(pilot))
         await pilot.press("escape", "t", *clock(30), "enter")
-        view = pilot.app.run_pane.log_view
+        view = job_view(pilot).log_view
         await until(pilot, lambda: view.at is not None and view.lines.line(view.at).text == "step 30 loss 1.5")
         await pilot.press("3")
         await until(pilot, lambda: "Log: rank 3" in screen(pilot) and view.at is not None)

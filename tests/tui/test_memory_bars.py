@@ -39,7 +39,7 @@ async def test_the_bars_say_what_is_needed_of_what_is_free_and_move_with_a_choic
 async def test_memory_that_others_use_is_not_free(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=2) as pilot:
         busy = Machine(source="a test", gpus=gpus(2, memory_used=60 * GIB), links=joined(2), host=ROOMY)
-        store(pilot).see(busy)
+        store(pilot).machine_probed(busy)
         await until(pilot, lambda: "of 20 GB" in text_of(pilot, "#memory"))
         assert "✖ too big" in text_of(pilot, "#memory")
 
@@ -66,7 +66,7 @@ async def test_a_model_on_disk_is_read_beside_the_screen_and_a_broken_one_is_sai
 
 async def test_on_a_small_screen_the_place_that_decides_has_the_one_line(open_app: Open) -> None:
     async with open_app(SEVEN.replace("stage: 2", "stage: 0"), gpus=4, size=(80, 24)) as pilot:
-        store(pilot).see(FOUR)
+        store(pilot).machine_probed(FOUR)
         await pilot.press("3")
         await until(pilot, lambda: "GPU" in text_of(pilot, "#memory"))
         assert "✖ too big" in text_of(pilot, "#memory")
@@ -76,7 +76,7 @@ async def test_on_a_small_screen_the_place_that_decides_has_the_one_line(open_ap
 
 async def test_what_does_not_fit_is_a_finding_whose_fix_is_one_key_and_one_step_of_undo(open_app: Open) -> None:
     async with open_app(SEVEN.replace("stage: 2", "stage: 0"), gpus=4) as pilot:
-        store(pilot).see(FOUR)
+        store(pilot).machine_probed(FOUR)
         await until(pilot, lambda: any(f.code == "FC001" for f in store(pilot).state.findings))
         before = store(pilot).state.plan.text
         await pilot.press("3", "x")

@@ -15,7 +15,7 @@ from dstui.run.metrics.series import MetricSeries
 from dstui.run.observe.summary import value_text
 from dstui.tui.plot.curves import Picture, PlotLine, View, decades, picture, ticks
 from tests.own import owned
-from tests.tui.conftest import Open, screen, text_of, until, value
+from tests.tui.conftest import Open, attach, screen, text_of, until, value
 
 CELLS = (60, 20)
 
@@ -110,10 +110,7 @@ def test_axes_have_round_numbers() -> None:
 
 
 async def open_plot(pilot: Pilot[int], folder: JobFolder) -> None:
-    await pilot.press("9")
-    await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-    pilot.app.show_job(folder)
-    await until(pilot, lambda: pilot.app.run_pane.follower is not None)
+    await attach(pilot, folder)
     await pilot.press("m")
     await until(pilot, lambda: "Metrics" in screen(pilot) and "reading" not in screen(pilot))
 
@@ -197,14 +194,14 @@ async def test_another_run_is_picked_from_the_list_and_taken_away(open_app: Open
 
 
 def test_nothing_that_starts_imports_the_plot() -> None:
-    code = "import sys, dstui.cli, dstui.headless, dstui.tui.app, dstui.tui.run.run_pane, dstui.tui.commands\n"
+    code = "import sys, dstui.cli, dstui.headless, dstui.tui.app, dstui.tui.run.job_view, dstui.tui.commands\n"
     code += "print([name for name in sys.modules if 'plotext' in name or name.startswith('dstui.tui.plot.canvas')])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
 async def test_numbers_of_ones_own_are_typed_in_the_form_and_a_bad_pattern_is_refused_there(open_app: Open) -> None:
     async with open_app() as pilot:
-        pilot.app.jump("run.metrics")
+        pilot.app.plan_screen.jump("run.metrics")
         await pilot.press("enter", *"reward: r[=: ]+([0-9]+), kl: kl (\\S+)", "enter")
         await until(pilot, lambda: value(pilot, "run.metrics") == {"reward": "r[=: ]+([0-9]+)", "kl": "kl (\\S+)"})
         await pilot.press("enter", "end", "backspace")  # the last group has no end now

@@ -19,7 +19,7 @@ from dstui.run.supervise.stop import stop
 from dstui.tui.dialogs.text_viewer import Reading
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json, write_status_json
-from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
+from tests.tui.conftest import PLAN, Open, attach, job_view, screen, store, text_of, until, value
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
 from lab import Lab, ready
@@ -49,10 +49,8 @@ def job(
 
 async def show_job(pilot: Pilot[int], folder: JobFolder) -> DiagnosisPane:
     """Attach to the job, and wait for the reason."""
-    await pilot.press("9")
-    await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-    pilot.app.show_job(folder)
-    why = pilot.app.query_one(DiagnosisPane)
+    await attach(pilot, folder)
+    why = pilot.app.screen.query_one(DiagnosisPane)
     await until(pilot, lambda: why.diagnosis is not None and why.display)
     return why
 
@@ -147,10 +145,10 @@ async def test_a_stop_is_told_as_a_stop_and_a_success_needs_no_reason(open_app: 
         well = job(tmp_path / "well", state="succeeded", logs=("step 2\n", "step 2\n"))
         for rank in (0, 1):
             well.record(rank).write_text(json.dumps({"rank": rank, "host": "here", "pid": 1, "ended": 1767225610.0, "exit_code": 0}))
-        pilot.app.show_job(well)
+        pilot.app.run_screen.attach(well)
         await until(pilot, lambda: store(pilot).state.run == "succeeded")
         await pilot.pause(0.5)
-        assert not pilot.app.query_one(DiagnosisPane).display
+        assert not pilot.app.screen.query_one(DiagnosisPane).display
 
 
 @pytest.fixture
@@ -166,8 +164,8 @@ def hanging(tmp_path: Path) -> Iterator[JobFolder]:
 async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_where_each_rank_is(open_app: Open, hanging: JobFolder) -> None:
     async with open_app() as pilot:
         await pilot.press("9")
-        await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-        pilot.app.run_pane.attach(hanging, 0.5)
+        await until(pilot, lambda: pilot.app.run_screen.is_mounted)
+        job_view(pilot).attach(hanging, 0.5)
         await until(pilot, lambda: "1 of 2 ranks have waited" in text_of(pilot, "#why"), 60)
         assert "rank 1: it has not reached it" in text_of(pilot, "#why").replace("\n", " ").replace("    ", " ")
         await pilot.press("p")
@@ -193,10 +191,8 @@ async def test_live_a_fault_is_named_with_its_rank_by_itself(
     folder = Lab(tmp_path).start(*behaviour)
     try:
         async with open_app() as pilot:
-            await pilot.press("9")
-            await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-            pilot.app.show_job(folder)
-            why = pilot.app.query_one(DiagnosisPane)
+            await attach(pilot, folder)
+            why = pilot.app.screen.query_one(DiagnosisPane)
             await until(pilot, lambda: why.diagnosis is not None and why.diagnosis.cause == cause and why.display, 120)
             assert why.diagnosis.first_failing_rank == 1
             await until(

@@ -21,7 +21,7 @@ SMALL = Machine(
 
 async def test_r_ranks_the_plans_and_enter_takes_one_in_one_step_of_undo(open_app: Open) -> None:
     async with open_app(SEVEN.replace("stage: 2", "stage: 0"), gpus=4) as pilot:
-        store(pilot).see(FOUR)
+        store(pilot).machine_probed(FOUR)
         await until(pilot, lambda: store(pilot).state.outlook)
         before = store(pilot).state.plan.text
         await pilot.press("3", "r")
@@ -43,7 +43,7 @@ async def test_r_ranks_the_plans_and_enter_takes_one_in_one_step_of_undo(open_ap
 
 async def test_what_a_plan_changes_stands_under_the_cursor(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=4, size=(80, 24)) as pilot:
-        store(pilot).see(FOUR)
+        store(pilot).machine_probed(FOUR)
         await until(pilot, lambda: store(pilot).state.outlook)
         await pilot.press("3", "r")
         await until(pilot, lambda: "left tok/s" in text_of(pilot, ROWS))
@@ -62,7 +62,7 @@ async def test_what_a_plan_changes_stands_under_the_cursor(open_app: Open) -> No
 
 async def test_where_nothing_fits_the_nearest_ways_out_are_said(open_app: Open) -> None:
     async with open_app(SEVEN.replace("7.0e9", "13.0e9"), gpus=1) as pilot:
-        store(pilot).see(SMALL)
+        store(pilot).machine_probed(SMALL)
         await until(pilot, lambda: store(pilot).state.outlook)
         await pilot.press("3", "r")
         await until(pilot, lambda: "Nothing fits" in text_of(pilot, ROWS))
@@ -82,7 +82,7 @@ async def test_without_a_model_both_keys_say_what_to_give(open_app: Open) -> Non
 
 async def test_capital_m_names_every_part_with_its_bytes_and_the_moment_of_the_peak(open_app: Open) -> None:
     async with open_app(SEVEN, gpus=4) as pilot:
-        store(pilot).see(FOUR)
+        store(pilot).machine_probed(FOUR)
         await until(pilot, lambda: store(pilot).state.outlook)
         outlook = store(pilot).state.outlook
         assert outlook is not None

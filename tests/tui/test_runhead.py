@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
 
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.observe.follow import Follower
@@ -15,7 +14,7 @@ from dstui.run.observe.usage import Usage, together
 from dstui.tui.run.rank_cell import cells_of
 from dstui.tui.run.run_head import first_facts, fitting, more_facts, spark
 from tests.own import owned
-from tests.tui.conftest import Open, text_of, until
+from tests.tui.conftest import Open, attach, text_of, until
 
 LINE = "step {0}/5000 loss {1} lr 1.9e-05 grad_norm 1.25 41.2k tok/s step time: 310 ms reward 2.5\n"
 OVERFLOW = "[deepspeed] OVERFLOW! Rank 0 Skipping step. Attempted loss scale: 65536, reducing to 32768\n"
@@ -92,9 +91,3 @@ async def test_the_run_screen_shows_the_head_of_a_job(open_app: Open, folder: Jo
         assert "reward 2.5" in text_of(pilot, "#run-head")
         folder.append_event(1.0, "notice", text="rank 0 is compiling")
         await until(pilot, lambda: "rank 0 is compiling" in text_of(pilot, "#run-head"))
-
-
-async def attach(pilot: Pilot[int], folder: JobFolder) -> None:
-    await pilot.press("9")
-    await until(pilot, lambda: pilot.app.run_pane is not None and pilot.app.run_pane.children)
-    pilot.app.show_job(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dstui.check.accelerate import keys, values
+from dstui.check.accelerate import known_keys, values
 from dstui.check.accelerate.book import DS, RULES
 from dstui.check.context import Context
 from dstui.plan.accelerate_keys import FILE
@@ -15,7 +15,7 @@ from dstui.plan.finding import Finding, ranked
 if TYPE_CHECKING:
     from dstui.plan import Plan
 
-__all__ = ["RULES", "check_accelerate", "check_section", "keys", "values"]
+__all__ = ["RULES", "check_accelerate", "check_section", "known_keys", "values"]
 IN_A_PLAN = ("AC004", "AC007", "AC009", "AC010", "AC014", "AC024", "AC041", "AC042")
 """Those that are about a Plan's section too: there dstui launches, and `deepspeed:` and `cluster:` say the rest."""
 

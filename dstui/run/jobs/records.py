@@ -181,7 +181,7 @@ def _encoded(name: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Restarts:
+class RestartPolicy:
     """How often a job that has failed is started again."""
 
     max: int = 0
@@ -209,7 +209,7 @@ class LaunchRecord:
     workdir: str = ""
     bind: str | None = None
     """The file by which each rank binds itself to its cores; None where it does not."""
-    restarts: Restarts = Restarts()
+    restarts: RestartPolicy = RestartPolicy()
     silence: float | None = None
     """Seconds without a line after which a rank is called silent; None for the default."""
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -231,7 +231,7 @@ class LaunchRecord:
         values = {name: value for name, value in found.items() if name in LAUNCH and value is not None}
         values |= {name: tuple(values[name]) for name in ("options", "script", "args") if name in values}
         if restarts := values.get("restarts"):
-            values["restarts"] = Restarts(restarts["max"], restarts["backoff"], tuple(restarts["args"]))
+            values["restarts"] = RestartPolicy(restarts["max"], restarts["backoff"], tuple(restarts["args"]))
         return cls(**values, missing=next((name for name in NEEDED if name not in values), ""), source=found)
 
     def as_json(self) -> dict[str, Any]:

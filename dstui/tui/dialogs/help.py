@@ -21,10 +21,6 @@ class Help(Lines, ToRead):
         """The help for the place where it was called."""
         return help_rows(self.pane, self.field, self.room)
 
-    def action_help(self) -> None:
-        """The key that opened it closes it."""
-        self.dismiss(None)
-
 
 def help_rows(pane: str, field: Field | None, width: int) -> list[Row]:
     """The help as rows, `width` cells wide."""

@@ -12,11 +12,10 @@ from textual.await_complete import AwaitComplete
 from textual.screen import Screen
 
 from dstui.tui.kit.footer import Footer
-from dstui.tui.kit.keys import KEYS, valid
+from dstui.tui.kit.keys import ACTIONS, KEYS, valid
 from dstui.tui.kit.row_list import RowList
 
 T = TypeVar("T")
-ACTIONS = frozenset(key.name for key in KEYS)
 
 
 class Over(Screen[T]):
@@ -32,6 +31,10 @@ class Over(Screen[T]):
         super().__init__(**names)
         self.footer = Footer()
 
+    def offers(self, action: str) -> bool:
+        """Whether the table of keys has an action for it."""
+        return any(self.PANE in key.where for key in KEYS if key.name == action)
+
     @property
     def on_top(self) -> bool:
         """Whether it is there, and nothing lies over it."""
@@ -41,22 +44,7 @@ class Over(Screen[T]):
         """End with this result. What has ended, or has another dialog over it, stays as it is: anybody may call this at any time."""
         return super().dismiss(result) if self.on_top else AwaitComplete()
 
-    def action_help(self) -> None:
-        """What the keys do here."""
-        from dstui.tui.dialogs.help import Help
-
-        self.app.push_screen(Help(self.PANE, None))
-
-    async def action_leave(self) -> None:
-        """Leave dstui; the app asks where something would be lost."""
-        await self.app.run_action("leave")
-
     @on(events.Mount)
     @on(RowList.Resized)
     def _show_keys(self) -> None:
         self.footer.show(valid(self.PANE, ACTIONS))
-
-    @on(Footer.Pressed)
-    async def _hint_pressed(self, event: Footer.Pressed) -> None:
-        event.stop()
-        await self.run_action(event.action)

@@ -110,14 +110,14 @@ class Editor(Input):
 
 
 class Form(Container):
-    """One step's form. It edits the Plan through the store alone and draws itself from the state."""
+    """One step's form. It edits the Plan through the session alone and draws itself from the state."""
 
     class Onward(Message):
         """The next step is wanted."""
 
-    def __init__(self, store: Session) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__(id="form")
-        self.store = store
+        self.session = session
         self.step: Step = STEPS[0]
         self.opened = ""
         """The path of the choice that is spread out, or of the field being typed in."""
@@ -171,7 +171,7 @@ class Form(Container):
 
     def field_at(self, path: str) -> Field | None:
         """The field of this step with this path."""
-        return next((f for f in self.step.fields(self.store.state) if f.path == path), None)
+        return next((f for f in self.step.fields(self.session.state) if f.path == path), None)
 
     def at(self, key: Hashable) -> tuple[Field | None, Option | None]:
         """The field and the option that a row stands for, as far as they are still there: an edit may have changed what there is."""
@@ -218,7 +218,7 @@ class Form(Container):
             self._type_into(field)
 
     def _says_disabled(self, field: Field, option: Option | None) -> bool:
-        state = self.store.state
+        state = self.session.state
         why = field.disabled(state) if field.disabled else ""
         why = why or (option.disabled(state) if option and option.disabled else "")
         if why:
@@ -229,16 +229,16 @@ class Form(Container):
         if option is None:
             return
         self.opened = ""
-        self.store.edit(*field.edits(self.store.state, option.value))
-        self.show(self.store.state)
+        self.session.edit(*field.edits(self.session.state, option.value))
+        self.show(self.session.state)
         if not field.spread:
             self.rows.cursor = FieldKey(field.path)
 
     def _spread(self, field: Field) -> None:
         self.opened = "" if self.opened == field.path else field.path
-        self.show(self.store.state)
+        self.show(self.session.state)
         if self.opened:
-            chosen = chosen_option(field, self.store.state)
+            chosen = chosen_option(field, self.session.state)
             self.rows.cursor = OptionKey(field.path, field.options.index(chosen) if chosen else 0)
 
     @on(FormRows.Turn)
@@ -252,32 +252,32 @@ class Form(Container):
             self._turn(field, event.by)
 
     def _turn(self, field: Field, by: int) -> None:
-        state = self.store.state
+        state = self.session.state
         if field.kind == "toggle":
             value = field.value(state)
             now = default_of(field) if value is UNSET else value
-            self.store.edit(*field.edits(state, now is not True))
+            self.session.edit(*field.edits(state, now is not True))
         elif field.kind == "choice":
             possible = [o for o in field.options if not (o.disabled and o.disabled(state))]
             chosen = chosen_option(field, state)
             at = possible.index(chosen) if chosen in possible else -1
-            self.store.edit(*field.edits(state, possible[(at + by) % len(possible)].value))
+            self.session.edit(*field.edits(state, possible[(at + by) % len(possible)].value))
 
     @on(FormRows.Clear)
     def _cleared(self, event: FormRows.Clear) -> None:
         field, option = self.at(event.key)
         if field is not None and not self._says_disabled(field, option):
-            self.store.edit((field.path, UNSET))
+            self.session.edit((field.path, UNSET))
 
     # Typing
 
     def _type_into(self, field: Field) -> None:
         self.opened = field.path
-        self.show(self.store.state)
+        self.show(self.session.state)
         if not self._editor.is_attached:
             self.mount(self._editor)
         default = shown(default_of(field))
-        self._editor.open(typed(field.value(self.store.state)), f"{default} by default" if default != "–" else "")
+        self._editor.open(typed(field.value(self.session.state)), f"{default} by default" if default != "–" else "")
         self._placed = (0, 0, 0)
         self._place(self._editor)
 
@@ -292,17 +292,17 @@ class Form(Container):
 
     def _typed(self, editor: Editor, text: str) -> None:
         field = self.field_at(self.opened)
-        state = self.store.state
+        state = self.session.state
         if field is None or (text == typed(field.value(state)) and not state.refusal[0]):
             return
         try:
             value = parsed(field, text)
         except NotThat as problem:
-            self.store.refuse(field.path, str(problem))
+            self.session.refuse(field.path, str(problem))
             editor.add_class("-wrong")
             self.call_after_refresh(self._reveal_why, editor)
             return
-        taken = self.store.edit(*field.edits(self.store.state, value), live=True)
+        taken = self.session.edit(*field.edits(self.session.state, value), live=True)
         editor.set_class(not taken, "-wrong")
         if not taken:
             self.call_after_refresh(self._reveal_why, editor)
@@ -326,7 +326,7 @@ class Form(Container):
             parsed(field, text)
         except NotThat as error:
             return str(error)
-        path, sentence = self.store.state.refusal
+        path, sentence = self.session.state.refusal
         return sentence if path == field.path else ""
 
     @on(Editor.Closed)
@@ -334,7 +334,9 @@ class Form(Container):
         event.stop()
         field, editor = self.field_at(self.opened), self.editor
         if field is not None and editor is not None and self._wrong(field, editor.value):
-            self.app.notify(f"{field.label} stays {shown(field.value(self.store.state))}: {self._wrong(field, editor.value)}", markup=False)
+            self.app.notify(
+                f"{field.label} stays {shown(field.value(self.session.state))}: {self._wrong(field, editor.value)}", markup=False
+            )
         self.close()
 
     def close(self) -> bool:
@@ -342,10 +344,10 @@ class Form(Container):
         was, self.opened = self.opened, ""
         editor = self.editor
         if editor is not None:
-            self.store.settle()
+            self.session.settle()
             self.rows.focus()
             editor.hide()
         if was:
-            self.show(self.store.state)
+            self.show(self.session.state)
             self.rows.cursor = FieldKey(was)
         return bool(was)

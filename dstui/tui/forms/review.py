@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from textual.containers import Horizontal, Vertical
 from dstui.tui.forms.preview import tokens
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
+from dstui.tui.kit.threads import in_thread
 from dstui.tui.session.file_lookups import WrittenIn
 from dstui.tui.session.state import State
 
@@ -39,8 +41,25 @@ class Review(Horizontal):
         """Name -> what `copy` copies and the right side shows."""
         self.last: tuple[str, Plan] | None = None
         """The last run of this name, and the Plan that it had."""
+        self._shown: tuple[State, Path | None] | None = None
         self.names, self.verdict = RowList(id="review-names", classes="pane"), RowList(id="review-verdict", classes="pane")
         self.content = RowList(id="review-content", classes="pane")
+
+    def find_last_run(self, plan: Plan) -> None:
+        """Say what differs from the last run of this name; a thread looks for it."""
+        in_thread(self, partial(self._find_last_run, plan))
+
+    def _find_last_run(self, plan: Plan) -> None:
+        from dstui.run.jobs.index import folders
+        from dstui.run.jobs.plan_diff import last_run
+
+        found = last_run(plan, folders())
+        self.call_later(self._last_run_found, (found[0].name, found[1]) if found else None)
+
+    def _last_run_found(self, last: tuple[str, Plan] | None) -> None:
+        self.last = last
+        if self._shown is not None:
+            self.show(*self._shown)
 
     def compose(self) -> ComposeResult:
         """List and verdict, and the content."""
@@ -60,6 +79,7 @@ class Review(Horizontal):
         from dstui.render.artifacts import artifacts
         from dstui.render.launch import RenderError
 
+        self._shown = state, path
         try:
             made, problem = artifacts(state.launch_target()), ""
         except RenderError as error:
@@ -87,7 +107,7 @@ class Review(Horizontal):
     @on(RowList.Chosen, "#review-names")
     async def _chosen(self, event: RowList.Chosen) -> None:
         if event.key == LAUNCH:
-            await self.run_action("app.launch")
+            await self.run_action("screen.launch")
         else:
             self.content.focus()
 

@@ -32,6 +32,11 @@ PARTS: Final = (
 )
 
 
+def side_width(width: int) -> int | str:
+    """The width of preview and checks on a screen of this width: what is left of it; all where they are tabs."""
+    return "1fr" if width < WIDE else max(SIDE, width - STEPS_AND_FORM)
+
+
 def shown(width: int, height: int, pane: str, tab: str, alone: bool = False) -> frozenset[str]:
     """The ids of the parts that are on the screen; `alone`: the form takes the place of preview and checks too."""
     always = {"title-bar", "body", "footer"}

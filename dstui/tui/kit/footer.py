@@ -22,9 +22,9 @@ class Footer(RowList):
     class Pressed(Message):
         """A hint was clicked."""
 
-        def __init__(self, action: str) -> None:
+        def __init__(self, key: KeyHint) -> None:
             super().__init__()
-            self.action = action
+            self.key = key
 
     def __init__(self) -> None:
         super().__init__(id="footer")
@@ -51,7 +51,7 @@ class Footer(RowList):
         """Do what the hint says."""
         key = next((key for end, key in self._ends if event.x < end), None)
         if key is not None and key.action:
-            self.post_message(self.Pressed(key.action))
+            self.post_message(self.Pressed(key))
 
 
 def _width(key: KeyHint) -> int:

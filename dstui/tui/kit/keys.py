@@ -6,6 +6,7 @@ does as well, since letters are text while something is being typed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -106,8 +107,8 @@ KEYS: Final = (
     KeyHint("b", "bundle", "bundle", "Write a zip for a bug report, with secrets masked.", RUN, 11),
     KeyHint("s", "stop", "stop", "Stop the job, after a question.", RUN, 2),
     KeyHint("J", "jobs", "jobs", "The list of jobs, to look at another one.", RUN, 9),
-    KeyHint("tab", "next_pane", "pane", "The next pane.", hint=8, display="tab", priority=True),
-    KeyHint("shift+tab", "pane_before", "pane before", "The pane before.", display="⇧tab", priority=True),
+    KeyHint("tab", "pane(1)", "pane", "The next pane.", hint=8, display="tab", priority=True),
+    KeyHint("shift+tab", "pane(-1)", "pane before", "The pane before.", display="⇧tab", priority=True),
     KeyHint("escape", "escape", "back", "Close, or go back.", ANYWHERE | {PLOT}, display="esc"),
     KeyHint("f2,ctrl+s", "save", "save", "Save the Plan.", ANYWHERE | TYPING, hint=9, display="F2", priority=True),
     KeyHint(
@@ -132,10 +133,33 @@ KEYS: Final = (
 )
 
 
-def bindings() -> list[Binding]:
-    """The table as Textual's bindings."""
+ACTIONS: Final = frozenset(key.name for key in KEYS if key.name)
+OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save"})
+"""Actions that are the same in both modes, and over them."""
+
+
+OF_THE_LOG: Final = frozenset({"all_ranks", "level", "dedup", "match", "only_matches", "problem", "follow"})
+"""Actions of the part of the run that shows a job."""
+
+
+def bindings(panes: frozenset[str]) -> list[Binding]:
+    """What the table says of these panes, as a screen's bindings."""
+    return _bindings(key for key in KEYS if key.where & panes and key.name not in OF_THE_APP)
+
+
+def log_bindings() -> list[Binding]:
+    """What it says of the log of a job."""
+    return _bindings(key for key in KEYS if key.where & RUN and key.name in OF_THE_LOG)
+
+
+def app_bindings() -> list[Binding]:
+    """What it says of the app itself."""
+    return _bindings(key for key in KEYS if key.name in OF_THE_APP)
+
+
+def _bindings(keys: Iterable[KeyHint]) -> list[Binding]:
     made = []
-    for key in KEYS:
+    for key in keys:
         for name in filter(None, key.keys.split(",")):
             action = f"digit({name})" if key.action == "digit" else key.action
             chord = name != "ctrl+c" and (name.startswith("ctrl+") or (name.startswith("f") and len(name) > 1))

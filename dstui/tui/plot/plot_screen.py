@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
@@ -21,7 +21,7 @@ from dstui.run.metrics.series import KEPT_RANKS, MetricSeries
 from dstui.run.observe.summary import value_text
 from dstui.tui.dialogs.dialog import Dialog
 from dstui.tui.dialogs.over import Over
-from dstui.tui.kit.keys import KEYS, PLOT
+from dstui.tui.kit.keys import PLOT, bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit, paragraph, row
 from dstui.tui.kit.threads import in_thread
@@ -48,9 +48,7 @@ class Plot(Over[None]):
     #plot-head { height: 1; background: $surface; }
     """
     PANE = PLOT
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(name, key.action, key.help, show=False) for key in KEYS if PLOT in key.where for name in key.keys.split(",") if name
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(frozenset({PLOT}))]
 
     class Grown(Message):
         """More of the numbers was read."""

@@ -103,11 +103,6 @@ class LogView(RowList):
         """The line from which a search goes on: the one jumped to, else the last in view."""
         return self.at if self.at is not None else self.lines.first + self.scroll_offset.y + self.size.height - 1
 
-    def visible_text(self) -> str:
-        """What is in view, for the clipboard."""
-        top = self.lines.first + self.scroll_offset.y
-        return "\n".join(self.lines.line(n).text for n in range(top, min(top + self.size.height, self.lines.end)))
-
     # Moving
 
     def on_resize(self, _event: events.Resize) -> None:

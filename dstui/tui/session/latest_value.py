@@ -28,6 +28,16 @@ class Latest(Generic[T]):
             self.closed = True
             self._changed.notify()
 
+    def closed_within(self, seconds: float) -> bool:
+        """Wait so long, or until nothing will be put any more, and say whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.closed, seconds)
+
+    def newer(self, thing: T) -> T:
+        """What was put since this was taken; else this."""
+        with self._changed:
+            return self._held.pop() if self._held else thing
+
     def take(self) -> T | None:
         """Wait for the next one; None when there will be none. What is there at the end is still handed over."""
         with self._changed:

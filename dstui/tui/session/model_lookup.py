@@ -47,8 +47,6 @@ class FactsOf:
 
     def resolve(self) -> Facts | None:
         """What the files say, or a bare number; None where the Plan names no model."""
-        from dstui.tui.session import forecasts  # noqa: F401 - which takes a while: the app goes on meanwhile, and finds it there
-
         found = {one.name: _facts(one, self.base) for one in self.models}
         return found.get("", found) if found else None
 

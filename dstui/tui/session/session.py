@@ -1,7 +1,7 @@
 """The one mutable holder of the session: the Plan with its history, the Machine, and what the checks say.
 
 Every edit goes through here, whoever makes it (a form, a fix, the preview, undo); each makes a new immutable `State`, from which
-everything visible is drawn at once: a message would arrive one frame later. Only the app's own thread may call the store.
+everything visible is drawn at once: a message would arrive one frame later. Only the app's own thread may call it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from textual.message import Message
 
 from dstui.plan import Plan, PlanError
 from dstui.plan.history import History
@@ -22,32 +20,46 @@ if TYPE_CHECKING:
     from dstui.check.reference import ReferenceVerdict
     from dstui.machine.snapshot import Machine
     from dstui.plan.finding import Finding, Fix
+    from dstui.tui.session.drafts import Draft
     from dstui.tui.session.file_lookups import Lookup
     from dstui.tui.session.forecasts import Outlook
 
 
+Listener = Callable[[State, State], object]
+"""What hears of a change: the state before, and now."""
 ZERO = "deepspeed.zero_optimization"
-
-
-class JobState(Message):
-    """The job that is looked at is in another state."""
-
-    def __init__(self, word: str) -> None:
-        super().__init__()
-        self.word = word
+HERE = "this machine"
+"""The source of a Machine that was looked at here; of a recorded one nothing is asked here."""
 
 
 class Session:
-    """Plan, history, machine and findings. `changed` is called after every change of the state."""
+    """Plan, history, machine and findings. Whoever subscribed is called after every change of the state, in that same call."""
 
-    def __init__(self, plan: Plan, path: Path | None, machine: Machine | None, changed: Callable[[], Any]) -> None:
+    def __init__(self, plan: Plan, path: Path | None, machine: Machine | None) -> None:
         self.path = path
-        self._changed = changed
+        self._listeners: list[Listener] = []
+        self._types: Mapping[str, bool] = {}
         self._history = History(plan)
         self.on_disk = plan.text
         """The text that was read or saved last."""
         self._typing = False
         self.state = State(plan, machine)
+        self.receipt: list[str] = []
+        """What was written and started, for the terminal that is left behind."""
+
+    def subscribe(self, listener: Listener) -> None:
+        """Call it with the state before and now after every change, in the order of subscription."""
+        self._listeners.append(listener)
+
+    def _become(self, state: State) -> None:
+        before, self.state = self.state, state
+        for listener in self._listeners:
+            listener(before, state)
+
+    def note(self, line: str) -> None:
+        """A line of the receipt, once."""
+        if line not in self.receipt:
+            self.receipt.append(line)
 
     # Edits
 
@@ -96,8 +108,7 @@ class Session:
             self._typing = False
             self._history.push(self.state.plan)
         if self.state.refusal[0]:
-            self.state = replace(self.state, refusal=("", ""))
-            self._changed()
+            self._become(replace(self.state, refusal=("", "")))
 
     def undo(self) -> bool:
         """One step back. False where there is none."""
@@ -134,42 +145,47 @@ class Session:
 
     def refuse(self, path: str, why: str) -> bool:
         """What was given for this path is not taken, and the state says why. Always False."""
-        self.state = replace(self.state, refusal=(path, why))
-        self._changed()
+        self._become(replace(self.state, refusal=(path, why)))
         return False
 
     # What follows from the Plan and the Machine
 
-    def see(self, machine: Machine) -> None:
-        """The machine was looked at."""
-        self.state = replace(self.state, machine=machine)
-        self._show(self.state.plan)
+    def machine_probed(self, machine: Machine) -> None:
+        """The machine was looked at. What DeepSpeed says of 16-bit floats on the CPUs here belongs to it, where it is this one."""
+        if self._types and machine.source == HERE:
+            from dstui.check.reference import with_types
 
-    def took_lookups(self, lookups: Mapping[Lookup, Any]) -> None:
+            machine = with_types(machine, self._types)
+        if machine != self.state.machine:
+            self._show(self.state.plan, machine=machine)
+
+    def lookups_resolved(self, lookups: Mapping[Lookup, Any]) -> None:
         """What lies around the Plan was looked up."""
         if any(lookup not in self.state.lookups or self.state.lookups[lookup] != what for lookup, what in lookups.items()):
-            self.state = replace(self.state, lookups=lookups)
-            self._show(self.state.plan)
+            self._show(self.state.plan, lookups=lookups)
 
     def validated(self, text: str, verdict: ReferenceVerdict) -> None:
         """DeepSpeed's own parser has judged the Plan of this text. What it refuses and no rule explains becomes a finding."""
-        self.state = replace(self.state, validated=text, verdict=verdict)
-        explained = any(f.severity == "error" for f in self.state.findings)
-        if not verdict.ok and not explained:
-            self.state = replace(self.state, findings=(refused(verdict), *self.state.findings))
-        self._changed()
+        self._types = verdict.types
+        if self.state.machine is not None:
+            self.machine_probed(self.state.machine)
+        if text != self.state.plan.text:
+            return  # there is another one meanwhile
+        state = replace(self.state, validated=text, verdict=verdict)
+        explained = any(f.severity == "error" for f in state.findings)
+        self._become(state if verdict.ok or explained else replace(state, findings=(refused(verdict), *state.findings)))
 
-    def follow(self) -> None:
+    def begin_checks(self) -> None:
         """From now on the consequences are worked out too; the first frame does without."""
         self._show(self.state.plan)
 
-    def job_is(self, word: str) -> None:
-        """The job's state changed: running, succeeded, failed…"""
+    def job_changed(self, word: str) -> None:
+        """The job's state changed: running, succeeded, failed…; "" where none is looked at."""
         if word != self.state.run:
-            self.state = replace(self.state, run=word)
-            self._changed()
+            self._become(replace(self.state, run=word))
 
-    def _show(self, plan: Plan) -> None:
+    def _show(self, plan: Plan, *, machine: Machine | None = None, lookups: Mapping[Lookup, Any] | None = None) -> None:
+        """The state of this Plan, with everything that follows from it; `machine`, `lookups`: others than before."""
         from dstui.check import check
         from dstui.plan.finding import ranked
         from dstui.render.jsontext import json_lines
@@ -178,31 +194,32 @@ class Session:
         from dstui.tui.session.file_lookups import PoolOf, stale_lock_findings
         from dstui.tui.session.script_lookup import ScriptOf
 
-        before, lookups = self.state, self.state.lookups
+        before = replace(self.state, machine=machine or self.state.machine)
+        lookups = self.state.lookups if lookups is None else lookups
         lines = tuple(json_lines(plan.deepspeed))
-        machine, pool = before.known_machine, lookups.get(PoolOf.of(plan))
-        target = Target(plan, machine, pool)
-        checked = check(plan, machine, world_size=target.world_size, script=lookups.get(ScriptOf.of(plan)))
-        if locks := stale_lock_findings(plan, machine, lookups):
+        target = Target(plan, before.known_machine, lookups.get(PoolOf.of(plan)))
+        checked = check(plan, target.machine, world_size=target.world_size, script=lookups.get(ScriptOf.of(plan)))
+        if locks := stale_lock_findings(plan, target.machine, lookups):
             checked = ranked([*locks, *checked])
-        outlook, findings = _foreseen(plan, machine, pool, lookups, filled_in(plan, checked, lookups.get(ModelOf.of(plan))))
-        self.state = State(
-            plan,
-            before.machine,
-            findings=findings,
-            outlook=outlook,
-            target=target,
-            lookups=lookups,
-            checked=True,
-            lines=lines,
-            changed=changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed,
-            saved=plan.text == self.on_disk,
-            ranks=target.world_size,
-            run=before.run,
-            validated=before.validated,
-            verdict=before.verdict,
+        outlook, findings = _foreseen(plan, target.machine, target.pool, lookups, filled_in(plan, checked, lookups.get(ModelOf.of(plan))))
+        self._become(
+            State(
+                plan,
+                before.machine,
+                findings=findings,
+                outlook=outlook,
+                target=target,
+                lookups=lookups,
+                checked=True,
+                lines=lines,
+                changed=changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed,
+                saved=plan.text == self.on_disk,
+                ranks=target.world_size,
+                run=before.run,
+                validated=before.validated,
+                verdict=before.verdict,
+            )
         )
-        self._changed()
 
     # The file
 
@@ -224,8 +241,14 @@ class Session:
 
         write_atomic(path, self.state.plan.text, replace=replace_other)
         self.path, self.on_disk = path, self.state.plan.text
-        self.state = replace(self.state, saved=True)
-        self._changed()
+        self._become(replace(self.state, saved=True))
+
+    def draft(self) -> Draft:
+        """What is open, as it is now, with who edits it."""
+        from dstui.tui.session.drafts import Draft, document_of
+
+        plan = self.state.plan
+        return Draft(document_of(plan, self.path), self.on_disk, plan.text, plan.source, plan.base)
 
 
 def _with_section(plan: Plan, path: str) -> Plan:

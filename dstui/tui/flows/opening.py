@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from socket import gethostname
 from typing import TYPE_CHECKING
 
-from textual import on
-from textual.message import Message
+from textual.app import App
 
 from dstui.files import FileProblem, find_plan, read_plan
 from dstui.plan import Plan, PlanError, load
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
+from dstui.tui.kit.notes import say
 from dstui.tui.kit.text_row import BLANK, Row, fit, row
 from dstui.tui.kit.threads import in_thread
 from dstui.tui.session.drafts import Draft, document_of, left_behind, take_over
-from dstui.tui.unsaved import Unsaved
-from dstui.tui.verdicts import Probed
+from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
     from dstui.adopt.recipes import Recipe
     from dstui.documents import Opened
+    from dstui.machine.snapshot import Machine
     from dstui.tui.dialogs.welcome import Both
-    from dstui.tui.forms.form import Form
     from dstui.tui.session.folder_scan import FolderContents
 
 LINES = 12
@@ -41,101 +40,74 @@ deepspeed:
 """
 
 
-class FolderScanned(Message):
-    """What there is to start from in the current folder."""
-
-    def __init__(self, found: FolderContents) -> None:
-        super().__init__()
-        self.found = found
+def starting_plan() -> Plan:
+    """What is on the screen while nothing is chosen yet: the shipped quickstart."""
+    return read_plan(find_plan("quickstart"))
 
 
-class DraftsFound(Message):
-    """Drafts that sessions before this one have left behind, the newest first."""
+class Opening:
+    """Asks what to start from, opens it, and offers the edits that a session before this one has left of it."""
 
-    def __init__(self, drafts: Sequence[Draft]) -> None:
-        super().__init__()
-        self.drafts = drafts
-
-
-class Beginning(Unsaved):
-    """The part of the app that opens something. Threads look, the app asks."""
-
-    form: Form
-
-    def starting_plan(self) -> Plan:
-        """What is on the screen while nothing is chosen yet: the shipped quickstart."""
-        return read_plan(find_plan("quickstart"))
+    def __init__(self, app: App[int], session: Session, begun: Callable[[], object]) -> None:
+        """`begun` is called as soon as something was chosen."""
+        self._app, self._session, self._begun = app, session, begun
 
     def ask_what_to_open(self) -> None:
         """No file was given: look what there is to start from, and ask."""
-        in_thread(self, self._scan_folder)
+        in_thread(self._app, self._scan_folder)
 
     def _scan_folder(self) -> None:
         from dstui.tui.session.folder_scan import scan_folder  # brings the machine's module, which the first frame does without
 
-        self.post_message(FolderScanned(scan_folder()))
+        self._app.call_later(self._ask, scan_folder())
 
-    @on(FolderScanned)
-    def _folder_scanned(self, event: FolderScanned) -> None:
+    def _ask(self, found: FolderContents) -> None:
         from dstui.tui.dialogs.welcome import Start
 
-        self.push_screen(Start(event.found, self.store.state.machine), self._open)
+        self._app.push_screen(Start(found, self._session.state.machine), self._open)
 
-    @on(Probed)
-    def _probed_at_start(self, event: Probed) -> None:
+    def machine_probed(self, machine: Machine) -> None:
+        """The machine is known now: recipes depend on it."""
         from dstui.tui.dialogs.welcome import Start
 
-        if isinstance(self.screen, Start):
-            self.screen.show(event.machine)
+        if isinstance(self._app.screen, Start):
+            self._app.screen.show(machine)
 
     def _open(self, chosen: str | Both | Recipe | Draft | None) -> None:
         """What was chosen at the start, from which Enter goes on to the launch; nothing leaves the quickstart, as it is on the screen."""
         if chosen is None:
             return
-        self.form.rest_on_next()
+        self._begun()
         if chosen == "quickstart":
             return
         try:
-            opened = self._opened(chosen)
+            opened = opened_as(chosen)
         except (FileProblem, PlanError) as error:
-            self.say(str(error), "error")
+            say(self._app, str(error), "error")
             return
-        self.store.open(opened.plan, opened.path)
+        self._session.open(opened.plan, opened.path)
         if isinstance(chosen, Draft):
             self._resume(chosen, True)
         else:
             self.offer_drafts()
 
-    def _opened(self, chosen: str | Both | Recipe | Draft) -> Opened:
-        from dstui.documents import Opened, open_document, plan_of_both
-        from dstui.tui.dialogs.welcome import Both
-
-        if isinstance(chosen, Draft):
-            return Opened(load(chosen.began, chosen.source, chosen.base), None)
-        if isinstance(chosen, str) and chosen:
-            return open_document(chosen)
-        if isinstance(chosen, Both):
-            return plan_of_both(chosen.config, chosen.script)
-        return Opened(load(chosen.text if chosen else BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
-
     # What was left behind
 
     def offer_drafts(self) -> None:
         """Is there a draft of what is open?"""
-        in_thread(self, self._find_drafts)
+        in_thread(self._app, self._find_drafts)
 
     def _find_drafts(self) -> None:
         if found := left_behind():
-            self.post_message(DraftsFound(found))
+            self._app.call_later(self._offer, found)
 
-    @on(DraftsFound)
-    def _drafts_found(self, event: DraftsFound) -> None:
+    def _offer(self, drafts: Sequence[Draft]) -> None:
         """Offer the newest draft of what is open."""
-        document = document_of(self.store.state.plan, self.store.path)
-        draft = next((d for d in event.drafts if d.document == document), None)
+        document = document_of(self._session.state.plan, self._session.path)
+        draft = next((d for d in drafts if d.document == document), None)
         if draft is None:
             return
-        changes = changed_lines(self.store.state.plan.text, draft.text)
+        changes = changed_lines(self._session.state.plan.text, draft.text)
         if not changes:
             draft.forget()
             return
@@ -145,20 +117,34 @@ class Beginning(Unsaved):
             Answer("l", "later: leave them where they are", None),
         ]
         text = f"{_when(draft)} a session ended with edits of this Plan that were not saved."
-        if draft.began != self.store.on_disk:
+        if draft.began != self._session.on_disk:
             text += " The file was changed by something else since: saving the edits replaces that."
-        self.push_screen(Ask("Unsaved edits", text, answers, _shown(changes)), partial(self._resume, draft))
+        self._app.push_screen(Ask("Unsaved edits", text, answers, _shown(changes)), partial(self._resume, draft))
 
     def _resume(self, draft: Draft, take: bool | None) -> None:
         if take is False:
             draft.forget()
         elif take:
             try:
-                self.store.replace(draft.text)
+                self._session.replace(draft.text)
             except PlanError as error:
-                self.say(f"The draft is no Plan any more: {error}. It stays in {draft.file}", "error")
+                say(self._app, f"The draft is no Plan any more: {error}. It stays in {draft.file}", "error")
             else:
-                in_thread(self, partial(take_over, draft, self.draft()))
+                in_thread(self._app, partial(take_over, draft, self._session.draft()))
+
+
+def opened_as(chosen: str | Both | Recipe | Draft) -> Opened:
+    """What an answer stands for: a draft from where it began, a file, one with its script, a recipe, a blank Plan."""
+    from dstui.documents import Opened, open_document, plan_of_both
+    from dstui.tui.dialogs.welcome import Both
+
+    if isinstance(chosen, Draft):
+        return Opened(load(chosen.began, chosen.source, chosen.base), None)
+    if isinstance(chosen, str) and chosen:
+        return open_document(chosen)
+    if isinstance(chosen, Both):
+        return plan_of_both(chosen.config, chosen.script)
+    return Opened(load(chosen.text if chosen else BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
 
 
 def changed_lines(before: str, now: str) -> list[str]:

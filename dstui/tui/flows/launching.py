@@ -1,0 +1,121 @@
+"""Launch, launch again, repair and stop: the job itself never depends on the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual.app import App
+
+from dstui.tui.dialogs.dialog import Answer, Ask
+from dstui.tui.kit.notes import say
+from dstui.tui.kit.threads import in_thread
+from dstui.tui.session.messages import FixApplied, Launched
+from dstui.tui.session.session import Session
+
+if TYPE_CHECKING:
+    from dstui.plan import Plan
+    from dstui.plan.finding import Fix
+    from dstui.run.jobs.folder import JobFolder
+    from dstui.tui.run.watched_job import WatchedJob
+
+
+class Launching:
+    """From the Plan to a job, and from a job that has failed to the next one. Posts Launched and FixApplied."""
+
+    def __init__(self, app: App[int], session: Session) -> None:
+        self._app, self._session = app, session
+
+    def launch(self, beside: WatchedJob | None = None) -> None:
+        """Start the job, detached; errors are said and nothing is started. `beside`: what is looked at, which may still run."""
+        first = next((f for f in self._session.state.findings if f.severity == "error"), None)
+        if first is not None:
+            say(self._app, f"Not launched: {first.message}", "error")
+        elif beside is not None and beside.alive:
+            answers = [Answer("y", "launch another one beside it", True), Answer("n", "no", False)]
+            self._app.push_screen(Ask("A job is running", f"{beside.name} has not ended.", answers), self._launch)
+        else:
+            self._launch(True)
+
+    def _launch(self, yes: bool | None) -> None:
+        if yes:
+            say(self._app, "Starting…")
+            in_thread(self._app, self._start)
+
+    def _start(self) -> None:
+        from dstui.run.supervise.start import LaunchError, start
+
+        try:
+            folder = start(self._session.state.launch_target())
+        except LaunchError as error:
+            self._app.call_later(say, self._app, f"Not launched: {error}", "error")
+        else:
+            self._app.post_message(Launched(folder))
+
+    # The job that is looked at
+
+    def again(self, job: WatchedJob) -> None:
+        """Start it once more, with its Plan as it is now."""
+        self._with_its_plan(job, partial(self.launch, job))
+
+    def fix(self, job: WatchedJob, fix: Fix) -> None:
+        """Apply a diagnosis' fix to the Plan of the job."""
+        self._with_its_plan(job, partial(self._apply, fix))
+
+    def _apply(self, fix: Fix) -> None:
+        if self._session.apply(fix):
+            self._app.post_message(FixApplied(fix.text))
+        else:
+            say(self._app, f"This Plan cannot take it: {self._session.state.refusal[1]}", "error")
+
+    def _with_its_plan(self, job: WatchedJob, then: Callable[[], object]) -> None:
+        """Do something once the Plan of the job is the open one. Edits of another Plan are never lost."""
+        from dstui.files import FileProblem
+        from dstui.plan import PlanError
+        from dstui.run.jobs.plan_diff import plan_of, same_document
+
+        try:
+            plan = plan_of(job.folder)
+        except (FileProblem, PlanError) as error:
+            say(self._app, f"The Plan of this job cannot be read: {error}", "error")
+            return
+        open_it = partial(self._open_its_plan, plan, job.name, then)
+        if same_document(plan, self._session.state.plan):
+            then()
+        elif self._session.state.saved:
+            open_it()
+        else:
+            text = f"{job.name} was run from another Plan than the one that is open, which has edits that are not saved."
+            answers = [Answer("o", "open the job's Plan, and drop those edits", True), Answer("n", "no, stay with this one", False)]
+            self._app.push_screen(Ask("Another Plan", text, answers), lambda yes: open_it() if yes else None)
+
+    def _open_its_plan(self, plan: Plan, name: str, then: Callable[[], object]) -> None:
+        self._session.open(plan, None)
+        say(self._app, f"The Plan is now that of {name}.")
+        then()
+
+    # Stop
+
+    def stop(self, job: WatchedJob) -> None:
+        """Stop it, after a question."""
+        if not job.alive:
+            say(self._app, "No job is running here.")
+            return
+        text = "Its ranks are asked to end (SIGTERM) and have 5 s for it; then every process of the job is asked, "
+        text += "and after 5 s more SIGKILL ends what is left."
+        answers = [Answer("y", "stop it", True), Answer("n", "let it run", False)]
+        self._app.push_screen(Ask(f"Stop {job.name}?", text, answers), partial(self._stop, job))
+
+    def _stop(self, job: WatchedJob, yes: bool | None) -> None:
+        if yes:
+            job.stop_asked()
+            in_thread(self._app, partial(self._stop_it, job.folder))
+
+    def _stop_it(self, folder: JobFolder) -> None:
+        from dstui.run.supervise.stop import stop
+
+        report = stop(folder)
+        left = f" Still there: {'; '.join(map(str, report.left))}" if report.left else " No process is left."
+        text = f"Not stopped: {folder.name} {report.refused}." if report.refused else f"Stopped.{left}"
+        self._app.call_later(say, self._app, text, "error" if report.refused or report.left else "information")

@@ -1,0 +1,100 @@
+"""What the keys ask for in the log of a job: a host, a rank, a time or a step, a text. The checks are functions of what was typed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from dstui.tui.dialogs.dialog import Prompt
+from dstui.tui.kit.notes import say
+from dstui.tui.run.job_view import JobView
+from dstui.tui.run.watched_job import WatchedJob
+
+STEP = r"\bstep\D{{0,3}}{}\b"
+"""How lines name a step."""
+FEW_HOSTS = 5
+"""Up to so many choices a key goes round; of more hosts one is asked for by its name."""
+
+
+class LogPrompts:
+    """Asks over the app, and shows the answer in the log of the job."""
+
+    def __init__(self, view: JobView) -> None:
+        self._view = view
+
+    def host(self, job: WatchedJob) -> None:
+        """The log of the next host's ranks; where there are many hosts, ask which."""
+        hosts: list[str | None] = [None, *job.hosts]
+        if len(hosts) > FEW_HOSTS:
+            wrong, take = partial(no_host, job.hosts), partial(self._host_typed, job.hosts)
+            self._view.app.push_screen(Prompt("Host", "Its name, or a part of it:", "", wrong), take)
+        elif len(hosts) == 2:
+            say(self._view.app, f"All ranks are on {hosts[1]}.")
+        else:
+            here = self._view.job_log.filter.host
+            self._view.choose(rank=None, host=hosts[(hosts.index(here) + 1) % len(hosts)] if here in hosts else None)
+
+    def _host_typed(self, hosts: Sequence[str], text: str | None) -> None:
+        if text:
+            self._view.choose(rank=None, host=host_named(hosts, text))
+
+    def time(self, job: WatchedJob) -> None:
+        """Ask for a time or a step, and go there."""
+        ask = "14:02 or 14:02:11, 5m for five minutes before the end, or the number of a step:"
+        prompt = Prompt("Go to a time or a step", ask, "", lambda text: no_time(text, job.latest))
+        self._view.app.push_screen(prompt, lambda text: self._time_typed(text, job.latest))
+
+    def _time_typed(self, text: str | None, latest: float) -> None:
+        from dstui.logs.time_parsing import moment
+
+        if text and text.strip().isdecimal():
+            self._view.job_log.find(STEP.format(text.strip()), regex=True, name=f"step {text.strip()}")
+        elif text and (goal := moment(text, latest)) is not None:
+            self._view.job_log.go_to_time(goal)
+
+    def rank(self, job: WatchedJob) -> None:
+        """Ask for the number of a rank."""
+        prompt = Prompt("Rank", "Its number:", "", lambda text: no_rank(job.follower.ranks, text))
+        self._view.app.push_screen(prompt, lambda text: self._view.show_rank(int(text)) if text else None)
+
+    def text(self, _job: WatchedJob) -> None:
+        """Ask what to look for."""
+        from dstui.logs.query import wrong_with
+
+        ask = "A text, in which capital letters matter only if you type one; or /a regular expression/ between slashes:"
+        self._view.app.push_screen(Prompt("Search the log", ask, "", wrong_with), self._search)
+
+    def _search(self, text: str | None) -> None:
+        from dstui.logs.query import query
+
+        if text:
+            wanted = query(text)
+            self._view.job_log.find(wanted.pattern, regex=wanted.regex, name=text if wanted.regex else "")
+            search = self._view.log_view.search
+            if search is not None and not search.found:
+                say(self._view.app, f"{text}: not found so far; its last match is shown as soon as there is one.")
+
+
+def host_named(hosts: Sequence[str], text: str) -> str | None:
+    """The host of this name, or the only one with it in its name."""
+    found = [host for host in hosts if host == text] or [host for host in hosts if text.strip() and text.strip() in host]
+    return found[0] if len(found) == 1 else None
+
+
+def no_host(hosts: Sequence[str], text: str) -> str:
+    """Why this names no host, in a sentence; "" where it does."""
+    return "" if host_named(hosts, text) else f"{text or '–'} is not the name of one host of this job."
+
+
+def no_time(text: str, latest: float) -> str:
+    """Why this is no time and no step; "" where it is one. `latest`: seconds since the epoch that "5m" is told from."""
+    from dstui.logs.time_parsing import moment
+
+    return "" if text.strip().isdecimal() or moment(text, latest) is not None else f"{text or '–'} is neither a time nor a step."
+
+
+def no_rank(ranks: Collection[int], text: str) -> str:
+    """Why this is no rank of the job; "" where it is one."""
+    if text.strip().isdecimal() and int(text) in ranks:
+        return ""
+    return f"There is no rank {text or '–'}; this job has {f'0 to {max(ranks)}' if ranks else 'none yet'}."

@@ -1,0 +1,129 @@
+"""What the two modes share: the first two lines, the keys in the last one, the steps, and which actions do something now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from textual import on
+from textual.dom import DOMNode
+from textual.screen import Screen
+from textual.widgets import Input, Static
+
+from dstui.tui.forms.fields import Field
+from dstui.tui.forms.step_list import StepLine
+from dstui.tui.forms.steps import STEPS, Step
+from dstui.tui.forms.titlebar import TitleBar
+from dstui.tui.kit.breakpoints import MINIMUM, PARTS, shown
+from dstui.tui.kit.footer import Footer
+from dstui.tui.kit.keys import ACTIONS, KEYS, valid
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.session.session import Session
+
+TOO_SMALL = f"dstui needs at least {MINIMUM[0]}x{MINIMUM[1]} cells.\nMake the window larger, or press q to leave."
+WHILE_TYPING = ("undo", "redo", "fix", "save", "help", "step", "command_palette", "leave", "escape", "pane")
+"""What the F-keys and ctrl-keys do while a value is typed."""
+
+
+class Go(Protocol):
+    """Goes to a step, whose screen it may not be yet, and to the field at `path` in it."""
+
+    def __call__(self, step: Step, path: str = "") -> None: ...
+
+
+class MainScreen(Screen[None]):
+    """The bottom screen of a mode. Its parts are made once and kept as attributes: they are drawn into at any time."""
+
+    step: Step
+    tab = "form"
+
+    def __init__(self, session: Session, go: Go) -> None:
+        super().__init__()
+        self.session, self.go = session, go
+        self.title_bar, self.step_line, self.footer = TitleBar(), StepLine(), Footer()
+        self.too_small = Static(TOO_SMALL, id="too-small", markup=False)
+        self.needs: Mapping[str, Callable[[], object]] = {}
+        """What an action must have something to act on for; those that are not here always do something."""
+
+    # Drawing
+
+    def draw(self) -> None:
+        """Everything visible, from the state: here what both modes show."""
+        state = self.session.state
+        self.title_bar.show(state, self.session.path)
+        self.step_line.show(state, self.step)
+
+    def show_parts(self) -> None:
+        """Show the parts that belong on a screen of this size, and hide the others."""
+        parts = shown(*self.app.size, self.step.pane, self.tab, self.step.wide)
+        for part in self.query(", ".join(f"#{name}" for name in PARTS)):
+            part.display = part.id in parts
+
+    def on_resize(self) -> None:
+        """Another size: other parts may be seen, once the app knows it too."""
+        self.call_later(self.show_parts)
+
+    @on(RowList.Resized)
+    def _resized(self) -> None:
+        if self.app.is_running:
+            self.draw()
+
+    # Which keys do something
+
+    @property
+    def on_top(self) -> bool:
+        """Whether it is seen, and no dialog lies over it."""
+        return self.app.screen_stack[-1:] == [self]
+
+    @property
+    def typing(self) -> bool:
+        """Whether letters are text now."""
+        return isinstance(self.focused, Input)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Whether an action may act now: a dialog has keys of its own, and so has a line that is being typed."""
+        if action not in ACTIONS:
+            return True
+        return self.on_top and (action in WHILE_TYPING if self.typing else self.can(action))
+
+    def can(self, action: str) -> bool:
+        """Whether an action does something now: by the pane that it belongs to, and by what there is to act on."""
+        here = any(self.step.pane in key.where for key in KEYS if key.name == action)
+        return here and (action not in self.needs or bool(self.needs[action]()))
+
+    def show_keys(self) -> None:
+        """In the last line, the keys that do something now."""
+        if self.on_top:
+            possible = frozenset(name for name in ACTIONS if self.check_action(name, ()))
+            self.footer.show(valid("typing" if self.typing else self.step.pane, possible))
+
+    def on_descendant_focus(self) -> None:
+        """Other keys are valid where the focus is now."""
+        self.show_keys()
+
+    @property
+    def acting(self) -> tuple[DOMNode, ...]:
+        """Whose actions these are."""
+        return (self,)
+
+    @property
+    def here(self) -> Field | None:
+        """The field under the cursor, for the help."""
+        return None
+
+    # What the keys do
+
+    def action_step(self, by: int) -> None:
+        """The next or previous step."""
+        at = STEPS.index(self.step) + by
+        if 0 <= at < len(STEPS):
+            self.go(STEPS[at])
+
+    def action_digit(self, number: int) -> None:
+        """A step by its number."""
+        if 1 <= number <= len(STEPS):
+            self.go(STEPS[number - 1])
+
+    def action_pane(self, by: int) -> None:
+        """The focus goes to the next pane, or to the one before."""
+        self.focus_next() if by > 0 else self.focus_previous()

@@ -1,0 +1,266 @@
+"""The mode in which the Plan is made: the forms of its steps with preview and checks, and the review of what will be written and run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+
+from dstui.tui.flows.fixing import Fixing
+from dstui.tui.flows.forecasting import Forecasting
+from dstui.tui.flows.launching import Launching
+from dstui.tui.flows.typing_keys import TypingKeys
+from dstui.tui.flows.writing import Writing
+from dstui.tui.forms.checks import Checks
+from dstui.tui.forms.fields import Field
+from dstui.tui.forms.form import Form
+from dstui.tui.forms.hint import Hint
+from dstui.tui.forms.memory_bars import Memory
+from dstui.tui.forms.preview import Preview
+from dstui.tui.forms.step_list import StepList
+from dstui.tui.forms.steps import STEPS, Step, field_of
+from dstui.tui.forms.steps.review_run import REVIEW as REVIEW_STEP
+from dstui.tui.forms.tabs import TABS, TabLine
+from dstui.tui.kit.breakpoints import WIDE, side_width
+from dstui.tui.kit.keys import FORM, REVIEW, bindings
+from dstui.tui.kit.notes import copy, say
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.main_screen import Go, MainScreen
+from dstui.tui.session.session import Session
+
+if TYPE_CHECKING:
+    from dstui.tui.forms.review import Review
+
+
+class PlanScreen(MainScreen):
+    """Steps 1 to 8."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(FORM | REVIEW)]
+    AUTO_FOCUS = "#form-rows"
+
+    def __init__(self, app: App[int], session: Session, go: Go, launching: Launching) -> None:
+        super().__init__(session, go)
+        self.launching, self.writing, self.fixing = launching, Writing(app, session), Fixing(app, session)
+        self.typing_keys, self.forecasting = TypingKeys(app, session), Forecasting(app, session)
+        self.step = STEPS[0]
+        self.last_form = self.step
+        """Where escape leads back to."""
+        self.tab_line, self.step_list = TabLine(), StepList()
+        self.form, self.hint, self.preview, self.checks, self.memory = Form(session), Hint(), Preview(), Checks(), Memory()
+        self.body, self.middle, self.side = Horizontal(id="body"), Vertical(id="middle"), Vertical(id="side")
+        self.review: Review | None = None
+        """Mounted when it is first seen."""
+        self.needs = {
+            "undo": lambda: session.can_undo,
+            "redo": lambda: session.can_redo,
+            "set_row": lambda: not self.form.on_next,
+            "onward": lambda: self.form.on_next,
+            "fix": lambda: any(f.fix is not None for f in session.state.findings),
+        }
+
+    # What is on the screen
+
+    def compose(self) -> ComposeResult:
+        """What the first frame shows; the rest is mounted after it."""
+        yield self.title_bar
+        yield self.step_line
+        yield self.tab_line
+        with self.body:
+            yield self.step_list
+            with self.middle:
+                yield self.form
+                yield self.hint
+            yield self.side
+        yield self.footer
+        yield self.too_small
+
+    def on_mount(self) -> None:
+        """Draw the form."""
+        self.show_step(self.step)
+
+    async def mount_second(self) -> None:
+        """What nobody misses in the first frame."""
+        await self.side.mount(self.preview, self.checks)
+        await self.middle.mount(self.memory, before=self.hint)
+        self.show_parts()
+
+    def draw(self) -> None:
+        """Everything visible, from the state."""
+        super().draw()
+        state = self.session.state
+        self.step_list.show(state, self.step)
+        self.tab_line.show(state, self.tab)
+        self.preview.show(state)
+        self.checks.show(state)
+        self.memory.show(state)
+        if self.step.pane == "form":
+            self.form.show(state)
+        elif self.review is not None:
+            self.review.show(state, self.session.path)
+        self.draw_cursor()
+
+    @on(RowList.Moved, "#form-rows")
+    def draw_cursor(self) -> None:
+        """What depends on where the cursor is."""
+        if self.step.pane == "form":
+            self.hint.show(*self.form.at(self.form.rows.cursor), self.session.state)
+        self.show_keys()
+
+    def show_parts(self) -> None:
+        """Show the parts that belong on a screen of this size, and hide the others."""
+        super().show_parts()
+        self.side.styles.width = side_width(self.app.size.width)
+
+    @property
+    def here(self) -> Field | None:
+        """The field under the form's cursor."""
+        return self.form.here if self.step.pane == "form" else None
+
+    # Steps and panes
+
+    def show_step(self, step: Step, path: str = "") -> None:
+        """Go to a step, and to the field at `path` in it."""
+        self.step = step
+        if step.pane == "form":
+            self.last_form = step
+            self.form.show_step(step, self.session.state, path)
+            self.middle.border_title = f"{STEPS.index(step) + 1} · {step.title}"
+            self.show_tab("form")
+        else:
+            self._show_review()
+        if self.app.is_running:
+            self.draw()
+
+    def _show_review(self) -> None:
+        if self.review is None:
+            from dstui.tui.forms.review import Review
+
+            self.review = Review()
+            self.body.mount(self.review)
+        self.review.names.focus()
+        self.show_parts()
+        self.review.find_last_run(self.session.state.plan)
+
+    def show_tab(self, tab: str) -> None:
+        """On a narrow screen, which of the three is seen; everywhere, which has the focus."""
+        self.tab = tab
+        self.show_parts()
+        {"form": self.form.rows, "preview": self.preview, "checks": self.checks}[tab].focus()
+        self.tab_line.show(self.session.state, tab)
+
+    def jump(self, path: str) -> None:
+        """To the field that writes this path; where no form has it, type its value."""
+        state = self.session.state
+        found = field_of(path, state)
+        if found is None or (found[1].path != path and path not in found[1].owns and state.plan.get(path, None) is not None):
+            self.typing_keys.ask(path)
+        else:
+            self.show_step(found[0], found[1].path)
+
+    @on(RowList.Chosen, "#steps")
+    def _step_chosen(self, event: RowList.Chosen) -> None:
+        self.go(next(s for s in STEPS if s.id == event.key))
+
+    @on(RowList.Chosen, "#preview")
+    def _line_chosen(self, event: RowList.Chosen) -> None:
+        path = event.key[1] if isinstance(event.key, tuple) else ""
+        if path:
+            self.jump(f"deepspeed.{path}")
+
+    @on(RowList.Chosen, "#checks")
+    def _finding_chosen(self, event: RowList.Chosen) -> None:
+        if (finding := self.checks.finding(event.key)) is not None:
+            self.jump(finding.path)
+
+    @on(TabLine.TabPicked)
+    def _tab_picked(self, event: TabLine.TabPicked) -> None:
+        self.show_tab(event.tab)
+
+    # What the keys do
+
+    def action_set_row(self) -> None:
+        """What Enter does on a row of the form."""
+        self.form.rows.action_choose()
+
+    @on(Form.Onward)
+    def action_onward(self) -> None:
+        """The next step, and there on the row that leads on again; on Review, on the launch."""
+        self.action_step(1)
+        self.form.rest_on_next()
+        if self.step.pane == "review" and self.review is not None:
+            self.review.rest_on_launch()
+
+    def action_undo(self) -> None:
+        """Take the last edit back."""
+        self.form.close()
+        self.session.undo()
+
+    def action_redo(self) -> None:
+        """Make it again."""
+        self.form.close()
+        self.session.redo()
+
+    def action_fix(self) -> None:
+        """Apply the fix of the finding under the cursor, or of the first that has one."""
+        self.form.close()
+        self.fixing.fix(self.checks.to_fix(self.step))
+
+    def action_recommend(self) -> None:
+        """The plans that fit, the best first."""
+        self.form.close()
+        self.forecasting.recommend()
+
+    def action_breakdown(self) -> None:
+        """What fills the memory, part by part."""
+        self.forecasting.break_down()
+
+    def action_find(self) -> None:
+        """Find a setting."""
+        from dstui.tui.dialogs.find import Find
+
+        self.app.push_screen(Find(self.session.state), lambda path: self.jump(path) if path else None)
+
+    def action_launch(self) -> None:
+        """Start the job, detached; from a form go to Review first: nothing is launched unseen."""
+        if self.step is REVIEW_STEP:
+            self.launching.launch()
+        else:
+            self.go(REVIEW_STEP)
+            say(self.app, "l once more launches this.")
+
+    def action_write(self) -> None:
+        """Write ds_config.json, the command and so on to a folder."""
+        self.writing.ask()
+
+    def action_copy(self) -> None:
+        """The chosen file, or ds_config.json."""
+        if self.step.pane == "review" and self.review is not None:
+            name, text = self.review.chosen
+            copy(self.app, text, name)
+        else:
+            copy(self.app, "\n".join(line.text for line in self.session.state.lines) + "\n", "ds_config.json")
+
+    def action_pane(self, by: int) -> None:
+        """The focus goes to the next pane, or to the one before."""
+        self.form.close()
+        if self.step.pane != "form":
+            super().action_pane(by)
+        elif self.app.size.width < WIDE:
+            self.show_tab(TABS[(TABS.index(self.tab) + by) % len(TABS)])
+        else:
+            panes = [p for p in self.query("#steps, #form-rows, #preview, #checks") if p.visible and p.region]
+            at = next((n for n, p in enumerate(panes) if p is self.focused), 0)
+            panes[(at + by) % len(panes)].focus()
+
+    def action_escape(self) -> None:
+        """Close what is open; else the cursor goes back to the form, and in the review to the list of names first."""
+        if self.step.pane == "form":
+            if not self.form.close():
+                self.show_tab("form")
+        elif self.review is not None and self.focused is not self.review.names:
+            self.review.names.focus()
+        else:
+            self.show_step(self.last_form)

@@ -1,0 +1,221 @@
+"""A job while it runs and when it has ended: what it has come to, its ranks, their logs, and why it ended; or the list of jobs."""
+
+from __future__ import annotations
+
+import gc
+import time
+from time import monotonic
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.timer import Timer
+
+from dstui.logs.levels import ALL
+from dstui.run.jobs.events import Event, Exited, Metric, Notice
+from dstui.tui.kit.keys import log_bindings
+from dstui.tui.kit.notes import say
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.text_row import BLANK, Row, row
+from dstui.tui.kit.threads import in_thread
+from dstui.tui.run.diagnosis_pane import DiagnosisPane
+from dstui.tui.run.job_log import JobLog
+from dstui.tui.run.rank_cell import cells_of
+from dstui.tui.run.rank_strip import RankStrip
+from dstui.tui.run.run_head import RunHead, stop_stage
+from dstui.tui.run.watched_job import WatchedJob
+from dstui.tui.session.messages import JobStateChanged
+
+if TYPE_CHECKING:
+    from dstui.run.jobs.folder import JobFolder
+    from dstui.run.jobs.records import JobStatus
+
+POLL = 1 / 12
+"""Seconds between two looks at the job; what is new is painted at most this often, however fast the logs grow."""
+NOTICE_SECONDS = 30.0
+"""How long a notice stands in the head; it stays in the log."""
+
+
+class JobView(Vertical):
+    """One job, or the list of jobs where none is looked at, and the keys that move in its log. Posts JobStateChanged."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*log_bindings()]
+
+    def __init__(self) -> None:
+        super().__init__(id="run")
+        self.jobs, self.head, self.ranks = RowList(id="jobs", classes="pane"), RunHead(), RankStrip()
+        self.job_log, self.why = JobLog(), DiagnosisPane()
+        self.log_view = self.job_log.view
+        self._show_parts(job=False)
+        self.why.display = False
+        self.job: WatchedJob | None = None
+        self._notice, self._noticed = "", 0.0
+        self._timer: Timer | None = None
+        self._reported = ""
+        self._complete = False
+        """The job's last event was told: there is nothing more to come."""
+
+    def compose(self) -> ComposeResult:
+        """The list of jobs; and the four parts of a job."""
+        self.jobs.label("Jobs", "")
+        yield self.jobs
+        yield from (self.head, self.ranks, self.log_view, self.why)
+
+    # Which job
+
+    def enter(self) -> None:
+        """The focus is on the log of the job, or on the list of jobs."""
+        if self.job is None:
+            self.show_jobs()
+        else:
+            self.log_view.focus()
+
+    def show_jobs(self) -> None:
+        """The list of jobs on this machine, newest first. A thread looks for them: their folders may lie on a slow disk."""
+        self._show_parts(job=False)
+        self.why.begin(None)
+        if not self.jobs.rows:
+            self.jobs.show_rows([row(("Looking for jobs…", "dim"))])
+        self.jobs.focus()
+        in_thread(self, self._find_jobs)
+
+    def _find_jobs(self) -> None:
+        from dstui.run.jobs.index import runs
+
+        self.call_later(self._jobs_found, runs()[::-1])
+
+    def _jobs_found(self, found: list[tuple[JobFolder, JobStatus]]) -> None:
+        rows = [job_row(folder, status) for folder, status in found] or [row(("No job yet. Launch one from step 8.", "dim"))]
+        self.jobs.show_rows([row(("Enter looks at a job; its terminal need not be this one.", "dim")), BLANK, *rows] if found else rows)
+
+    def _show_parts(self, *, job: bool) -> None:
+        self.jobs.display = not job
+        self.head.display = self.ranks.display = self.log_view.display = job
+
+    def attach(self, folder: JobFolder, silence: float) -> None:
+        """Look at a job, from the beginning of its logs."""
+        self.detach()
+        self.job = WatchedJob(folder, silence)
+        self._reported, self._complete, self._notice = "", False, ""
+        self.head.begin()
+        self._show_parts(job=True)
+        self.why.begin(folder)
+        self.job_log.attach(folder)
+        self.log_view.focus()
+        self._timer = self.set_interval(POLL, self.tick)
+        self.tick()
+        gc.freeze()  # the app is no garbage: looking through all of it, some times a minute, would halt the screen for 80 ms each time
+
+    def detach(self) -> None:
+        """Look no longer; the job goes on."""
+        if self._timer is not None:
+            self._timer.stop()
+        if self.job is not None:
+            self.job.close()
+            self.job_log.attach(None)
+        self._timer = self.job = None
+
+    # What happens
+
+    def tick(self) -> None:
+        """Take over what happened since the last look, and draw it."""
+        if self.job is None:
+            return
+        for event in self.job.poll():
+            self._take(self.job, event)
+        if news := self.job.news():
+            self._notice, self._noticed = news, monotonic()
+            self.job_log.add_notice(time.time(), news)
+        if self.job.state != self._reported:
+            self._reported = self.job.state
+            self.post_message(JobStateChanged(self._reported))
+        self.why.update(self.job.follower, self.job.hang)
+        self.job_log.hosts = {number: rank.host for number, rank in self.job.follower.ranks.items()}
+        self.job_log.tick(ended=self._complete)
+        self.draw()
+
+    def _take(self, job: WatchedJob, event: Event) -> None:
+        match event:
+            case Notice(text=text):
+                self._notice, self._noticed = text, monotonic()
+            case Metric(name="loss", rank=rank, step=step, value=value) if rank == min(job.follower.ranks, default=0):
+                self.head.add_loss(step, value)
+            case Exited():
+                self._complete = True
+
+    def draw(self) -> None:
+        """Header, ranks and the log's frame."""
+        if self.job is None:
+            return
+        follower = self.job.follower
+        self.head.show(follower, self.job.folder.path, self._note(self.job), self.job.sampler)
+        self.ranks.show(cells_of(follower.ranks, time.time(), self.job.silence, self.job.usage), self.job_log.filter.rank)
+        self.job_log.draw()
+
+    def _note(self, job: WatchedJob) -> str:
+        """What stands in the head in place of the job's folder."""
+        if job.stopping is not None:
+            return stop_stage(job.stopping)
+        if job.alive and self._notice and monotonic() - self._noticed < NOTICE_SECONDS:
+            return self._notice
+        return f"{job.name} {job.follower.foreign}: it is only looked at" if job.follower.foreign else ""
+
+    # Which lines of the log
+
+    def choose(self, **changes: Any) -> None:
+        """Which lines of the log are shown: see Filter."""
+        if self.job is not None:
+            self.job_log.choose(**changes)
+            self.draw()
+
+    def show_rank(self, rank: int | None) -> None:
+        """The log of one rank, or of all."""
+        self.choose(rank=rank, host=None)
+
+    def action_all_ranks(self) -> None:
+        """The log of all ranks, every line of it."""
+        self.choose(rank=None, host=None, least=ALL)
+
+    def action_level(self) -> None:
+        """How bad a line must be to be shown."""
+        self.choose(least=self.job_log.filter.next_level)
+
+    def action_dedup(self) -> None:
+        """Lines that several ranks said as one row, or each by itself."""
+        self.choose(dedup=not self.job_log.filter.dedup)
+
+    def action_match(self, by: int) -> None:
+        """The next line that matches."""
+        if not self.job_log.match(by):
+            say(self.app, "Nothing matches; / searches.")
+
+    def action_only_matches(self) -> None:
+        """Only the lines that the search finds, or every line again."""
+        if not self.job_log.show_only_found():
+            say(self.app, "Nothing is searched for; / searches.")
+
+    def action_problem(self, by: int) -> None:
+        """The next line that speaks of an error."""
+        if not self.job_log.problem(by):
+            say(self.app, "No line speaks of an error.")
+
+    def action_follow(self) -> None:
+        """The end of the log."""
+        self.log_view.follow_end()
+
+    @on(RankStrip.RankPicked)
+    def _picked(self, event: RankStrip.RankPicked) -> None:
+        self.show_rank(None if event.rank == self.job_log.filter.rank else event.rank)
+
+
+def job_row(folder: JobFolder, status: JobStatus) -> Row:
+    """A line of the list of jobs."""
+    state = status.state
+    style = {"succeeded": "ok", "failed": "error", "lost": "error", "stopped": "warning", "running": "accent"}.get(state, "dim")
+    glyph = {"succeeded": "✔", "failed": "✖", "lost": "✖", "stopped": "■", "running": "●"}.get(state, "·")
+    code = f"exit {status.exit_code}" if status.exit_code is not None else ""
+    left = ((f"{glyph} {state:<10}", style), f"{folder.name:<44} ", (code, "dim"))
+    place = f"{status.foreign}  {folder.path.parent}" if status.foreign else str(folder.path.parent)
+    return row(*left, right=[(place, "faint")], key=str(folder.path))

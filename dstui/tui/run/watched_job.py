@@ -1,0 +1,93 @@
+"""A job while somebody looks at it: its events, who hangs, what its processes use. No widget; and looking changes nothing of the job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from dstui.logs.log_folder import FINAL
+
+if TYPE_CHECKING:
+    from dstui.run.jobs.events import Event
+    from dstui.run.jobs.folder import JobFolder
+    from dstui.run.observe.hangs import Hang
+    from dstui.run.observe.usage import Usage
+
+BACKLOG = 4 << 20
+"""Bytes of each log whose numbers are told; the log itself is shown whole."""
+
+
+class WatchedJob:
+    """One job, from the moment that it is looked at until `close`; the job goes on."""
+
+    def __init__(self, folder: JobFolder, silence: float) -> None:
+        """`silence`: seconds without a line after which a rank is called silent."""
+        from dstui.run.observe.follow import Follower
+        from dstui.run.observe.hangs import Watch
+        from dstui.run.observe.usage import Sampler
+
+        self.folder, self.silence = folder, silence
+        self.follower = Follower(folder, BACKLOG, lines=False)
+        self._watch = Watch(silence)
+        self.sampler = Sampler(folder) if self.alive else None
+        self._stopping: float | None = None
+
+    def close(self) -> None:
+        """Look no longer."""
+        self.follower.close()
+        if self.sampler is not None:
+            self.sampler.close()
+
+    def poll(self) -> list[Event]:
+        """What happened since the last look."""
+        return self.follower.poll()
+
+    def news(self) -> str | None:
+        """A sentence where ranks have begun to hang, or go on again, since the last call."""
+        return self._watch.news(self.follower.ranks, time.time())
+
+    @property
+    def hang(self) -> Hang | None:
+        """Who waits for whom now."""
+        return self._watch.hang
+
+    @property
+    def name(self) -> str:
+        """What the job's folder is called."""
+        return self.folder.path.name
+
+    @property
+    def state(self) -> str:
+        """The job's state in a word."""
+        return str(self.follower.state)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has not ended."""
+        return self.state not in FINAL
+
+    @property
+    def hosts(self) -> list[str]:
+        """Its hosts in the order of their ranks, each once."""
+        return list(dict.fromkeys(view.host for _, view in sorted(self.follower.ranks.items())))
+
+    @property
+    def usage(self) -> Mapping[int, Usage]:
+        """What each rank uses, as far as that can be seen."""
+        return self.sampler.latest if self.sampler is not None else {}
+
+    @property
+    def latest(self) -> float:
+        """The moment that times are told from, in seconds since the epoch: now, or the end of a job that has ended."""
+        return time.time() if self.alive else (self.follower.started or 0.0) + self.follower.duration
+
+    def stop_asked(self) -> None:
+        """The user has asked dstui to stop it."""
+        self._stopping = monotonic()
+
+    @property
+    def stopping(self) -> float | None:
+        """Seconds since it was asked to stop; None where it was not, or has ended."""
+        return monotonic() - self._stopping if self._stopping is not None and self.alive else None

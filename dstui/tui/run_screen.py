@@ -1,0 +1,226 @@
+"""The mode in which jobs are looked at: the list of them, or one job with its ranks, their logs and why it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.dom import DOMNode
+
+from dstui.logs.log_rows import LogRows
+from dstui.run.jobs.folder import JobFolder
+from dstui.tui.flows.explaining import Explaining
+from dstui.tui.flows.launching import Launching
+from dstui.tui.flows.log_prompts import LogPrompts, no_rank
+from dstui.tui.flows.plotting import Plotting
+from dstui.tui.flows.reporting import Reporting
+from dstui.tui.forms.steps.review_run import REVIEW, RUN
+from dstui.tui.kit.keys import RUN as ON_RUN
+from dstui.tui.kit.keys import bindings
+from dstui.tui.kit.notes import copy, say
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.main_screen import Go, MainScreen
+from dstui.tui.run.diagnosis_rows import WHOLE
+from dstui.tui.run.job_view import JobView
+from dstui.tui.run.watched_job import WatchedJob
+from dstui.tui.session.messages import StacksRead
+from dstui.tui.session.session import Session
+
+OF_A_JOB = (
+    "rank",
+    "all_ranks",
+    "metrics",
+    "level",
+    "host",
+    "dedup",
+    "time",
+    "follow",
+    "match",
+    "only_matches",
+    "problem",
+    "jobs",
+    "bundle",
+    "again",
+)
+"""What there must be a job for."""
+
+
+class RunScreen(MainScreen):
+    """Step 9. Its actions are about the job that is looked at, or about the list of jobs where none is."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings(ON_RUN)]
+    AUTO_FOCUS = ""
+
+    def __init__(self, session: Session, go: Go, launching: Launching, back: Callable[[], None]) -> None:
+        """`back`: to the form that was seen before."""
+        super().__init__(session, go)
+        self.step = RUN
+        self.launching, self.reporting, self._back = launching, Reporting(self, session), back
+        self.view = JobView()
+        self.prompts, self.explaining, self.plotting = LogPrompts(self.view), Explaining(self.view), Plotting(self.view)
+        self._wanted: JobFolder | None = None
+        self.needs = {
+            **dict.fromkeys(OF_A_JOB, lambda: self.view.job),
+            **dict.fromkeys(("stop", "stacks"), lambda: self.view.job is not None and self.view.job.alive),
+            "fix": lambda: self.view.why.fix,
+            "reason": lambda: self.view.why.diagnosis,
+        }
+
+    def compose(self) -> ComposeResult:
+        """The head, and the jobs."""
+        yield self.title_bar
+        yield self.step_line
+        yield self.view
+        yield self.footer
+        yield self.too_small
+
+    def on_mount(self) -> None:
+        """Show what was asked for meanwhile."""
+        self.show_parts()
+        self.enter()
+        if self._wanted is not None:
+            self.attach(self._wanted)
+
+    @property
+    def acting(self) -> tuple[DOMNode, ...]:
+        """Whose actions these are: what moves in the log is done by the view of the job."""
+        return (self, self.view)
+
+    def draw(self) -> None:
+        """Everything visible, from the state."""
+        super().draw()
+        self.view.draw()
+        self.show_keys()
+
+    def enter(self) -> None:
+        """It is seen now: the focus goes to what is looked at."""
+        if self.view.is_mounted:
+            self.view.enter()
+            self.draw()
+
+    def attach(self, folder: JobFolder) -> None:
+        """Look at a job, as soon as there is a screen to look at it."""
+        self._wanted = folder
+        if self.view.is_mounted:
+            self.view.attach(folder, self.session.state.plan.run.silence)
+            self.draw()
+
+    def _of_job(self, act: Callable[[WatchedJob], object]) -> None:
+        if self.view.job is not None:
+            act(self.view.job)
+
+    # What was chosen
+
+    @on(RowList.Chosen, "#jobs")
+    def _job_chosen(self, event: RowList.Chosen) -> None:
+        self.attach(JobFolder(str(event.key)))
+
+    @on(RowList.Chosen, "#log")
+    def _line_chosen(self, event: RowList.Chosen) -> None:
+        from dstui.tui.dialogs.whole_line import WholeLine
+
+        lines = self.view.log_view.lines
+        if isinstance(lines, LogRows) and isinstance(event.key, int):
+            self.app.push_screen(WholeLine(lines, event.key, dict(self.view.job_log.hosts)))
+
+    @on(RowList.Chosen, "#why")
+    def _reason_chosen(self, event: RowList.Chosen) -> None:
+        if event.key == WHOLE:
+            self.action_reason()
+        else:
+            self.explaining.show_evidence(event.key)  # type: ignore[arg-type]  # the other keys of this pane are evidence
+
+    @on(StacksRead)
+    def _stacks_read(self, event: StacksRead) -> None:
+        self.app.clear_notifications()
+        if not event.stacks:
+            say(self.app, "No rank runs now.")
+        elif self.view.job is not None and self.view.job.folder == event.folder:
+            self.explaining.show_stacks(event.stacks)
+
+    # Which lines of the log
+
+    def action_digit(self, number: int) -> None:
+        """The log of the rank with this number, or why there is none."""
+        job = self.view.job
+        why = no_rank(job.follower.ranks, str(number)) if job is not None else "No job is looked at, so there are no ranks."
+        if why:
+            say(self.app, f"{why} [ leads to the steps.")
+        else:
+            self.view.show_rank(number)
+
+    def action_rank(self) -> None:
+        """Ask for the number of a rank."""
+        self._of_job(self.prompts.rank)
+
+    def action_host(self) -> None:
+        """The log of the next host's ranks."""
+        self._of_job(self.prompts.host)
+
+    def action_time(self) -> None:
+        """Ask for a time or a step, and go there."""
+        self._of_job(self.prompts.time)
+
+    def action_find(self) -> None:
+        """Search the log."""
+        self._of_job(self.prompts.text)
+
+    def action_copy(self) -> None:
+        """The lines in view."""
+        copy(self.app, self.view.job_log.visible_text(), "the lines in view")
+
+    def action_escape(self) -> None:
+        """End a search; from the list of jobs, back to the form. A job stays in view."""
+        if self.view.job is None:
+            self._back()
+        else:
+            self.view.job_log.find("")
+
+    # The job
+
+    def action_jobs(self) -> None:
+        """Back to the list of jobs."""
+        self.view.detach()
+        self.session.job_changed("")
+        self.view.show_jobs()
+
+    def action_launch(self) -> None:
+        """Start the job that is looked at once more; where none is, go to Review."""
+        if self.view.job is not None:
+            self.launching.again(self.view.job)
+        else:
+            self.go(REVIEW)
+            say(self.app, "l once more launches this.")
+
+    def action_again(self) -> None:
+        """Start the job that is looked at once more, with its Plan as it is now."""
+        self._of_job(self.launching.again)
+
+    def action_fix(self) -> None:
+        """Apply the diagnosis' fix to the Plan of the job, and show what will be run next."""
+        job, fix = self.view.job, self.view.why.fix
+        if job is not None and fix is not None:
+            self.launching.fix(job, fix)
+
+    def action_stop(self) -> None:
+        """Stop the job, after a question."""
+        self._of_job(self.launching.stop)
+
+    def action_stacks(self) -> None:
+        """Where each rank is in its code."""
+        self._of_job(self.reporting.read_stacks)
+
+    def action_bundle(self) -> None:
+        """Write a zip for a bug report into the current folder."""
+        self._of_job(self.reporting.write_bundle)
+
+    def action_reason(self) -> None:
+        """The whole diagnosis."""
+        self.explaining.show_whole()
+
+    def action_metrics(self) -> None:
+        """The metrics of the job as a plot."""
+        self._of_job(self.plotting.show)

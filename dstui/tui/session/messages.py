@@ -1,0 +1,95 @@
+"""What has happened, as messages: one dataclass each. Threads and flows post them; handlers of the app and its screens act."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from textual.message import Message
+
+if TYPE_CHECKING:
+    from dstui.check.reference import ReferenceVerdict
+    from dstui.machine.live import GpuState
+    from dstui.machine.snapshot import Machine
+    from dstui.plan import Plan
+    from dstui.run.jobs.folder import JobFolder
+    from dstui.run.observe.stacks import Stack
+    from dstui.tui.session.file_lookups import Lookup
+
+
+@dataclass(eq=False)
+class Probed(Message):
+    """This machine was looked at."""
+
+    machine: Machine
+
+
+@dataclass(eq=False)
+class GpusRefreshed(Message):
+    """The GPUs as they are this second, by index."""
+
+    states: Mapping[int, GpuState]
+
+
+@dataclass(eq=False)
+class LookedUp(Message):
+    """What lies on disk around the Plan."""
+
+    lookups: Mapping[Lookup, Any]
+
+
+@dataclass(eq=False)
+class Validated(Message):
+    """DeepSpeed's own parser has judged the Plan of this text."""
+
+    text: str
+    verdict: ReferenceVerdict
+
+
+@dataclass(eq=False)
+class InterpreterNamed(Message):
+    """The Plan names an interpreter of its own, and the user has not said yet whether it may be run for looking."""
+
+    plan: Plan
+
+
+@dataclass(eq=False)
+class DraftFailed(Message):
+    """A draft of unsaved edits could not be written: a sentence."""
+
+    why: str
+
+
+@dataclass(eq=False)
+class JobStateChanged(Message):
+    """The job that is looked at is in another state: running, succeeded, failed…; "" where none is looked at."""
+
+    word: str
+
+
+@dataclass(eq=False)
+class FilesChanged(Message):
+    """Files around the Plan were written or removed."""
+
+
+@dataclass(eq=False)
+class Launched(Message):
+    """A job was started, in this folder."""
+
+    folder: JobFolder
+
+
+@dataclass(eq=False)
+class FixApplied(Message):
+    """The Plan of a job that failed was repaired: what was done, in a sentence without its full stop."""
+
+    text: str
+
+
+@dataclass(eq=False)
+class StacksRead(Message):
+    """Where the ranks of a job are in their code; empty where none runs."""
+
+    folder: JobFolder
+    stacks: list[Stack]

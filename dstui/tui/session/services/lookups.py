@@ -1,0 +1,44 @@
+"""What lies on disk around the Plan, looked up in a thread: a disk may be a network mount that does not answer."""
+
+from __future__ import annotations
+
+from textual.message_pump import MessagePump
+
+from dstui.plan import Plan
+from dstui.tui.kit.threads import in_thread
+from dstui.tui.session.latest_value import Latest
+from dstui.tui.session.messages import LookedUp
+from dstui.tui.session.state import State
+
+
+class Lookups:
+    """Looks again after every edit, and whenever it is asked to."""
+
+    def __init__(self, owner: MessagePump) -> None:
+        self._owner = owner
+        self._waiting: Latest[Plan] = Latest()
+
+    def start(self, state: State) -> None:
+        """Look for the first time."""
+        in_thread(self._owner, self._resolve)
+        self.refresh(state.plan)
+
+    def refresh(self, plan: Plan) -> None:
+        """Look again; what is the same as before changes nothing."""
+        self._waiting.put(plan)
+
+    def changed(self, before: State, now: State) -> None:
+        """Another Plan may lie among other files."""
+        if now.plan is not before.plan:
+            self.refresh(now.plan)
+
+    def _resolve(self) -> None:
+        from dstui.tui.session import forecasts  # noqa: F401  # takes a while: the session needs it once the first look is done
+        from dstui.tui.session.file_lookups import resolve_all
+
+        while (plan := self._waiting.take()) is not None and not self._waiting.closed:
+            self._owner.post_message(LookedUp(resolve_all(plan)))
+
+    def close(self) -> None:
+        """Look no more."""
+        self._waiting.close()

@@ -1,0 +1,126 @@
+"""Rooms in which a newcomer finds the way: no circle in the TUI, no class of everything, one name for one thing."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent / "dstui"
+MOST_METHODS = 40
+"""Of a class and its bases of ours, Textual's aside: more than that nobody holds in his head."""
+TWO_LAYERS = {
+    # one part of a configuration: as rules, as a step of the form, as a check of doctor
+    *("auto", "batch", "job", "machine", "offload", "precision", "script", "zero"),
+    # a subcommand, and what it does
+    *("bundle", "forecast", "schema", "stacks", "stop"),
+    # facts, and the checks about them
+    *("accelerate", "host", "software"),
+    # the Plan's model, and what is known of it; rates that are kept, and what measures them
+    *("model", "rates"),
+    # what a layer adds to the findings; the launch from the screen, and how launches fail
+    *("findings", "launching"),
+}
+"""Names of modules that two layers share, since they are one part seen from both."""
+
+
+def name_of(path: Path) -> str:
+    """dstui.run.jobs.folder"""
+    return ".".join(("dstui", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+MODULES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of dstui that one names in an import, wherever it stands: at the top, in a function, for types only."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (names & MODULES.keys()) or ({node.module} & MODULES.keys())
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names} & MODULES.keys()
+    return found
+
+
+def circles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """The strongly connected parts with more than one module (Tarjan)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        for other in edges[node]:
+            if other not in number:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], number[other])
+        if low[node] == number[node]:
+            part = stack[stack.index(node) :]
+            del stack[stack.index(node) :]
+            found.extend([sorted(part)] if len(part) > 1 else [])
+
+    for node in edges:
+        if node not in number:
+            visit(node)
+    return found
+
+
+def test_a_circle_is_seen() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+def test_no_module_of_the_tui_is_part_of_a_circle() -> None:
+    tui = {name: path for name, path in MODULES.items() if name.startswith("dstui.tui.")}
+    assert circles({name: imported(path) & tui.keys() - {name} for name, path in tui.items()}) == []
+
+
+def public_classes() -> Iterator[tuple[str, str]]:
+    """(name, module) of every public class at the top of a module; messages within widgets are theirs."""
+    for name, path in MODULES.items():
+        if not name.startswith("dstui.examples"):
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    yield node.name, name
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    homes = defaultdict(list)
+    for name, module in public_classes():
+        homes[name].append(module)
+    assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
+
+
+def test_modules_share_a_name_only_where_they_are_one_part_seen_from_two_layers() -> None:
+    homes = defaultdict(list)
+    for module, path in MODULES.items():
+        if not path.name.startswith("__"):
+            homes[module.rpartition(".")[2]].append(module)
+    shared = {name: modules for name, modules in homes.items() if len(modules) > 1}
+    assert {name: modules for name, modules in shared.items() if name not in TWO_LAYERS} == {}
+    assert TWO_LAYERS - shared.keys() == set(), "these are shared no longer: take them off the list"
+
+
+def methods_of(kind: type) -> set[str]:
+    """What is written in a class and its bases of ours; of the special ones only __init__."""
+    ours = [base for base in kind.__mro__ if base.__module__.partition(".")[0] == "dstui"]
+    callables = (property, classmethod, staticmethod)
+    names = {name for base in ours for name, value in vars(base).items() if inspect.isfunction(value) or isinstance(value, callables)}
+    return {name for name in names if name == "__init__" or not (name.startswith("__") and name.endswith("__"))}
+
+
+def test_no_class_has_more_methods_than_a_reader_can_hold() -> None:
+    counts = {
+        f"{module}.{name}": len(methods_of(getattr(importlib.import_module(module), name)))
+        for name, module in public_classes()
+        if not module.startswith("dstui.oracle")  # which imports deepspeed
+    }
+    assert {name: count for name, count in counts.items() if count > MOST_METHODS} == {}
