@@ -213,7 +213,7 @@ def test_a_log_that_ends_while_an_op_is_built_may_wait_for_a_stale_lock(tmp_path
     waiting = ["step 0", "Using /home/me/.cache/torch_extensions/py311_cpu as PyTorch extensions root..."]
     assert of_lines(tmp_path / "a", waiting).cause == "JIT-LOCK"
     assert of_lines(tmp_path / "a", waiting).confidence == "low"
-    assert of_lines(tmp_path / "b", [*waiting, "Loading extension module cpu_adam...", "step 1"]).cause == "SUCCESS"
+    assert of_lines(tmp_path / "b", [*waiting, "Loading extension module cpu_adam...", "step 1"]).cause is None
 
 
 ATEXIT = [
@@ -228,7 +228,8 @@ WELL = [f"[2026-03-01 10:01:00,000] [INFO] [launch.py:285:main] Process {pid} ex
     [
         ("SUCCESS", [*spawned(2), "step 1 loss 2.0", *NOISE, *WELL]),
         ("SUCCESS", [*spawned(2), *traceback(1, "ValueError: handled by the script"), "step 2 loss 1.9", *WELL]),
-        ("SUCCESS", ["case 1: ok", "case 2: skipped [CUDA out of memory. Tried to allocate 64.00 GiB.]", "case 3: ok", "Results: 2 of 3"]),
+        ("SUCCESS", ["case 1: ok", "case 2: skipped [CUDA out of memory. Tried to allocate 64.00 GiB.]", "case 3: ok", "All done."]),
+        ("SUCCESS", ["{'loss': 1.2, 'epoch': 1.0}", "{'train_runtime': 61.3, 'train_samples_per_second': 4.1, 'epoch': 1.0}", "100%|####| 9/9 [00:09<00:00]"]),
         ("SUCCESS", [*spawned(2), "warning: bus error statistics: none", "exit status 0"]),
         ("BENIGN-NOISE", [*spawned(2), "step 1 loss 2.0", *ATEXIT]),
         ("BENIGN-NOISE", [*spawned(2), "step 1 loss 2.0", *ATEXIT, *WELL]),
@@ -238,6 +239,53 @@ def test_a_run_that_ended_well_stays_green(tmp_path: Path, cause: str, lines: li
     found = of_lines(tmp_path / "log", lines)
     assert (found.cause, found.first_failing_rank) == (cause, None)
     assert found.kind in ("success", "benign")
+
+
+OPEN_ENDS = {
+    "steps": [*spawned(2), "step 1 loss 2.0", "step 2 loss 1.9", *NOISE],
+    "prose": ["We ran it on 8 GPUs with ZeRO 3. When the training finished we looked at the loss:", "it had not gone down at all."],
+    "another part's word": [*spawned(2), "Epoch 3 training complete", *(f"step {step} loss 1.0" for step in range(40)), "saving"],
+    "a word long before the end": ["Training complete.", *(f"evaluating batch {batch}" for batch in range(40))],
+    "stacks of a live process": [
+        "Process 4711: python train.py",
+        'Thread 4711 (idle): "MainThread"',
+        "    all_reduce (torch/distributed/distributed_c10d.py:2501)",
+        "    train (train.py:88)",
+    ],
+    "a hang": ["[WARNING] no progress for 600 seconds", "GPU 0 utilization 100%", "still waiting"],
+    "a handled error": ["case 1: ok", "case 2: skipped [CUDA out of memory. Tried to allocate 64.00 GiB.]", "case 3: ok", "Results: 2 of 3"],
+    "a destructor's complaint": [*spawned(2), "Exception ignored in: <function Loader.__del__ at 0x7f>", *traceback(None, "OSError: closed"), "step 2"],
+    "nothing": ["", "   "],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", OPEN_ENDS.values(), ids=OPEN_ENDS)
+def test_where_nothing_says_how_it_ended_that_is_said(tmp_path: Path, lines: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.cause, found.kind, found.first_failing_rank, found.evidence) == (None, None, None, ())
+    assert main(["diagnose", str(tmp_path / "log")]) == 1
+    assert capsys.readouterr().out.startswith("? Nothing in this text says how it ended.")
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [
+        (["loading  34%|###4      | 34/100 [00:10<00:19,  3.40it/s]"], "breaks off at a progress bar of 34 % (line 2)"),
+        (["[output truncated]"], "was cut: its last line says so (line 2)"),
+        (["..."], "was cut: its last line says so (line 2)"),
+        (traceback(None, "")[:3], "breaks off within a traceback, before the line that names the exception (line 4)"),
+        (traceback(3, "")[:2], "breaks off within a traceback, before the line that names the exception (line 3)"),
+    ],
+)
+def test_a_log_that_breaks_off_is_told_as_such(tmp_path: Path, last: list[str], said: str) -> None:
+    found = of_lines(tmp_path / "log", ["step 1 loss 2.0", *last])
+    assert found.cause is None
+    assert said in " ".join(report(found).split())
+
+
+def test_a_log_that_ends_with_a_whole_bar_or_a_whole_traceback_is_not_said_to_break_off(tmp_path: Path) -> None:
+    assert of_lines(tmp_path / "a", ["step 1", "100%|####| 9/9 [00:09<00:00]"]).notes == ()
+    assert of_lines(tmp_path / "b", ["step 1", *traceback(None, "ValueError: odd")]).notes == ()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ class Diagnosis:
     """Why a run ended. `cause` is None where nothing says it: unknown beats a guess."""
 
     cause: str | None
-    kind: Kind
+    kind: Kind | None
+    """None where nothing says how it ended: neither well nor badly."""
     confidence: Confidence
     title: str
     """One sentence: what happened."""

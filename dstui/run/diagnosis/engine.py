@@ -24,6 +24,7 @@ MOST_LINES = 6
 KINDS: dict[str, Kind] = {"stop": "stop", "success": "success", "benign": "benign"}
 LAST_STARTED = re.compile(r"--local[-_]rank=(\d+)'.* exits with return code")
 UNKNOWN = "Nothing in the logs says why"
+NO_END = "Nothing in this text says how it ended"
 
 
 def diagnose_logs(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis:
@@ -140,11 +141,13 @@ def _unknown(context: FailureContext) -> Diagnosis:
     for end in context.bad_ends[:2]:
         lines.append(found.evidence(end.at, end.text, end.rank, end.host))
     rank, certain = context.suspect()
+    failed = context.failed or any(hit.signature.role == "cascade" for hit in found.hits)
     return Diagnosis(
         None,
-        "failure" if context.failed or lines else "success",
+        "failure" if failed else None,
         "low",
-        UNKNOWN,
-        evidence=tuple(lines[:MOST_LINES]),
-        first_failing_rank=rank if certain and lines else None,
+        UNKNOWN if failed else NO_END,
+        evidence=tuple(lines[:MOST_LINES]) if failed else (),
+        first_failing_rank=rank if certain and failed else None,
+        notes=tuple(found.cut),
     )

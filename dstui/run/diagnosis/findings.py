@@ -91,6 +91,10 @@ class Findings:
     orphaned: Place | None = None
     tails: dict[str, list[str]] = field(default_factory=dict)
     """File -> its last lines."""
+    last: dict[int, int] = field(default_factory=dict)
+    """File, by its number -> where its last lines begin."""
+    cut: list[str] = field(default_factory=list)
+    """What shows that a log breaks off, a sentence each."""
     lines: int = 0
     tracebacks: int = 0
     """How many were told that nobody ignored."""

@@ -53,8 +53,16 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     found.stop = _stop(folder, status)
     plan = _plan(folder)
     diagnosis = conclude(found, plan)
-    if status and not status.final and diagnosis.kind in ("success", "benign"):
-        return replace(diagnosis, cause=None, kind="success", confidence="low", title="The job still runs, and nothing has failed so far")
+    if status and not status.final and diagnosis.kind in (None, "success", "benign"):
+        return replace(
+            diagnosis,
+            cause=None,
+            kind=None,
+            confidence="low",
+            evidence=(),
+            notes=(),
+            title="The job still runs, and nothing has failed so far",
+        )
     if diagnosis.cause == "SUCCESS" and (unread := unread_configuration(folder)):
         return unread
     return _ignored_keys(diagnosis, plan) if diagnosis.cause == "SUCCESS" and plan else diagnosis

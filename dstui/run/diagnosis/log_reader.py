@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -73,7 +74,7 @@ def log_files(paths: Iterable[Path | str]) -> list[str]:
 
 
 def _scan(file: BinaryIO, scanner: Scanner, name: str) -> None:
-    tail: list[bytes] = []
+    tail: deque[tuple[int, bytes]] = deque(maxlen=MOST_BLANK)
     nothing = scanner.shapes.nothing
     for first, lines in _chunks(file):
         scanner.found.lines += len(lines)
@@ -81,8 +82,10 @@ def _scan(file: BinaryIO, scanner: Scanner, name: str) -> None:
         for number, line in enumerate(lines, first):
             if line.translate(None, DIGITS) not in nothing:
                 _scan_line(scanner, number, line)
-        tail = [*tail, *lines[-MOST_BLANK:]][-MOST_BLANK:]
-    scanner.found.tails[name] = [decode(line) for line in tail if line and not line.isspace()][-TAIL_LINES:]
+        tail.extend(enumerate(lines[-MOST_BLANK:], first + max(len(lines) - MOST_BLANK, 0)))
+    last = [(number, decode(line)) for number, line in tail if line and not line.isspace()][-TAIL_LINES:]
+    scanner.found.tails[name] = [line for _, line in last]
+    scanner.end(last)
 
 
 def _scan_line(scanner: Scanner, number: int, line: bytes) -> None:

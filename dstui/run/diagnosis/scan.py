@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from dstui.run.diagnosis.cuts import breaks_off
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
 from dstui.run.diagnosis.lines import Label, rank_in, read_label
@@ -34,6 +35,16 @@ class Scanner:
         """A new file; `rank` where it is known to be one rank's own."""
         self.found.files.append(name)
         self._file_rank = rank
+
+    def end(self, tail: list[tuple[int, str]]) -> None:
+        """The end of the current file, and its last lines with words, each with its number."""
+        if not tail:
+            return
+        place, last = len(self.found.files) - 1, tail[-1][0]
+        self.found.last[place] = tail[0][0]
+        opened = [trace.last_line for key, trace in self._traces.items() if key[0] == place and trace.open]
+        if sentence := breaks_off(tail[-1][1], within_traceback=max(opened, default=-1) >= last - 1):
+            self.found.cut.append(f"{self.found.files[place]} {sentence} (line {last}).")
 
     def feed(self, number: int, line: str, shape: Shape) -> None:
         """One line of the current file, and what it can hold."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 HEADER = "Traceback (most recent call last)"
 CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
-IGNORED = ("Exception ignored in", "Error in atexit._run_exitfuncs", "Exception ignored on calling")
+AT_EXIT = ("Exception ignored in atexit callback", "Error in atexit._run_exitfuncs")
+IGNORED = ("Exception ignored in", "Exception ignored on calling", *AT_EXIT)
 FRAME = re.compile(r'^\s*File "([^"]+)", line \d+')
 EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*((?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))+(?=:|\s*$|\s+:|Traceback)"
@@ -43,6 +44,8 @@ class Raised:
     """The last frame in the user's own code, as the traceback has it."""
     frame_line: int = 0
     """Its line in the log."""
+    at_exit: bool = False
+    """Whether Python only reports it while the interpreter ends: by then the program had."""
 
 
 class Traces:
@@ -53,7 +56,9 @@ class Traces:
         self.open = False
         self.at_frame = False
         """Whether the last line was a frame, so that an indented one now is its source code."""
-        self._chained = self._launcher = False
+        self.last_line = 0
+        """Where the last frame, or the head of a traceback, was."""
+        self._chained = self._launcher = self._exiting = False
         self._ignored = 0
         self._frame = ""
         self._user = ("", 0)
@@ -61,13 +66,14 @@ class Traces:
     def feed(self, text: str, number: int = 0) -> Raised | None:
         """One line of the log, and its number; the exception, if it ends a traceback with one."""
         if HEADER in text:
-            self._begin()
+            self._begin(number)
         elif any(words in text for words in IGNORED):
             self._ignored += 1
+            self._exiting = any(words in text for words in AT_EXIT)
         elif any(words in text for words in CHAINED):
             self._chained = True
         elif frame := FRAME.match(text):
-            self._frame, self.at_frame = frame[1], True
+            self._frame, self.at_frame, self.last_line = frame[1], True, number
             if not LIBRARY.search(frame[1]):
                 self._user = (text.strip(), number)
             self._launcher |= LAUNCHER.search(frame[1]) is not None
@@ -87,10 +93,11 @@ class Traces:
         """Whether this line is the source code under a frame."""
         return self.at_frame and text.startswith("    ")
 
-    def _begin(self) -> None:
+    def _begin(self, number: int) -> None:
         if not self._chained:
             self.chain += 1
             self._launcher = False
+        self.last_line = number
         self.open, self._chained, self.at_frame, self._frame, self._user = True, False, False, "", ("", 0)
 
     def _end(self, name: str, *, clean: bool) -> Raised:
@@ -107,6 +114,7 @@ class Traces:
             place=next((cause for path, cause in PLACES.items() if path in frame), ""),
             frame=self._user[0],
             frame_line=self._user[1],
+            at_exit=self.ignoring and self._exiting,
         )
         self.open = self.at_frame = False
         self._ignored = max(self._ignored - 1, 0)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dstui.run.diagnosis.signature import Signature, rx
 
+NO_END = r"\b(?:not|but|if|when|before|until|once|epochs?|steps?)\b"
+"""Words that make of the word of an end something else."""
+
 SIGNATURES = (
     # Ends that a process's exit status tells; most have no words of their own.
     Signature(
@@ -71,6 +74,32 @@ SIGNATURES = (
         "ps shows the node's launcher with the parent 1.",
     ),
     Signature("SUCCESS", "success", "The run ended well"),
+    Signature(
+        "LAST-WORDS",
+        "success",
+        "The program says that it came to its end",
+        signs=(
+            rx("train_runtime", r"^\W*train_runtime'?\s*[:=]"),
+            "Training completed. Do not forget to share your model",
+            *(
+                rx(words, rf"^(?!.*(?i:{NO_END}))\W*(?:[\w,.:'-]+ ){{0,4}}\w*{words}\b.{{0,60}}$")
+                for words in (
+                    "raining complete",
+                    "raining completed",
+                    "raining finished",
+                    "raining done",
+                    "raining is done",
+                    "raining ended",
+                )
+            ),
+            *(
+                rx(words, rf"^(?!.*(?i:{NO_END}))\W*(?:[\w,.:'-]+ ){{0,4}}\w*{words}\W*$")
+                for words in ("inished training", "ompleted training", "ompleted successfully", "inished successfully")
+            ),
+            rx("ll done", r"^\W*[Aa]ll done\W*$"),
+            *(rx(word, rf"^\W*{word}\W*$") for word in ("Done", "DONE", "Finished", "FINISHED")),
+        ),
+    ),
     Signature("BENIGN-NOISE", "success", "The run ended well; what it printed at its exit harms nothing"),
     # Stops.
     Signature(

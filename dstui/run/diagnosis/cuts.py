@@ -1,0 +1,22 @@
+"""Whether a log breaks off: an excerpt, a copy that was cut, a run that somebody looked at while it ran."""
+
+from __future__ import annotations
+
+import re
+
+BAR = re.compile(r"(\d{1,3})%\|")
+"""tqdm's progress bar."""
+LEFT_OUT = re.compile(r"(?i)^\W*(?:[\w ]{0,30}\b(?:truncated|snip(?:ped)?|omitted|cut off))\W*$|^\W*(?:\.{3,}|…)\W*$")
+"""What people and sites put where they left lines out: `...`, `[output truncated]`, `<snip>`."""
+
+
+def breaks_off(last: str, *, within_traceback: bool) -> str:
+    """How the last line of a file shows that it breaks off, as a sentence without the file's name; empty where it does not."""
+    if within_traceback:
+        return "breaks off within a traceback, before the line that names the exception"
+    if LEFT_OUT.match(last):
+        return "was cut: its last line says so"
+    bars = BAR.findall(last)
+    if bars and int(bars[-1]) < 100:
+        return f"breaks off at a progress bar of {bars[-1]} %"
+    return ""
