@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from dstui.limits import parse_json
 from dstui.machine.child import output_of
 from dstui.machine.snapshot import Machine, known
 
+MOST = 100
+"""Machines whose rates are read."""
 CHILD = Path(__file__).parent / "oracle" / "rates.py"
 SECONDS = 240.0
 """A cold import of torch, a compilation of CPU Adam, and a few seconds for each rate."""
@@ -28,26 +31,33 @@ def calibrate(machine: Machine, python: str = sys.executable) -> dict[str, float
         raise FileProblem(
             f"--calibrate: nothing could be measured: {str(reported.get('failed') or reported.get('late') or 'no answer')[-300:]}"
         )
-    path = _path(machine)
+    path = _folder() / f"{machine_key(machine)}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps({"version": 1, "rates": rates}, indent=1) + "\n", replace=True)
     return rates
 
 
-def read_rates(machine: Machine) -> dict[str, Any]:
-    """What was measured on this machine before; empty where nothing was."""
-    try:
-        data = parse_json(read_text(_path(machine)))
-    except (FileProblem, ValueError):
-        return {}
-    rates = data.get("rates") if isinstance(data, Mapping) else None
-    return dict(rates) if isinstance(rates, Mapping) else {}
+def read_rates() -> dict[str, dict[str, Any]]:
+    """What was measured of each machine before, by its key."""
+    found = {}
+    with suppress(OSError):
+        for path in sorted(_folder().glob("*.json"))[:MOST]:
+            with suppress(FileProblem, ValueError):
+                data = parse_json(read_text(path))
+                rates = data.get("rates") if isinstance(data, Mapping) else None
+                found[path.stem] = dict(rates) if isinstance(rates, Mapping) else {}
+    return found
 
 
-def _path(machine: Machine) -> Path:
-    """A file for each machine: by its GPUs, CPUs and name."""
+def _folder() -> Path:
+    """Where there is a file for each machine."""
     from platformdirs import user_cache_path
 
+    return user_cache_path("dstui") / "rates"
+
+
+def machine_key(machine: Machine) -> str:
+    """What tells this machine from others: its GPUs, CPUs and name."""
     gpus = [(known(gpu.name, "?"), known(gpu.memory_total, 0)) for gpu in machine.gpus]
     reported = [known(machine.host.name, "?"), known(machine.host.cpu, "?"), known(machine.host.cpus_usable, 0), gpus]
-    return user_cache_path("dstui") / "rates" / f"{hashlib.sha256(json.dumps(reported).encode()).hexdigest()[:16]}.json"
+    return hashlib.sha256(json.dumps(reported).encode()).hexdigest()[:16]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dstui.calibration import calibrate, read_rates
+from dstui.calibration import calibrate
 from dstui.files import FileProblem, find_plan, read_plan, read_pool
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.recommend import RankedPlans, recommend
@@ -17,6 +18,7 @@ from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.machine.report import size
 from dstui.machine.snapshot import Machine
+from dstui.measured import Taken, model_key, read_measured
 from dstui.model_files import read_models
 from dstui.output import refuse, tell
 from dstui.plan import Plan, PlanError
@@ -45,16 +47,20 @@ def run(args: argparse.Namespace) -> int:
         machine = read_machine(args.machine) if args.machine else Machine.unprobed() if memory else probe()
         if args.calibrate and (args.machine or memory):
             raise FileProblem("--calibrate measures this machine: it goes with neither --machine nor --gpu-memory")
-        measured = calibrate(machine) if args.calibrate else None if args.machine or memory else read_rates(machine)
+        if args.calibrate:
+            calibrate(machine)
+        kept = None if memory else read_measured(model_key(plan))
+        measured = kept.of(machine) if kept else None
         facts, pool = read_models(plan), read_pool(plan)
     except (FileProblem, PlanError) as problem:
         return refuse(str(problem))
     found = forecast(plan, facts, machine, pool, gpu_memory=memory, measured=measured)
+    runs = kept.runs(machine) if kept else ()
     recommendation = recommend(plan, facts, machine, pool, gpu_memory=memory, measured=measured) if args.recommend else None
     if args.json:
-        tell(json.dumps({"version": 1, **found.as_json(), **_as_json(recommendation)}, indent=1))
+        tell(json.dumps({"version": 1, **found.as_json(), "runs": [asdict(run) for run in runs], **_as_json(recommendation)}, indent=1))
     else:
-        for line in (*_report(plan, found), *_table(recommendation)):
+        for line in (*_report(plan, found), *_runs(runs), *_table(recommendation)):
             tell(line)
     return 1 if found.fits is False else 0
 
@@ -101,6 +107,15 @@ def _report(plan: Plan, found: Forecast) -> Iterator[str]:
         yield ""
         yield "Not known"
         yield from (f"  - {sentence}" for sentence in found.unknown)
+
+
+def _runs(runs: Sequence[Taken]) -> Iterator[str]:
+    """What runs of this model took here."""
+    if runs:
+        yield ""
+        yield "Measured here before"
+        for run in runs:
+            yield f"  - {run}"
 
 
 def _head(plan: Plan, found: Forecast) -> str:

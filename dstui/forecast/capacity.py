@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dstui.check.context import UNPROBED
 from dstui.machine.snapshot import Gpu, Machine, known
@@ -25,6 +25,12 @@ class Capacity:
     host: int | None = None
     nvme: int | None = None
     unknown: tuple[str, ...] = ()
+
+    def shrunk(self, scale: float) -> Capacity:
+        """With so much less room that what takes `scale` times its forecast fits where its forecast does."""
+        if self.on_cpu:
+            return replace(self, host=int(self.host / scale) if self.host else self.host)
+        return replace(self, gpu=int(self.gpu / scale) if self.gpu else self.gpu)
 
     @property
     def ranks_per_node(self) -> int:

@@ -14,6 +14,7 @@ from dstui.forecast.choices import CHOICES
 from dstui.forecast.forecast import Facts, Forecast, Need, forecast, models_of
 from dstui.forecast.model import counts
 from dstui.forecast.patch import patch_of
+from dstui.forecast.rates import Rates, with_measured
 from dstui.forecast.recommend import batches_of, space_of, way_of, ways_out
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import states
@@ -40,13 +41,21 @@ PLACES_OF_FORECAST: Mapping[str, Place] = {
 }
 
 
-def findings_of(
-    plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None, found: Forecast | None = None
+def findings_of(  # noqa: PLR0913 - all but the first five are named
+    plan: Plan,
+    facts: Facts,
+    machine: Machine,
+    pool: Mapping[str, int] | None = None,
+    found: Forecast | None = None,
+    *,
+    measured: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
     """What does not fit, and what only just does. `found`: the forecast of the same, where it is at hand."""
-    reported = found or forecast(plan, facts, machine, pool)
+    reported = found or forecast(plan, facts, machine, pool, measured=measured)
     places = {"gpu": reported.gpu, "host": reported.host, "nvme": reported.nvme}
-    fix = nearest(plan, facts, machine, pool) if any(need.bytes and need.verdict == "too big" for need in places.values()) else None
+    fix = (
+        nearest(plan, facts, machine, pool, measured) if any(need.bytes and need.verdict == "too big" for need in places.values()) else None
+    )
     return [finding for name, need in places.items() for finding in _finding(plan, PLACES_OF_FORECAST[name], need, fix)]
 
 
@@ -64,10 +73,13 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
     yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)
 
 
-def nearest(plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None) -> Fix | None:
+def nearest(
+    plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None, measured: Mapping[str, Any] | None = None
+) -> Fix | None:
     """The plan that fits with the least change: recomputed activations and a smaller micro-batch before a higher stage, offload last."""
     room = capacity_of(plan, machine, pool)
     models, _reported = models_of(plan, facts, room, machine)
+    room = room.shrunk(with_measured(Rates(), measured or {}).memory_scale)
     if len(models) != 1 or models[0].facts.problem or room.on_cpu:
         return None
     one = models[0]

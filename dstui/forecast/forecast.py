@@ -234,6 +234,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
             speeds.append(speed_of(one, n, rates))
     whole = together(rows)
     gpu, host = of_gpu(whole.gpu, first.setup, room, unsure), of_host(whole, first.setup, room)
+    gpu, host = (gpu, scaled(host, rates.memory_scale)) if room.on_cpu else (scaled(gpu, rates.memory_scale), host)
     of_disk = {part: int(size * room.ranks_per_node) for part, size in whole.nvme.items()}
     disk = sum(of_disk.values())
     nvme = Need(parts=of_disk, bytes=disk or None, range=(disk, int(disk * 1.05)), capacity=room.nvme)
@@ -245,7 +246,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         trainable=trained,
         checkpoint=int(whole.checkpoint),
         allocated=int(whole.gpu.peak) if not room.on_cpu else None,
-        speed=_slowest(speeds),
+        speed=_slowest(speeds, rates.step_scale),
         setup=first.setup,
         unknown=tuple(dict.fromkeys(reported)),
     )
@@ -293,11 +294,11 @@ def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
     return speed(different, setup.accumulation, work(setup, shape, n, idle, rates), traffic(setup, shape, n, rates))
 
 
-def _slowest(speeds: Sequence[Speed]) -> Speed | None:
+def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
     if not speeds:
         return None
     slowest = max(speeds, key=lambda s: s.step)
-    step = sum(s.step for s in speeds)
+    step = sum(s.step for s in speeds) * scale
     return replace(slowest, step=step, tokens=slowest.tokens * slowest.step / step)
 
 
@@ -339,6 +340,16 @@ def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
         range=(int(point * 0.9), int(ranks * (most * pinned + process * 1.5))),
         capacity=capacity.host,
     )
+
+
+def scaled(need: Need, scale: float) -> Need:
+    """A need as runs of this model have taken it, as a multiple of the forecast: what was measured is known more narrowly."""
+    if scale == 1.0 or need.bytes is None:
+        return need
+    total = need.bytes * scale
+    moments = {moment: int(size * scale) for moment, size in need.moments.items()}
+    parts = whole({part: size * scale for part, size in need.parts.items()}, total)
+    return replace(need, parts=parts, moments=moments, bytes=int(total), range=(int(total * 0.95), int(total * 1.05)))
 
 
 def whole(parts: Mapping[str, float], total: float) -> dict[str, int]:

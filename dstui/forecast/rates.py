@@ -87,6 +87,9 @@ class Rates:
     """Parameters that the CPUs of a node update."""
     nvme_read: float = NVME_READ
     nvme_write: float = NVME_WRITE
+    memory_scale: float = 1.0
+    step_scale: float = 1.0
+    """What runs of this model took on this machine, as multiples of what was forecast."""
     measured: tuple[str, ...] = ()
     """What of it was measured on this machine."""
     unknown: tuple[str, ...] = ()
@@ -166,12 +169,22 @@ def _between(machine: Machine, reported: list[str]) -> float:
     return NETWORK * NETWORK_SHARE
 
 
+SCALES: Mapping[str, tuple[float, float]] = {"memory_scale": (0.6, 1.6), "step_scale": (0.25, 4.0)}
+"""What is believed of what runs took beside the forecast. What lies further off is no correction of this model but another case, as is a
+tiny model in processes a hundred times its size."""
+
+
 def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
-    """The rates with what `--calibrate` measured in place of the constants; what is no sensible number is left aside."""
-    names = {f.name for f in fields(Rates)} - {"measured", "unknown"}
+    """The rates with what `--calibrate` and runs have measured in place of the constants; what is no sensible number is left aside."""
+    names = {f.name for f in fields(Rates)} - {"measured", "unknown", *SCALES}
     good = {
         name: float(value)
         for name, value in measured.items()
         if name in names and isinstance(value, (int, float)) and not isinstance(value, bool) and 1e3 < value < 1e18
+    }
+    good |= {
+        name: float(value)
+        for name, (low, high) in SCALES.items()
+        if isinstance(value := measured.get(name), (int, float)) and low < value < high
     }
     return replace(rates, **good, measured=tuple(sorted(good))) if good else rates  # type: ignore[arg-type]

@@ -128,10 +128,10 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
         return RankedPlans(problem=facts.problem or "the Plan names no model: give model.source or model.params")
     if room.gpu is None and not (room.on_cpu and room.host):
         return RankedPlans(problem="there is no GPU memory to compare with: --machine FILE or --gpu-memory 80GB would tell")
-    one = models[0]
-    count, best = search(plan, one, room, rates)
+    one, smaller = models[0], room.shrunk(rates.memory_scale)
+    count, best = search(plan, one, smaller, rates)
     rows = tuple(_row(plan, one, c, room, rates) for c in _ranked(best))
-    return RankedPlans(rows=rows, candidates=count, ways=() if rows else tuple(ways_out(one, room)))
+    return RankedPlans(rows=rows, candidates=count, ways=() if rows else tuple(ways_out(one, smaller)))
 
 
 def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int, list[Candidate]]:

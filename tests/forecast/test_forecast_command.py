@@ -131,11 +131,13 @@ def test_the_measured_rates_of_this_machine_are_remembered_and_used(tmp_path: Pa
     child = tmp_path / "rates.py"
     child.write_text('print(\'["flops", 5e14]\\n["cpu_adam", 2e9]\\n["done", null]\')')
     monkeypatch.setattr(calibration, "CHILD", child)
-    assert calibration.read_rates(EIGHT_H100) == {}
+    assert calibration.read_rates() == {}
     assert calibration.calibrate(EIGHT_H100) == {"flops": 5e14, "cpu_adam": 2e9}
-    assert calibration.read_rates(EIGHT_H100) == {"flops": 5e14, "cpu_adam": 2e9}
-    assert calibration.read_rates(ONE_4090) == {}
-    rates = with_measured(Rates(), calibration.read_rates(EIGHT_H100) | {"inside": "fast", "memory": -1, "unheard_of": 3})
+    assert calibration.read_rates()[calibration.machine_key(EIGHT_H100)] == {"flops": 5e14, "cpu_adam": 2e9}
+    assert calibration.machine_key(ONE_4090) not in calibration.read_rates()
+    rates = with_measured(
+        Rates(), calibration.read_rates()[calibration.machine_key(EIGHT_H100)] | {"inside": "fast", "memory": -1, "unheard_of": 3}
+    )
     assert (rates.flops, rates.cpu_adam, rates.inside, rates.measured) == (5e14, 2e9, Rates().inside, ("cpu_adam", "flops"))
     child.write_text("raise SystemExit('no torch here')")
     with pytest.raises(FileProblem, match="no torch here"):

@@ -8,6 +8,8 @@
     arrivals.index                       when which log had how many bytes (dstui/logs/arrival_index.py)
     logs/rank_N.log  ranks/rank_N.json   by the shim of each rank; from the second attempt on under attempts/N/
     launcher.log  supervisor.log         their output
+    usage.json                           the most that NVML showed of each GPU, by whoever looked at the run
+    measured.json                        what the run took, beside what was forecast, where its Plan names a model
     stop.json                            somebody asks for the end of the job
 
 Whoever reads must expect each of them to be missing or half-written.
@@ -19,6 +21,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -85,6 +88,13 @@ class JobFolder:
         found = self.path.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OF_OTHERS:
             raise OSError(errno.EPERM, "not a folder of this user's alone", str(self.path))
+
+    @property
+    def names_model(self) -> bool:
+        """Whether its Plan names a model, so that what the run takes can be compared with a forecast."""
+        with suppress(OSError):
+            return re.search(rb"^models?:", read_regular(self.path / "plan.yaml", 0, MOST_EVENTS), re.MULTILINE) is not None
+        return False
 
     def log(self, rank: int, attempt: int = 1) -> Path:
         """The output of one rank."""

@@ -147,6 +147,7 @@ SHIM: Mapping[str, Form] = {
     "limits": _is_counts,
     "exit_code": is_code,
     "signal": is_text,
+    "max_rss": whole(0, 1 << 60),
 }
 STOP: Mapping[str, Form] = {"exit_code": is_code, "by": is_pid, "command": is_text}
 EVENT: Mapping[str, Form] = {

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 EVERY = 2.0
 """Seconds between two samples."""
 MIB, GIB = 1 << 20, 1 << 30
+USAGE = "usage.json"
+"""In the job folder, the most that NVML showed of each GPU: `{"0": bytes}`, by whoever looked at the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ class Sampler:
         self._states: dict[int, GpuState] = {}
         self._processes: dict[int, psutil.Process] = {}
         self._records: dict[tuple[int, int], dict[str, Any]] = {}
+        shown = read_json(folder.path / USAGE)  # by somebody who looked before
+        self._peaks: dict[str, int] = {device: most for device, most in shown.items() if type(most) is int}
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
         self._thread.start()
@@ -100,6 +104,7 @@ class Sampler:
             while not self._closed.is_set():
                 status = self._folder.read_status()
                 self.latest = self._sample(status)
+                self._note_peaks()
                 if status and status.final:
                     break
                 self._closed.wait(self._every)
@@ -119,6 +124,15 @@ class Sampler:
         why = next((f"{usage.kind} unknown: {usage.why}" for usage in usages.values() if usage.why), "")
         self.note = "; ".join(filter(None, [why, f"not sampled: {', '.join(sorted(far)[:3])}" if far else ""]))
         return usages
+
+    def _note_peaks(self) -> None:
+        """Keep the most of each GPU with the job, where it has become notably more."""
+        now = {str(usage.device): usage.memory for usage in self.latest.values() if usage.device is not None and usage.memory}
+        peaks = {device: max(memory, self._peaks.get(device, 0)) for device, memory in now.items()}
+        if any(peak > 1.01 * self._peaks.get(device, 0) for device, peak in peaks.items()):
+            self._peaks |= peaks
+            with suppress(OSError):
+                self._folder.write_json(self._folder.path / USAGE, self._peaks)
 
     def _record(self, rank: int, attempt: int) -> dict[str, Any]:
         """What the rank's shim says about it; the same until its end."""

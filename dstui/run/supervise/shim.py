@@ -78,7 +78,8 @@ def become_rank(command: list[str], log: int) -> None:
 
 
 def wait_for(pid: int, launcher: int, heard: dict[str, object]) -> int:
-    """Sleep until the rank has ended; its exit status, 128+n for signal n. `heard` gets the signal of a stranger and who sent it.
+    """Sleep until the rank has ended; its exit status, 128+n for signal n. `heard` gets the signal of a stranger and who sent it,
+    and at the end the most memory that the rank has held, in bytes.
 
     A signal from the living launcher has gone to the rank too (launchers signal the whole tree or process group), so that only others
     are passed on: a second SIGTERM would interrupt a script that saves a checkpoint in its handler. Once the launcher is dead, the rank
@@ -88,8 +89,9 @@ def wait_for(pid: int, launcher: int, heard: dict[str, object]) -> int:
     while True:
         left = min(deadline - time.monotonic(), 3600.0)
         news = signal.sigtimedwait((signal.SIGCHLD, *PASSED_ON), max(left, 0.0))
-        ended, status = os.waitpid(pid, os.WNOHANG)
+        ended, status, usage = os.wait4(pid, os.WNOHANG)
         if ended:
+            heard["max_rss"] = usage.ru_maxrss * 1024
             return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
         orphaned = os.getppid() != launcher
         if news and news.si_signo != signal.SIGCHLD and (orphaned or news.si_pid != launcher):

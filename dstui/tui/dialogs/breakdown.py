@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dstui.machine.report import size
@@ -12,6 +12,8 @@ from dstui.tui.kit.text_row import BLANK, Row, Span, fit, paragraph, row
 
 if TYPE_CHECKING:
     from dstui.forecast.forecast import Forecast, Need
+    from dstui.measured import Taken
+    from dstui.tui.session.forecasts import Outlook
 
 PART, AMOUNT = 26, 9
 """Cells for the name of a part and for its bytes."""
@@ -20,13 +22,15 @@ LEAST = 1e-3
 """Share of a place from which a part is named."""
 
 
-def breakdown(told: Forecast, screen: int) -> Reading:
+def breakdown(outlook: Outlook, screen: int) -> Reading:
     """The dialog, on a screen so many cells wide."""
-    return Reading("What fills the memory (estimate)", list(breakdown_rows(told, min(WIDTH, screen * 96 // 100 - 8))))
+    return Reading(
+        "What fills the memory (estimate)", list(breakdown_rows(outlook.forecast, min(WIDTH, screen * 96 // 100 - 8), outlook.runs))
+    )
 
 
-def breakdown_rows(told: Forecast, width: int) -> Iterator[Row]:
-    """Every place with its parts and moments, then the checkpoint and what is not known."""
+def breakdown_rows(told: Forecast, width: int, runs: Sequence[Taken] = ()) -> Iterator[Row]:
+    """Every place with its parts and moments, then the checkpoint, what runs of the model took here, and what is not known."""
     for name, need in needed(told).items():
         yield row((f"{NAMES[name]}: {WHOSE[name]}", "title"))
         yield from place_rows({name: need}, width)
@@ -35,6 +39,10 @@ def breakdown_rows(told: Forecast, width: int) -> Iterator[Row]:
         yield BLANK
     if told.checkpoint:
         yield from paragraph(f"A checkpoint takes {size(told.checkpoint)} on disk.", width)
+    if runs:
+        yield row(("Measured here before", "title"))
+        for run in runs:
+            yield from paragraph(str(run), width, first=(Span("  - ", "dim"),))
     if told.unknown:
         yield row(("Not known, and would narrow it", "title"))
         for sentence in told.unknown:

@@ -36,7 +36,7 @@ class Forecasting:
         if outlook := self._outlook():
             from dstui.tui.dialogs.breakdown import breakdown
 
-            self._app.push_screen(breakdown(outlook.forecast, self._app.size.width))
+            self._app.push_screen(breakdown(outlook, self._app.size.width))
 
     def _outlook(self) -> Outlook | None:
         outlook = self._session.state.outlook

@@ -6,8 +6,8 @@ from dstui.tui.kit.breakpoints import ROOMY
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.session.state import State
 
-PLACES_AND_SPEED = 4
-"""Lines on a screen that has room for them; on another there is one in all."""
+PLACES_AND_SPEED = 5
+"""Lines on a screen that has room for them: three places, the speed and what was measured; on another there is one in all."""
 
 
 class Memory(RowList):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len
 
 from dstui.forecast.forecast import Forecast, Need, Verdict
 from dstui.machine.report import size
+from dstui.measured import Taken
 from dstui.tui.kit.text_row import GLYPHS, STYLE_OF, Row, Span, fit, row
 from dstui.tui.session.state import State
 
@@ -32,7 +33,7 @@ def memory_rows(state: State, width: int, most: int) -> list[Row]:
     if most < len(places):
         decides = told.bound if told.bound in places else next(iter(places))
         return place_rows({decides: places[decides]}, width)
-    return [*place_rows(places, width), *speed_rows(told, width)][:most]
+    return [*place_rows(places, width), *speed_rows(told, width), *_measured_row(state.outlook.runs, width)][:most]
 
 
 def needed(told: Forecast) -> dict[str, Need]:
@@ -88,6 +89,11 @@ def speed_rows(told: Forecast, width: int) -> list[Row]:
     if told.speed is None:
         return []
     return [row((fit(f"{'≈':<{NAME}} {tokens(told)} tokens/s, bound by {told.speed.bound_by}", width), "dim"))]
+
+
+def _measured_row(runs: Sequence[Taken], width: int) -> list[Row]:
+    """What the last run of this model took here."""
+    return [_dim(f"measured: {runs[-1]}", width)] if runs else []
 
 
 def tokens(told: Forecast) -> str:

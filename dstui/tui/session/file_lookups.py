@@ -17,7 +17,7 @@ from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
 from dstui.tui.session.auto_lookup import ModelOf
-from dstui.tui.session.model_lookup import FactsOf
+from dstui.tui.session.model_lookup import FactsOf, MeasuredOf
 from dstui.tui.session.script_lookup import ScriptOf
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def stale_lock_findings(plan: Plan, machine: Machine, lookups: Mapping[Lookup, A
     return list(lock_findings(locks))
 
 
-LOOKUPS = (ScriptOf, ModelOf, FactsOf, PoolOf, WrittenIn, StaleLocksIn)
+LOOKUPS = (ScriptOf, ModelOf, FactsOf, MeasuredOf, PoolOf, WrittenIn, StaleLocksIn)
 
 
 def resolve_all(plan: Plan) -> Mapping[Lookup, Any]:

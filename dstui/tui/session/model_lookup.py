@@ -13,6 +13,7 @@ from dstui.files import typed_path
 if TYPE_CHECKING:
     from dstui.forecast.forecast import Facts
     from dstui.forecast.model import ModelFacts
+    from dstui.measured import Measured
     from dstui.plan import Plan
 
 
@@ -49,6 +50,26 @@ class FactsOf:
         """What the files say, or a bare number; None where the Plan names no model."""
         found = {one.name: _facts(one, self.base) for one in self.models}
         return found.get("", found) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredOf:
+    """What runs of a model took, and how fast machines are, as far as it was measured."""
+
+    model: str
+
+    @classmethod
+    def of(cls, plan: Plan) -> MeasuredOf:
+        """The one of this Plan."""
+        from dstui.measured import model_key
+
+        return cls(model_key(plan))
+
+    def resolve(self) -> Measured:
+        """What is kept in the user's folders."""
+        from dstui.measured import read_measured
+
+        return read_measured(self.model)
 
 
 def _named(name: str, entry: Any) -> Named:
