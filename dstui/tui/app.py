@@ -216,10 +216,6 @@ class DstuiApp(TerminalApp):
     def _draft_failed(self, event: messages.DraftFailed) -> None:
         say(self, f"Unsaved edits would not survive a crash, since no draft can be written: {event.why}", "warning")
 
-    @on(messages.JobStateChanged)
-    def _job_changed(self, event: messages.JobStateChanged) -> None:
-        self.session.job_changed(event.word)
-
     @on(messages.Launched)
     def _launched(self, event: messages.Launched) -> None:
         self.watch_job(event.folder)

@@ -42,6 +42,8 @@ class MainScreen(Screen[None]):
         self.session, self.go = session, go
         self.title_bar, self.step_line, self.footer = TitleBar(), StepLine(), Footer()
         self.too_small = Static(TOO_SMALL, id="too-small", markup=False)
+        self.acting: tuple[DOMNode, ...] = (self,)
+        """Who does what the keys of this screen say."""
         self.needs: Mapping[str, Callable[[], object]] = {}
         """What an action must have something to act on for; those that are not here always do something."""
 
@@ -100,11 +102,6 @@ class MainScreen(Screen[None]):
     def on_descendant_focus(self) -> None:
         """Other keys are valid where the focus is now."""
         self.show_keys()
-
-    @property
-    def acting(self) -> tuple[DOMNode, ...]:
-        """Whose actions these are."""
-        return (self,)
 
     @property
     def here(self) -> Field | None:

@@ -29,6 +29,7 @@ from dstui.tui.kit.keys import FORM, REVIEW, bindings
 from dstui.tui.kit.notes import copy, say
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.main_screen import Go, MainScreen
+from dstui.tui.session.messages import PathChosen
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
@@ -164,16 +165,9 @@ class PlanScreen(MainScreen):
     def _step_chosen(self, event: RowList.Chosen) -> None:
         self.go(next(s for s in STEPS if s.id == event.key))
 
-    @on(RowList.Chosen, "#preview")
-    def _line_chosen(self, event: RowList.Chosen) -> None:
-        path = event.key[1] if isinstance(event.key, tuple) else ""
-        if path:
-            self.jump(f"deepspeed.{path}")
-
-    @on(RowList.Chosen, "#checks")
-    def _finding_chosen(self, event: RowList.Chosen) -> None:
-        if (finding := self.checks.finding(event.key)) is not None:
-            self.jump(finding.path)
+    @on(PathChosen)
+    def _path_chosen(self, event: PathChosen) -> None:
+        self.jump(event.path)
 
     @on(TabLine.TabPicked)
     def _tab_picked(self, event: TabLine.TabPicked) -> None:

@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.dom import DOMNode
 
 from dstui.logs.log_rows import LogRows
 from dstui.run.jobs.folder import JobFolder
@@ -26,7 +25,7 @@ from dstui.tui.main_screen import Go, MainScreen
 from dstui.tui.run.diagnosis_rows import WHOLE
 from dstui.tui.run.job_view import JobView
 from dstui.tui.run.watched_job import WatchedJob
-from dstui.tui.session.messages import StacksRead
+from dstui.tui.session.messages import JobStateChanged, StacksRead
 from dstui.tui.session.session import Session
 
 OF_A_JOB = (
@@ -60,6 +59,7 @@ class RunScreen(MainScreen):
         self.step = RUN
         self.launching, self.reporting, self._back = launching, Reporting(self, session), back
         self.view = JobView()
+        self.acting = (self, self.view)
         self.prompts, self.explaining, self.plotting = LogPrompts(self.view), Explaining(self.view), Plotting(self.view)
         self._wanted: JobFolder | None = None
         self.needs = {
@@ -83,11 +83,6 @@ class RunScreen(MainScreen):
         self.enter()
         if self._wanted is not None:
             self.attach(self._wanted)
-
-    @property
-    def acting(self) -> tuple[DOMNode, ...]:
-        """Whose actions these are: what moves in the log is done by the view of the job."""
-        return (self, self.view)
 
     def draw(self) -> None:
         """Everything visible, from the state."""
@@ -117,6 +112,10 @@ class RunScreen(MainScreen):
     @on(RowList.Chosen, "#jobs")
     def _job_chosen(self, event: RowList.Chosen) -> None:
         self.attach(JobFolder(str(event.key)))
+
+    @on(JobStateChanged)
+    def _job_changed(self, event: JobStateChanged) -> None:
+        self.session.job_changed(event.word)
 
     @on(RowList.Chosen, "#log")
     def _line_chosen(self, event: RowList.Chosen) -> None:

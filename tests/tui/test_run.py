@@ -9,6 +9,8 @@ import pytest
 from textual.pilot import Pilot
 
 from dstui.run.jobs.folder import JobFolder
+from dstui.tui.kit.text_row import row
+from dstui.tui.session.messages import Launched
 from tests.tui.conftest import Open, attach, job_view, screen, store, text_of, until
 
 HOSTILE = [
@@ -59,6 +61,19 @@ async def test_a_digit_means_a_rank_and_never_a_step(open_app: Open, job: JobFol
         await pilot.press("J", "3")
         assert pilot.app.step.id == "run"
         assert any("No job is looked at" in note.message for note in pilot.app._notifications)
+
+
+async def test_a_job_that_was_just_launched_and_one_that_is_chosen_from_the_list_are_told_to_the_session(
+    open_app: Open, job: JobFolder
+) -> None:
+    async with open_app() as pilot:
+        pilot.app.post_message(Launched(job))
+        await until(pilot, lambda: store(pilot).state.run == "failed" and "✖9" in text_of(pilot, "#step-line"))
+        await pilot.press("J")
+        await until(pilot, lambda: store(pilot).state.run == "")
+        job_view(pilot).jobs.show_rows([row("the job", key=str(job.path))])
+        await pilot.press("enter")
+        await until(pilot, lambda: store(pilot).state.run == "failed" and "✖9" in text_of(pilot, "#step-line"))
 
 
 async def test_a_job_that_failed_says_why_with_the_line_that_shows_it(open_app: Open, job: JobFolder) -> None:

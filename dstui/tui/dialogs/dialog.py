@@ -80,8 +80,8 @@ class Lines(Dialog):
         return min(WIDTH, self.app.size.width * 96 // 100 - 6) - 2
 
     def lines(self) -> Sequence[Row]:
-        """What it says."""
-        raise NotImplementedError
+        """What it says: nothing, where a dialog says no more."""
+        return ()
 
     def redraw(self) -> None:
         """Draw it; the cursor stays where it is."""

@@ -138,13 +138,17 @@ def opened_as(chosen: str | Both | Recipe | Draft) -> Opened:
     from dstui.documents import Opened, open_document, plan_of_both
     from dstui.tui.dialogs.welcome import Both
 
-    if isinstance(chosen, Draft):
-        return Opened(load(chosen.began, chosen.source, chosen.base), None)
-    if isinstance(chosen, str) and chosen:
-        return open_document(chosen)
-    if isinstance(chosen, Both):
-        return plan_of_both(chosen.config, chosen.script)
-    return Opened(load(chosen.text if chosen else BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
+    match chosen:
+        case Draft():
+            return Opened(load(chosen.began, chosen.source, chosen.base), None)
+        case Both():
+            return plan_of_both(chosen.config, chosen.script)
+        case "":
+            return Opened(load(BLANK_PLAN, "plan.yaml", str(Path.cwd())), None)
+        case str():
+            return open_document(chosen)
+        case _:
+            return Opened(load(chosen.text, "plan.yaml", str(Path.cwd())), None)
 
 
 def changed_lines(before: str, now: str) -> list[str]:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from textual import on
+
 from dstui.plan.finding import Finding
 from dstui.tui.forms.steps import Step, step_of
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
+from dstui.tui.session.messages import PathChosen
 from dstui.tui.session.state import State
 
 
@@ -30,6 +33,12 @@ class Checks(RowList):
         self.findings = state.findings
         self.label("Checks", "  ".join(filter(None, (_counts(state), state.deepspeeds_word()))))
         self.show_rows(check_rows(state, (self.size.width or 38) - 1))
+
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
+        event.stop()
+        if (finding := self.finding(event.key)) is not None:
+            self.post_message(PathChosen(finding.path))
 
     def finding(self, key: Hashable) -> Finding | None:
         """What a row stands for; None where it stands for none, or is gone."""

@@ -175,10 +175,14 @@ class Form(Container):
 
     def at(self, key: Hashable) -> tuple[Field | None, Option | None]:
         """The field and the option that a row stands for, as far as they are still there: an edit may have changed what there is."""
-        field = self.field_at(key.path) if isinstance(key, (FieldKey, OptionKey)) else None
-        options = field.options if field is not None and isinstance(key, OptionKey) else ()
-        option = next((o for number, o in enumerate(options) if isinstance(key, OptionKey) and number == key.number), None)
-        return field, option
+        match key:
+            case OptionKey(path=path, number=number):
+                field = self.field_at(path)
+                options = field.options if field is not None else ()
+                return field, options[number] if number < len(options) else None
+            case FieldKey(path=path):
+                return self.field_at(path), None
+        return None, None
 
     @property
     def on_next(self) -> bool:
@@ -208,14 +212,15 @@ class Form(Container):
         field, option = self.at(event.key)
         if field is None or self._says_disabled(field, option):
             return
-        if isinstance(event.key, OptionKey):
-            self._take(field, option)
-        elif field.kind == "choice":
-            self._spread(field)
-        elif field.kind == "toggle":
-            self._turn(field, 1)
-        else:
-            self._type_into(field)
+        match event.key, field.kind:
+            case OptionKey(), _:
+                self._take(field, option)
+            case _, "choice":
+                self._spread(field)
+            case _, "toggle":
+                self._turn(field, 1)
+            case _:
+                self._type_into(field)
 
     def _says_disabled(self, field: Field, option: Option | None) -> bool:
         state = self.session.state

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
+
+from textual import on
 
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span
+from dstui.tui.session.messages import PathChosen
 from dstui.tui.session.state import State
 
 _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")(\s*:)|("(?:[^"\\]|\\.)*")|(-?\d[\d.eE+-]*|true|false|null|-?Infinity|NaN)')
+
+
+class LineKey(NamedTuple):
+    """A line of ds_config.json, counted from 0, and the dotted path that it shows; "" for a bracket."""
+
+    number: int
+    path: str
 
 
 class Preview(RowList):
@@ -27,6 +38,13 @@ class Preview(RowList):
         if state.changed and not self.has_focus:
             self._reveal_changed(state)
 
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
+        event.stop()
+        match event.key:
+            case LineKey(path=path) if path:
+                self.post_message(PathChosen(f"deepspeed.{path}"))
+
     def _reveal_changed(self, state: State) -> None:
         top, bottom = min(state.changed), max(state.changed)
         height, at = self.size.height, self.scroll_offset.y
@@ -36,7 +54,7 @@ class Preview(RowList):
 
 @lru_cache(maxsize=2048)
 def _line(text: str, path: str, number: int, changed: bool) -> Row:
-    return Row(tokens(text), key=(number, path), mark="▎" if changed else "")
+    return Row(tokens(text), key=LineKey(number, path), mark="▎" if changed else "")
 
 
 def tokens(text: str) -> tuple[Span, ...]:

@@ -69,6 +69,13 @@ class JobStateChanged(Message):
 
 
 @dataclass(eq=False)
+class PathChosen(Message):
+    """Something was chosen that stands for a key of the Plan: its dotted path."""
+
+    path: str
+
+
+@dataclass(eq=False)
 class FilesChanged(Message):
     """Files around the Plan were written or removed."""
 
