@@ -102,12 +102,20 @@ def billions(parameters: float) -> str:
     return f"{parameters / 1e9:.2g}B parameters" if parameters < 99e9 else f"{parameters / 1e9:.0f}B parameters"
 
 
+def _builds_its_own(script: Script) -> bool:
+    """Whether the script makes its optimizer: by what it does with it, else by the word."""
+    return script.facts.optimizer == "script" or (script.facts.optimizer is None and script.has_optimizer)
+
+
 def _text(script: Script, way: Way, precision: str) -> str:
     """The Plan as a person would have written it."""
     facts, cpu = script.facts, way is ON_CPU
     size = "auto" if facts.integration == "trainer" else "1"
     args = ", ".join(f'"{word}"' if "{" in word else word for word in facts.suggested_args)
     torch_adam = ", torch_adam: true" if cpu else ""  # DeepSpeed's own would be compiled first
+    offloads_its_own = facts.optimizer == "script" and facts.integration == "deepspeed" and any("offload_opt" in line for line in way.zero)
+    strict = facts.refuses_local_rank and facts.integration != "accelerate"
+    cluster = [*(["  cpu_ranks: 2"] if cpu else []), *(["  launcher_args: [--no_local_rank]"] if strict else [])]
     lines = [
         f"# {way.name}, made by dstui for {sanitise(script.name)}",
         "version: 1",
@@ -116,7 +124,8 @@ def _text(script: Script, way: Way, precision: str) -> str:
         f"  script: {yaml_scalar(script.name)}",
         *([f"  args: [{args}]"] if args else []),
         *([f"  integration: {facts.integration}"] if facts.integration else []),
-        *(["cluster:", "  cpu_ranks: 2"] if cpu else []),
+        *(["  optimizer: script"] if facts.optimizer == "script" else []),
+        *(["cluster:", *cluster] if cluster else []),
         *([f"model: {{source: {yaml_scalar(script.model)}}}"] if script.model else []),
         "deepspeed:",
         f"  train_micro_batch_size_per_gpu: {size}",
@@ -125,6 +134,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
         f"  {precision}: {{enabled: true}}",
         "  zero_optimization:",
         *(f"    {line}" for line in way.zero),
-        *([] if script.has_optimizer else [f"  optimizer: {{type: AdamW, params: {{lr: 1e-4{torch_adam}}}}}"]),
+        *(["  zero_force_ds_cpu_optimizer: false"] if offloads_its_own else []),
+        *([] if _builds_its_own(script) else [f"  optimizer: {{type: AdamW, params: {{lr: 1e-4{torch_adam}}}}}"]),
     ]
     return "\n".join(lines) + "\n"

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from dstui.arguments import bounded
-from dstui.files import FileProblem, is_folder
+from dstui.files import FileProblem, is_folder, is_there
 from dstui.machine.probe import probe
 from dstui.output import refuse, remark, say, tell
 from dstui.run.jobs.folder import JobFolder
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     """Write it and say what to do with it; 0, 1 where there is no such run, 2 where it cannot be read or written."""
     try:
         folder = JobFolder(args.run) if args.run and is_folder(args.run) else find(args.run)
-        more = {} if (folder.path / "machine.json").exists() else {"machine.json": json.dumps(probe().to_json(), indent=1) + "\n"}
+        more = {} if is_there(folder.path / "machine.json") else {"machine.json": json.dumps(probe().to_json(), indent=1) + "\n"}
         written = bundle(folder, args.output or Path.cwd(), more=more, lines=args.lines, replace=args.force)
     except LookupError as error:
         say(str(error))

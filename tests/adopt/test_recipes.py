@@ -45,6 +45,26 @@ def test_every_recipe_is_a_plan_without_errors_on_its_machine(kind: str, gpus: i
         assert plan.name == "train"
 
 
+MODEL = "model = torch.nn.Linear(1, 1)\noptimizer = torch.optim.AdamW(model.parameters())\n"
+ARGS = "import deepspeed, torch, argparse\nparser = deepspeed.add_config_arguments(argparse.ArgumentParser())\nargs = parser.parse_args()\n"
+BUILDS_ITS_OWN = {
+    "accelerate": f"import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n{MODEL}accelerator.prepare(model, optimizer)\n",
+    "deepspeed": f"{ARGS}{MODEL}engine, *_ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)\n",
+}
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 8])
+@pytest.mark.parametrize("kind", BUILDS_ITS_OWN)
+def test_a_recipe_for_a_script_that_builds_its_own_optimizer_says_so_and_does_not_warn_of_itself(kind: str, gpus: int) -> None:
+    here, facts = machine(gpus, ram=2048), inspect_script(BUILDS_ITS_OWN[kind])
+    for recipe in recipes(Script("train.py", facts, has_optimizer=True), here):
+        plan = load(recipe.text)
+        assert plan.job.optimizer == "script"
+        assert "optimizer" not in plan.deepspeed
+        found = check(plan, here, world_size=Target(plan, here).world_size, script=facts)
+        assert [f.message for f in found if f.severity != "info"] == []
+
+
 def test_on_several_gpus_each_recipe_takes_a_larger_model_than_the_one_before() -> None:
     made = recipes(TRAIN, machine(8, ram=2048))
     assert [recipe.name for recipe in made] == ["ZeRO-1", "ZeRO-2", "ZeRO-3", "ZeRO-3, all in RAM"]

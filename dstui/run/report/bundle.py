@@ -39,7 +39,11 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
     to = to / f"{folder.name}-bundle.zip" if is_folder(to) else to
     if is_there(to) and not replace:
         raise FileProblem(f"{to} exists: it is replaced only when asked (--force); -o names another file")
-    if not any((folder.path / mark).is_file() for mark in MARKS):
+    try:
+        is_job = any((folder.path / mark).is_file() for mark in MARKS)
+    except OSError as error:
+        raise FileProblem(f"{folder.path}: {reason(error)}") from None
+    if not is_job:
         raise FileProblem(f"{folder.path} is not a job folder: it has none of {', '.join(MARKS)}")
     temporary = None
     try:

@@ -1,0 +1,342 @@
+"""Two real users on one machine: what each sees of the other's jobs, and that nobody acts for another, whatever the folders say."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+import pytest
+
+import dstui
+from tests.terminal import Terminal
+from tests.waiting import wait_for
+
+SECRET = "hunter2-of-user-a"
+PLAN = """\
+version: 1
+name: shared
+job: {script: train.py, args: [--password, SECRET], integration: deepspeed}
+cluster: {cpu_ranks: 1}
+run: {on_end: "touch CANARY", restarts: {max: 1, backoff: 0}}
+deepspeed: {train_batch_size: 1}
+"""
+SCRIPT = "import time\nprint('step 1 loss 2.0', flush=True)\ntime.sleep(1000)\n"
+BECOME = "import os, sys; os.setgroups([]); os.setgid({0}); os.setuid({0}); os.umask(0o022); os.execvp(sys.argv[1], sys.argv[1:])"
+LOOKS = (
+    ("runs",),
+    ("runs", "--json"),
+    ("runs", "--changes"),
+    ("diagnose", "FOLDER"),
+    ("diagnose", "FOLDER", "--json"),
+    ("logs", "FOLDER"),
+    ("logs", "FOLDER", "--metrics", "csv"),
+    ("stop", "FOLDER"),
+    ("stop",),
+    ("stacks", "FOLDER"),
+    ("bundle", "FOLDER", "-o", "bundle.zip"),
+)
+
+
+@dataclass(frozen=True)
+class Python:
+    """An interpreter with dstui that every user can run."""
+
+    path: str
+    env: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, place: Path) -> Python:
+        """This one; where it lies in a folder that is closed to others, a copy of it with the same packages."""
+        this = cls(sys.executable)
+        return this if this.runs() else cls._copied(place / "python")
+
+    @classmethod
+    def _copied(cls, place: Path) -> Python:
+        stdlib, executable = Path(sysconfig.get_path("stdlib")), Path(sys.executable).resolve()
+        shutil.copytree(stdlib, place / "lib" / stdlib.name, ignore=shutil.ignore_patterns("site-packages", "test", "idlelib"))
+        for library in Path(sys.base_prefix, "lib").glob("libpython*"):
+            shutil.copy2(library, place / "lib")
+        (place / "bin").mkdir()
+        shutil.copy2(executable, place / "bin" / executable.name)
+        packages = [sysconfig.get_path("purelib"), str(Path(dstui.__file__).parents[1])]
+        env = {"PYTHONHOME": str(place), "PYTHONPATH": ":".join(packages), "LD_LIBRARY_PATH": str(place / "lib")}
+        return cls(str(place / "bin" / executable.name), env)
+
+    def runs(self) -> bool:
+        """Whether others can run it."""
+        argv = [sys.executable, "-c", BECOME.format(60_001), self.path, "-m", "dstui", "--version"]
+        return subprocess.run(argv, cwd="/", env={**os.environ, **self.env, "HOME": "/"}, capture_output=True, check=False).returncode == 0
+
+
+@dataclass
+class User:
+    """Somebody with a number, and a home of his own."""
+
+    uid: int
+    home: Path
+    python: Python
+
+    def argv(self, *words: object) -> list[str]:
+        """dstui with these words, run by this user."""
+        return [sys.executable, "-c", BECOME.format(self.uid), self.python.path, "-m", "dstui", *map(str, words)]
+
+    @property
+    def env(self) -> dict[str, str]:
+        mine = {
+            "HOME": str(self.home),
+            **{f"XDG_{name}_HOME": str(self.home / name.lower()) for name in ("STATE", "CONFIG", "CACHE", "DATA")},
+        }
+        return {**os.environ, **self.python.env, **mine, "DS_ACCELERATOR": "cpu", "USER": f"user{self.uid}"}
+
+    def dstui(self, *words: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """A command of dstui; nobody is ever shown a traceback."""
+        done = subprocess.run(
+            self.argv(*words),
+            cwd=cwd or self.home,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+            stdin=subprocess.DEVNULL,
+        )
+        assert "Traceback" not in done.stdout + done.stderr, (words, done.stderr)
+        assert done.returncode in (0, 1, 2), (words, done)
+        return done
+
+    def own(self, path: Path) -> None:
+        """Make everything there this user's."""
+        for each in (path, *path.rglob("*")):
+            os.chown(each, self.uid, self.uid, follow_symlinks=False)
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A folder that every user can enter."""
+    if os.geteuid() != 0:
+        pytest.skip("two users need root, who may become both")
+    folder = Path(tempfile.mkdtemp(prefix="dstui-users-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def users(place: Path) -> tuple[User, User]:
+    """A and B."""
+    python, made = Python.of(place), list[User]()
+    if not python.runs():
+        pytest.skip("other users can run neither this interpreter nor a copy of it: its packages lie in a folder that is closed to them")
+    for name, uid in (("a", 60_001), ("b", 60_002)):
+        (place / name).mkdir(mode=0o755)
+        made.append(User(uid, place / name, python))
+        made[-1].own(place / name)
+    a, b = made
+    return a, b
+
+
+@dataclass
+class Running:
+    """A's job."""
+
+    folder: Path
+    canary: Path
+    pids: tuple[int, ...]
+
+    def lives(self) -> bool:
+        """Whether all of it runs on, under the one supervisor that it has had."""
+        tag = json.loads((self.folder / "status.json").read_text())["tag"]
+        return all(map(psutil.pid_exists, self.pids)) and supervisors(self.folder) == 1 and bool(tag)
+
+
+def supervisors(folder: Path) -> int:
+    """How many look after a folder."""
+    lines = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
+    return sum("dstui.run.supervise.supervisor" in line and str(folder) in line for line in lines)
+
+
+@pytest.fixture(scope="module")
+def job(users: tuple[User, User], place: Path) -> Iterator[Running]:
+    """A job of A's that runs, in a folder that nobody else may enter, as dstui makes it."""
+    a, _ = users
+    work, canary = a.home / "work", place / "canary-of-a"
+    work.mkdir()
+    (work / "train.py").write_text(SCRIPT)
+    (work / "plan.yaml").write_text(PLAN.replace("CANARY", str(canary)).replace("SECRET", SECRET))
+    a.own(work)
+    done = a.dstui("--headless", "plan.yaml", "--detach", cwd=work)
+    assert done.returncode == 0, done.stderr
+    folder = Path(done.stdout.strip().splitlines()[-1])
+
+    def rank() -> int | None:
+        status = json.loads((folder / "status.json").read_text())
+        return status["ranks"].get("0", {}).get("pid") if status["state"] == "running" else None
+
+    pids = (wait_for(rank), json.loads((folder / "status.json").read_text())["supervisor"]["pid"])
+    wait_for(lambda: b"step 1" in (folder / "logs" / "rank_0.log").read_bytes())
+    yield Running(folder, canary, pids)
+    assert a.dstui("stop", folder, cwd=work).returncode == 0
+    wait_for(lambda: not any(map(psutil.pid_exists, pids)))
+
+
+def look_at(user: User, folder: Path, cwd: Path) -> str:
+    """Every command, and everything that they say."""
+    said = ""
+    for words in LOOKS:
+        done = user.dstui(*(folder if word == "FOLDER" else word for word in words), cwd=cwd)
+        assert not (words[0] == "stop" and done.returncode == 0), f"stopped: {done.stdout}"
+        said += done.stdout + done.stderr
+    return said + followed(user, folder, cwd) + attached(user, folder, cwd)
+
+
+def followed(user: User, folder: Path, cwd: Path) -> str:
+    """What `logs --follow` says in its first seconds, ended with ctrl+c."""
+    argv = user.argv("logs", folder, "--follow")
+    with subprocess.Popen(argv, cwd=cwd, env=user.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as follows:
+        with suppress(subprocess.TimeoutExpired):
+            follows.wait(3.0)
+        follows.send_signal(signal.SIGINT)
+        said = follows.communicate(timeout=60)[0]
+    assert "Traceback" not in said
+    return said
+
+
+def attached(user: User, folder: Path, cwd: Path) -> str:
+    """What `attach` shows, after an s and a y, which would stop a job of one's own."""
+    terminal = Terminal(user.argv("attach", folder), env=user.env, cwd=str(cwd))
+    try:
+        if may_enter(user, folder):
+            terminal.wait("Log: all ranks", "it is only looked at")
+            for key in ("s", "y"):
+                terminal.press(key)
+                terminal.settle(0.5, timeout=3.0)  # a running job's clock is never quiet
+            said = terminal.text
+            terminal.press("q")
+            assert terminal.exit_code() == 0
+        else:
+            assert terminal.exit_code() == 1
+            said = terminal.text
+    finally:
+        terminal.close()
+    assert "Traceback" not in said
+    return said
+
+
+def may_enter(user: User, folder: Path) -> bool:
+    """Whether a folder is open to a user."""
+    facts = folder.stat()
+    return user.uid in (0, facts.st_uid) or bool(facts.st_mode & 0o005)
+
+
+def contents(folder: Path) -> dict[str, tuple[int, int, bytes]]:
+    """Every name below a folder with its owner, its mode and its bytes."""
+    found = [(path, path.lstat()) for path in sorted(folder.rglob("*"))]
+    return {str(path): (facts.st_uid, facts.st_mode, path.read_bytes() if path.is_file() else b"") for path, facts in found}
+
+
+def test_a_job_is_closed_to_others_who_see_nothing_of_it_and_claim_nothing(users: tuple[User, User], job: Running) -> None:
+    _, b = users
+    assert job.folder.stat().st_mode & 0o777 == 0o700
+    said = look_at(b, job.folder, b.home)
+    assert SECRET not in said and "step 1" not in said
+    assert "is stopped" not in said and "No process is left" not in said
+    assert job.lives()
+
+
+def test_a_job_that_was_opened_to_others_is_read_by_them_and_no_more(users: tuple[User, User], job: Running) -> None:
+    a, b = users
+    closed = {path: path.stat().st_mode & 0o777 for path in (job.folder, *job.folder.rglob("*"))}
+    for path, mode in closed.items():
+        path.chmod(mode | (0o055 if path.is_dir() else 0o044))
+    try:
+        said = look_at(b, job.folder, b.home)
+        assert "step 1 loss 2.0" in said
+        assert "is another user's" in said
+        assert "is stopped" not in said and "No process is left" not in said
+        assert job.lives()
+        assert not job.canary.exists()
+        assert a.dstui("runs", cwd=a.home / "work").stdout.count("running") == 1
+    finally:
+        for path, mode in closed.items():
+            with suppress(FileNotFoundError):
+                path.chmod(mode)
+
+
+def test_a_copy_of_anothers_job_starts_stops_and_tells_nothing(users: tuple[User, User], job: Running) -> None:
+    _, b = users
+    copy = b.home / "dstui_runs" / job.folder.name
+    shutil.copytree(job.folder, copy)
+    b.own(b.home / "dstui_runs")
+    before = contents(copy)
+    said = look_at(b, copy, b.home)
+    assert "is not in your index of runs" in said
+    assert "is stopped" not in said
+    assert contents(copy) == before
+    assert supervisors(copy) == 0
+    assert not job.canary.exists()
+    assert job.lives()
+
+
+@pytest.mark.parametrize("looker", ["A", "root"])
+def test_a_folder_of_anothers_that_would_run_a_command_runs_nothing(users: tuple[User, User], place: Path, looker: str) -> None:
+    a, b = users
+    canary = place / f"canary-for-{looker}"
+    folder = b.home / f"for-{looker}" / "dstui_runs" / "evil-20300102-030405"
+    hostile(folder, canary)
+    b.own(b.home / f"for-{looker}")
+    for path in (folder.parents[1], *folder.parents[1].rglob("*")):
+        path.chmod(0o755 if path.is_dir() or path.suffix == ".sh" else 0o644)
+    (place / looker).mkdir(mode=0o700, exist_ok=True)
+    user = a if looker == "A" else User(0, place / looker, a.python)
+    before = contents(folder)
+    said = look_at(user, folder, user.home)
+    assert "is another user's" in said
+    assert "is stopped" not in said
+    assert contents(folder) == before
+    assert supervisors(folder) == 0
+    assert not canary.exists()
+
+
+def hostile(folder: Path, canary: Path) -> None:
+    """A job as B wrote it: it runs, nobody looks after it, and who ends it, goes on with it or asks its interpreter runs a command."""
+    touch = f"touch {canary}"
+    for name in ("logs", "ranks"):
+        (folder / name).mkdir(parents=True)
+    (folder / "evil.sh").write_text(f"#!/bin/sh\n{touch}\n")
+    (folder / "plan.yaml").write_text(PLAN.replace("touch CANARY", touch).replace("script:", f"python: {folder}/evil.sh, script:"))
+    launch = {
+        "python": f"{folder}/evil.sh",
+        "options": [],
+        "script": ["x.py"],
+        "args": [],
+        "env": {},
+        "workdir": str(folder),
+        "on_end": touch,
+    }
+    (folder / "launch.json").write_text(json.dumps({**launch, "restarts": {"max": 3, "backoff": 0, "args": []}}))
+    (folder / "logs" / "rank_0.log").write_text("step 1 loss 2.0\nValueError: a bad shard\n")
+    (folder / "events.jsonl").write_text("")
+    ranks = {"0": {"host": os.uname().nodename, "pid": 1, "state": "started", "exit_code": None}}
+    status = {
+        "version": 1,
+        "state": "running",
+        "tag": "b-tag",
+        "attempt": 1,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00"),
+        "ranks": ranks,
+    }
+    (folder / "status.json").write_text(json.dumps(status))
+    record = {"rank": 0, "host": os.uname().nodename, "pid": 4194300, "shim": 4194300, "ticks": 1, "tag": "b-tag", "started": 1767323000.0}
+    (folder / "ranks" / "rank_0.json").write_text(json.dumps({**record, "ended": 1767323005.0, "exit_code": 1}))
