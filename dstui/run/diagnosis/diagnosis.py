@@ -42,6 +42,8 @@ class Diagnosis:
     first_failing_rank: int | None = None
     ranks: tuple[int, ...] = ()
     """All ranks that show the cause themselves, not its consequences."""
+    every_rank: bool = field(default=False, kw_only=True)
+    """Whether all ranks show it: then none of them is to blame."""
     host: str | None = None
     """Where the cause was, if the text tells one host from others."""
     confirm: str = ""
@@ -69,6 +71,7 @@ class Diagnosis:
             "evidence": [line.as_json() for line in self.evidence],
             "first_failing_rank": self.first_failing_rank,
             "ranks": list(self.ranks),
+            "every_rank": self.every_rank,
             "host": self.host,
             "confirm": self.confirm,
             "fixes": [{"text": fix.text, "patch": list(fix.patch) if fix.patch is not None else None} for fix in self.fixes],

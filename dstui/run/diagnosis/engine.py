@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dstui.plan.finding import Fix
 from dstui.run.diagnosis.decide import decide
 from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence, Kind
+from dstui.run.diagnosis.exceptions import reading
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import FACTS, Findings, Hit
 from dstui.run.diagnosis.log_reader import read_logs
@@ -41,31 +42,36 @@ def conclude(found: Findings, plan: Plan | None = None) -> Diagnosis:
     evidence = _evidence(context, verdict)
     ranks = sorted({hit.rank for hit in verdict.hits if hit.rank is not None and hit.signature.role == "root"})
     hosts = {hit.host for hit in verdict.hits if hit.host and (verdict.rank is None or hit.rank == verdict.rank)}
+    exception = _unknown_exception(verdict)
+    path, look = reading(exception.raised, exception.text) if exception and exception.raised else (signature.cause, "")
     kind = "benign" if signature.id == "BENIGN-NOISE" else KINDS.get(signature.role, "failure")
     return Diagnosis(
         signature.answer or signature.id,
         kind,
         verdict.confidence,
-        _title(verdict),
-        signature.cause,
+        _title(signature, exception),
+        path,
         evidence,
         verdict.rank if kind == "failure" else None,
         tuple(ranks),
         hosts.pop() if len(hosts) == 1 else None,
         signature.confirm,
-        _fixes(signature, verdict, plan),
+        (Fix(look),) if look else _fixes(signature, verdict, plan),
         tuple(verdict.others),
         _notes(context, verdict),
+        every_rank=len(ranks) > 1 and set(ranks) >= context.ranks,
     )
 
 
-def _title(verdict: Verdict) -> str:
+def _title(signature: Signature, hit: Hit | None) -> str:
     """What happened, in one sentence; of an exception its own words."""
-    assert verdict.signature is not None
+    return f"{signature.title}: {hit.text.strip()[:200]}" if hit is not None else signature.title
+
+
+def _unknown_exception(verdict: Verdict) -> Hit | None:
+    """The exception, where the answer is one that no signature knows."""
     first = verdict.hits[0] if verdict.hits else None
-    if first is not None and first.raised is not None and verdict.signature.id == "USER-PY":
-        return f"{verdict.signature.title}: {first.text.strip()[:200]}"
-    return verdict.signature.title
+    return first if first is not None and first.raised is not None and verdict.signature is BY_ID["USER-PY"] else None
 
 
 def _evidence(context: FailureContext, verdict: Verdict) -> tuple[Evidence, ...]:
@@ -77,8 +83,8 @@ def _evidence(context: FailureContext, verdict: Verdict) -> tuple[Evidence, ...]
         if key in reported:
             continue
         reported.add(key)
-        if hit.raised and hit.raised.frame and not hit.raised.in_launcher:
-            lines.append(found.evidence((hit.at[0], hit.raised.frame_line), hit.raised.frame, hit.rank, hit.host))
+        if hit.raised and hit.raised.own.file and not hit.raised.in_launcher:
+            lines.append(found.evidence((hit.at[0], hit.raised.own.number), hit.raised.own.text, hit.rank, hit.host))
         lines.append(found.evidence(hit.at, hit.text, hit.rank, hit.host))
     ends = [found.evidence(end.at, end.text, end.rank, end.host) for end in context.bad_ends if verdict.signature is not BY_ID["HANG"]]
     return tuple(dict.fromkeys([*lines[:MOST_LINES], *ends[:2]]))

@@ -9,7 +9,13 @@ HEADER = "Traceback (most recent call last)"
 CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
 AT_EXIT = ("Exception ignored in atexit callback", "Error in atexit._run_exitfuncs")
 IGNORED = ("Exception ignored in", "Exception ignored on calling", *AT_EXIT)
-FRAME = re.compile(r'^\s*File "([^"]+)", line \d+')
+IN_THREAD = "Exception in thread"
+FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)(?:, in (\S+))?')
+CELL = re.compile(
+    r"^(?:File )?(~?/[^:\n]+):(\d+),? in ([^\s(]+)|^(Cell In ?\[\d+\]|Input In \[\d+\])(?:, line (\d+))?"
+    r"|^(<ipython-input-[^>]+>|[~/][^\s:]+\.py) in ([^\s(]+)"
+)
+"""A frame as IPython and Jupyter print it."""
 EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*((?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))+(?=:|\s*$|\s+:|Traceback)"
 )
@@ -22,6 +28,33 @@ LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen|/(?:dee
 LAUNCHER = re.compile(
     r"deepspeed/launcher/(?:runner|launch)\.py|torch/distributed/(?:run|launch)\.py|accelerate/commands/|bin/(?:deepspeed|torchrun|accelerate)$"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of a traceback."""
+
+    file: str
+    line: str = ""
+    function: str = ""
+    text: str = ""
+    """As the traceback has it."""
+    number: int = 0
+    """Its line in the log."""
+
+    @property
+    def of_library(self) -> bool:
+        """Whether it is not the user's own code."""
+        return LIBRARY.search(self.file) is not None
+
+    @property
+    def where(self) -> str:
+        """`train.py, line 30, in main`."""
+        line = f", line {self.line}" if self.line else ""
+        return f"{self.file}{line}{f', in {self.function}' if self.function else ''}"
+
+
+NO_FRAME = Frame("")
 
 
 @dataclass(slots=True)
@@ -40,12 +73,16 @@ class Raised:
     """Whether the line is one rank's alone."""
     place: str = ""
     """Where it was raised, if that tells the cause of an exception that is not known: the signature's id."""
-    frame: str = ""
-    """The last frame in the user's own code, as the traceback has it."""
-    frame_line: int = 0
-    """Its line in the log."""
+    own: Frame = NO_FRAME
+    """The last frame in the user's own code."""
+    deepest: Frame = NO_FRAME
+    """Where it was raised."""
     at_exit: bool = False
     """Whether Python only reports it while the interpreter ends: by then the program had."""
+    in_thread: bool = False
+    """Whether it ended a thread, which does not end the process."""
+    wraps: bool = False
+    """Whether it was raised from another one on purpose, to say the same in other words."""
 
 
 class Traces:
@@ -58,10 +95,9 @@ class Traces:
         """Whether the last line was a frame, so that an indented one now is its source code."""
         self.last_line = 0
         """Where the last frame, or the head of a traceback, was."""
-        self._chained = self._launcher = self._exiting = False
+        self._chained = self._launcher = self._exiting = self._thread = self._wraps = False
         self._ignored = 0
-        self._frame = ""
-        self._user = ("", 0)
+        self._frame = self._own = NO_FRAME
 
     def feed(self, text: str, number: int = 0) -> Raised | None:
         """One line of the log, and its number; the exception, if it ends a traceback with one."""
@@ -70,13 +106,15 @@ class Traces:
         elif any(words in text for words in IGNORED):
             self._ignored += 1
             self._exiting = any(words in text for words in AT_EXIT)
+        elif IN_THREAD in text:
+            self._thread = True
         elif any(words in text for words in CHAINED):
-            self._chained = True
-        elif frame := FRAME.match(text):
-            self._frame, self.at_frame, self.last_line = frame[1], True, number
-            if not LIBRARY.search(frame[1]):
-                self._user = (text.strip(), number)
-            self._launcher |= LAUNCHER.search(frame[1]) is not None
+            self._chained, self._wraps = True, CHAINED[1] in text
+        elif frame := _frame(text, number):
+            self._frame, self.at_frame, self.last_line = frame, True, number
+            if not frame.of_library:
+                self._own = frame
+            self._launcher |= LAUNCHER.search(frame.file) is not None
             return None
         elif (found := EXCEPTION.match(text)) and not self.is_code(text):
             return self._end(found[1], clean=SHREDDED.match(text) is None)
@@ -96,27 +134,38 @@ class Traces:
     def _begin(self, number: int) -> None:
         if not self._chained:
             self.chain += 1
-            self._launcher = False
+            self._launcher = self._wraps = False
         self.last_line = number
-        self.open, self._chained, self.at_frame, self._frame, self._user = True, False, False, "", ("", 0)
+        self.open, self._chained, self.at_frame, self._frame, self._own = True, False, False, NO_FRAME, NO_FRAME
 
     def _end(self, name: str, *, clean: bool) -> Raised:
-        traced = self.open or (name in WITHOUT_HEADER and bool(self._frame))
         frame = self._frame
+        traced = self.open or (name in WITHOUT_HEADER and bool(frame.file))
         raised = Raised(
             name,
             self.chain,
             traced,
             self.ignoring,
-            in_user_code=traced and bool(frame) and not LIBRARY.search(frame),
+            in_user_code=traced and bool(frame.file) and not frame.of_library,
             in_launcher=self._launcher,
             clean=clean,
-            place=next((cause for path, cause in PLACES.items() if path in frame), ""),
-            frame=self._user[0],
-            frame_line=self._user[1],
+            place=next((cause for path, cause in PLACES.items() if path in frame.file), ""),
+            own=self._own,
+            deepest=frame,
             at_exit=self.ignoring and self._exiting,
+            in_thread=self._thread,
+            wraps=self._wraps,
         )
-        self.open = self.at_frame = False
+        self.open = self.at_frame = self._thread = self._wraps = False
         self._ignored = max(self._ignored - 1, 0)
-        self._frame = ""
+        self._frame = NO_FRAME
         return raised
+
+
+def _frame(text: str, number: int) -> Frame | None:
+    """The frame that a line is, if it is one."""
+    if found := FRAME.match(text):
+        return Frame(found[1], found[2], found[3] or "", text.strip(), number)
+    if found := CELL.match(text):
+        return Frame(found[1] or found[4] or found[6], found[2] or found[5] or "", found[3] or found[7] or "", text.strip(), number)
+    return None

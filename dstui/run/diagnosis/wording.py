@@ -36,7 +36,8 @@ def in_words(diagnosis: Diagnosis) -> str:
 
 
 def _headline(diagnosis: Diagnosis) -> str:
-    where = f" [rank {diagnosis.first_failing_rank}{f' on {diagnosis.host}' if diagnosis.host else ''}]" if _has_rank(diagnosis) else ""
+    rank = "every rank" if diagnosis.every_rank else f"rank {diagnosis.first_failing_rank}"
+    where = f" [{rank}{f' on {diagnosis.host}' if diagnosis.host else ''}]" if _has_rank(diagnosis) else ""
     if diagnosis.cause is None:
         return f"? {diagnosis.title}.{where}"
     more = f", all of {ranks_in_words(diagnosis.ranks)}" if len(diagnosis.ranks) > 1 else ""

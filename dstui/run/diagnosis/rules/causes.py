@@ -7,6 +7,7 @@ import re
 from dstui.run.diagnosis.diagnosis import Confidence
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
+from dstui.run.diagnosis.rules.uncaught import uncaught
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict
@@ -43,6 +44,7 @@ def cause(context: FailureContext) -> Verdict | None:
 def roots(context: FailureContext) -> list[Hit]:
     """Hits that may be causes: not ignored, not handled, not after a stop."""
     hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _counts(context, hit)] + context.deaths()
+    hits = uncaught(context, hits)
     stop = _first_stop(context)
     if stop is None:
         return hits

@@ -61,8 +61,7 @@ SIGNATURES = (
         "root",
         "The program raised an exception",
         "An error in the script, its arguments or its data.",
-        (),
-        ("Mend what the last line of the traceback names",),
+        remedies=("Look at the last frame of the traceback that is the script's own, and at what the message names",),
     ),
     Signature(
         "ZOMBIE",

@@ -1,0 +1,65 @@
+"""Of several exceptions that one process raised: the one that ended it. Pure.
+
+Python prints what was caught too: above "During handling of the above exception", from logging, from threads. The last exception that
+nobody caught ends a process; one that only says in other words what was raised before it (`raise … from …`, or an exception that is
+not known after one that is) leaves the cause where it was.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable
+
+from dstui.run.diagnosis.failure_context import FailureContext
+from dstui.run.diagnosis.findings import Hit
+
+UNKNOWN = "USER-PY"
+"""An exception that no other signature knows."""
+MISTAKES = frozenset(
+    {"NameError", "UnboundLocalError", "AttributeError", "TypeError", "KeyError", "IndexError", "ImportError", "ModuleNotFoundError"}
+)
+"""What nobody raises to tell of something else: mistakes in the code that handled it, or came after it."""
+
+
+def uncaught(context: FailureContext, hits: list[Hit]) -> list[Hit]:
+    """The hits without exceptions that their process survived, and without those of threads where something else ended the run."""
+    left = [hit for hit in hits if hit.raised and hit.raised.traced and hit.raised.clean and hit.signature.role == "root"]
+    survived = [hit for hit in left if hit.raised and hit.raised.in_thread] if _has_others(context, left) else []
+    survived += _survived(left, survived, lambda hit: (hit.at[0], hit.stream, hit.raised and hit.raised.chain))
+    survived += _survived([hit for hit in left if _alone(context, hit)], survived, lambda hit: (hit.at[0], hit.stream, hit.rank))
+    gone = {id(hit) for hit in survived}
+    return [hit for hit in hits if id(hit) not in gone]
+
+
+def _has_others(context: FailureContext, traced: list[Hit]) -> bool:
+    """Whether something else ended the run than a thread's exception."""
+    stopped = any(hit.signature.role == "stop" for hit in context.found.hits)
+    return stopped or any(hit.raised and not hit.raised.in_thread for hit in traced)
+
+
+def _alone(context: FailureContext, hit: Hit) -> bool:
+    """Whether the text leaves no doubt that this output is one process's."""
+    return hit.rank is not None or context.single or (context.found.world is None and not context.ranks)
+
+
+def _survived(hits: list[Hit], gone: list[Hit], belongs: Callable[[Hit], Hashable]) -> list[Hit]:
+    """Of each group the hits but for the one that ended it, what else is said in its line, and those that say the same."""
+    known, groups = {id(hit) for hit in gone}, defaultdict[Hashable, list[Hit]](list)
+    for hit in sorted(hits, key=lambda hit: hit.at):
+        if id(hit) not in known:
+            groups[belongs(hit)].append(hit)
+    found: list[Hit] = []
+    for group in groups.values():
+        ended = _deciding(group)
+        found += [hit for hit in group if hit.at != ended.at and (hit.signature is not ended.signature or ended.signature.id == UNKNOWN)]
+    return found
+
+
+def _deciding(hits: list[Hit]) -> Hit:
+    """The exception that says why, of several in the order of time."""
+    last = hits[-1]
+    if explaining := [hit for hit in hits if last.signature.id in hit.signature.explains]:
+        return explaining[-1]
+    known = [hit for hit in hits if hit.signature.id != UNKNOWN]
+    mistake = last.raised is not None and last.raised.name in MISTAKES and not last.raised.wraps
+    return last if mistake or last in known or not known else known[-1]
