@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.file:
         return refuse("--headless takes a Plan: dstui --headless PLAN (`quickstart` is one that comes with dstui)")
     if args.machine and not args.dry_run:
-        return refuse("--machine with --headless goes with --dry-run: a job runs on the machine that is here, not on a recorded one")
+        return refuse("--headless takes --machine only together with --dry-run: a job runs on this machine, not on a recorded one")
     try:
         opened = open_document(args.file, args.set, args.script)
         plan = opened.plan
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
         say(note)
     _say_findings(plan, findings, opened.made)
     if any(finding.severity == "error" for finding in findings):
-        return refuse("nothing was started: mend what is marked with an error above")
+        return refuse("nothing was started: fix the errors above")
     if args.dry_run:
         return _show(target)
     return _launch(target, [finding for finding in findings if finding.severity != "info"], args)

@@ -71,10 +71,10 @@ class _Adoption:
         """Say what accelerate itself would refuse or pass over; it is kept."""
         for name in self.top:
             if name not in TOP:
-                self.notes.append(f"{name}: accelerate knows no such key at the top; kept under accelerate:")
+                self.notes.append(f"{name}: accelerate has no such key at the top level; kept under accelerate:")
         for name in self.inner:
             if name not in PLUGIN:
-                self.notes.append(f"{SECTION}.{name}: accelerate takes no notice of it, and neither does this Plan; kept under accelerate:")
+                self.notes.append(f"{SECTION}.{name}: accelerate ignores it, and so does this Plan; kept under accelerate:")
         if not self.used:
             kind = self.top.get("distributed_type")
             self.notes.append(f"distributed_type is {kind}: accelerate would train without DeepSpeed, this Plan trains with it")

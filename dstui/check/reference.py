@@ -99,7 +99,7 @@ class ReferenceChecker:
             raise ReferenceFailure(f"{python} cannot be started: {error.strerror}") from None
 
     def validate(self, config: Mapping[str, Any] | str, world_size: int | None = None, **more: Any) -> ReferenceVerdict:
-        """DeepSpeed's verdict on a configuration (or, by parse, on a file's text) for a number of ranks. Raises OracleError.
+        """DeepSpeed's verdict on a configuration (or, by parse, on a file's text) for a number of ranks. Raises ReferenceFailure.
 
         `more` for initialize: steps=N trains as many, optimizer=True brings one of the script's.
         """
@@ -121,7 +121,7 @@ class ReferenceChecker:
         )
 
     def types(self) -> Mapping[str, bool]:
-        """Which 16-bit floats DeepSpeed's accelerator for CPUs takes here: fp16, bf16. Raises OracleError."""
+        """Which 16-bit floats DeepSpeed's accelerator for CPUs takes here: fp16, bf16. Raises ReferenceFailure."""
         with self._lock:
             self._wait_until_ready()
             return self._types
@@ -147,7 +147,7 @@ class ReferenceChecker:
             self.version, self._types = str(reported["version"]), reported.get("types", {})
 
     def _line(self, seconds: float) -> dict[str, Any]:
-        """The next answer. Raises OracleError where none comes in time; the child is then of no more use."""
+        """The next answer. Raises ReferenceFailure where none comes in time; the child is then of no more use."""
         assert self._child.stdout is not None
         until = time.monotonic() + seconds
         with selectors.DefaultSelector() as selector:

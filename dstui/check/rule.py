@@ -50,7 +50,7 @@ class Rule:
         """What the rule finds in a configuration; of many problems the first."""
         for count, p in enumerate(self.evaluate(c)):
             if count == MOST_LISTED:
-                yield Finding(self.code, "info", c.root.rstrip("."), f"more of this kind ({self.code}) is not listed: mend these first")
+                yield Finding(self.code, "info", c.root.rstrip("."), f"more of this kind ({self.code}) is not listed: fix these first")
                 return
             severity = p.severity or self.severity
             why = p.why or (f"DeepSpeed: {p.says or self.says}" if p.says or self.says else "")

@@ -28,7 +28,7 @@ class Result:
 
 def examine(cases: Sequence[Case], problem: str | None = None) -> list[Result]:
     """All results. `problem`: why the hosts of the Plan could not be told, which fails the check `hosts`."""
-    found = [Result("hosts", "localhost", "fail", problem, "correct cluster: in the Plan")] if problem else []
+    found = [Result("hosts", "localhost", "fail", problem, "correct the section cluster of the Plan")] if problem else []
     for check in ORDER:
         found += [result for case in (cases[:1] if check.once else cases) for result in _results(check, case)]
     return found
@@ -36,11 +36,11 @@ def examine(cases: Sequence[Case], problem: str | None = None) -> list[Result]:
 
 def _results(check: Check, case: Case) -> list[Result]:
     if case.failure and not case.ready and check.id != "reach" and not (check.once and case.here):
-        return [Result(check.id, case.host, "skipped", "the host could not be looked at")]
+        return [Result(check.id, case.host, "skipped", "the host could not be examined")]
     try:
         judgements = list(check.evaluate(case))
     except (KeyError, TypeError, IndexError) as error:  # a host that answered with half of what it should
-        judgements = [Judgement("skipped", f"the host's answer lacks something: {error}")]
+        judgements = [Judgement("skipped", f"the host's answer is incomplete: {error}")]
     return [Result(check.id, case.host, judgement.verdict, judgement.observed, judgement.fix) for judgement in judgements]
 
 

@@ -82,7 +82,7 @@ def select(
     if include and exclude:
         raise HostfileError("include and exclude are both given: DeepSpeed takes one of them")
     if (include or exclude) and (num_nodes or num_gpus):
-        raise HostfileError("num_nodes and num_gpus do not go with include or exclude: keep one way of choosing")
+        raise HostfileError("num_nodes and num_gpus cannot be combined with include or exclude: keep one way of choosing")
     _refuse_many(len(pool) * num_gpus if num_gpus else sum(pool.values()))
     slots = {host: list(range(count)) for host, count in pool.items()}
     if include:

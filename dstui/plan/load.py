@@ -107,7 +107,7 @@ class _Form:
 
     def found(self) -> list[Finding]:
         """What is wrong; of many mistakes the first, and how many there are."""
-        further = f"and {self.more:,} further mistakes, which are not listed: mend these first"
+        further = f"and {self.more:,} further mistakes, which are not listed: fix these first"
         return [*self.findings, _finding("", further, None)] if self.more else self.findings
 
     def wrong(self, path: Path, message: str) -> None:

@@ -71,7 +71,7 @@ def test_a_bad_line_is_named_with_its_number() -> None:
 def test_node_and_gpu_counts_cut_the_pool_and_do_not_go_with_filters() -> None:
     assert select(POOL, num_nodes=1) == {"a": [0, 1, 2, 3]}
     assert select(POOL, num_gpus=1) == {"a": [0], "b": [0]}
-    with pytest.raises(HostfileError, match="do not go with"):
+    with pytest.raises(HostfileError, match="cannot be combined with"):
         select(POOL, include="a", num_gpus=1)
     with pytest.raises(HostfileError, match="only 2 hosts"):
         select(POOL, num_nodes=3)

@@ -37,7 +37,7 @@ def test_ranks_that_have_ended_or_never_came_are_named() -> None:
 def test_where_no_rank_is_behind_nobody_is_blamed() -> None:
     assert "rank 1" not in str(verdict(sixteen(), NOW, SILENCE))
     assert str(verdict({0: view(7, 61), 1: view(None, 90)}, NOW, SILENCE)) == (
-        "all 2 ranks that run have written nothing for 1 min 01 s, the last step told is 7: work without a word, or a hang"
+        "all 2 ranks that run have written nothing for 1 min 01 s, the last step told is 7: silent work, or a hang"
     )
     assert str(verdict({0: view(None, 61)}, NOW, SILENCE)).startswith(
         "rank 0, the only one that runs, has written nothing for 1 min 01 s: "

@@ -52,7 +52,7 @@ def test_from_a_recorded_machine_nothing_is_launched(place: Path) -> None:
     snapshot = place / "dgx.json"
     snapshot.write_text(json.dumps(Machine.unprobed().to_json()))
     plan = load("version: 1\njob: {script: train.py}\ndeepspeed: {train_batch_size: 2}\n", "plan.yaml", str(place))
-    with pytest.raises(LaunchError, match=r"this one is recorded \(the snapshot dgx.json\): leave --machine out"):
+    with pytest.raises(LaunchError, match=r"the given one is recorded \(the snapshot dgx.json\): leave out --machine"):
         start(Target(plan, read_machine(snapshot)))
     assert sorted(path.name for path in place.iterdir()) == ["dgx.json", "train.py"]
 

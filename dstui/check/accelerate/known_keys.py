@@ -25,7 +25,7 @@ def unknown_key(c: Context) -> Problems:
         else:
             fix = c.drop(name, f"remove {name}")
         why = f"accelerate: The config file had unknown keys (['{name}'])"
-        yield c.problem(name, f"accelerate knows no key {name} at the top", why=why, fix=fix)
+        yield c.problem(name, f"accelerate has no key {name} at the top level", why=why, fix=fix)
 
 
 @rule(
@@ -73,11 +73,11 @@ def beside_a_file(c: Context) -> Problems:
     for name in ALONE:
         if name in c.section(DS):
             why = "accelerate raises a ValueError that lists all nine names, not the one at fault"
-            message = f"{name} does not go with deepspeed_config_file: write it into that file"
+            message = f"{name} cannot be combined with deepspeed_config_file: write it into that file"
             yield c.problem(f"{DS}.{name}", message, why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}"))
     if c.flat.get("mixed_precision") is not None:
         why = "accelerate refuses it even as 'no'; --mixed_precision on the command line is taken"
-        message = "mixed_precision does not go with deepspeed_config_file: write bf16 or fp16 into that file"
+        message = "mixed_precision cannot be combined with deepspeed_config_file: write bf16 or fp16 into that file"
         yield c.problem("mixed_precision", message, why=why, fix=c.drop("mixed_precision", "remove mixed_precision"))
 
 

@@ -63,7 +63,7 @@ def dropped(c: Context) -> Problems:
             if _word(key.default)
             else "the default"
         )
-        why = 'DeepSpeed drops "auto" here without a word; only the Trainer and accelerate fill it'
+        why = 'DeepSpeed drops "auto" here silently; only the Trainer and accelerate fill it'
         yield c.problem(path, f'{path} is "auto", which plain DeepSpeed takes as {default}', why=why, fix=_instead(c, path))
 
 
@@ -83,7 +83,7 @@ def of_the_optimizer(c: Context) -> Problems:
             )
             says = "" if own and path != "optimizer.params.betas" else "too many values to unpack (expected 2)" if own else "not supported"
             yield c.problem(
-                path, 'nobody fills "auto" for plain DeepSpeed', says=says, when=None if own else "initialize", fix=_instead(c, path)
+                path, 'plain DeepSpeed does not fill "auto"', says=says, when=None if own else "initialize", fix=_instead(c, path)
             )
 
 
@@ -100,7 +100,7 @@ def of_the_scheduler(c: Context) -> Problems:
     for path in autos(c.raw):
         if path.startswith("scheduler.params.") and c.text("scheduler.type") and c.optimizer:
             says = "" if path.endswith("warmup_num_steps") else "unsupported operand type(s)"
-            yield c.problem(path, 'nobody fills "auto" for plain DeepSpeed', says=says, fix=_instead(c, path))
+            yield c.problem(path, 'plain DeepSpeed does not fill "auto"', says=says, fix=_instead(c, path))
 
 
 @rule("DS017", "error", when="run", says="'>' not supported between instances of 'str' and 'float'", source="runtime/engine.py:3506")
@@ -108,7 +108,7 @@ def clipping_is_a_word(c: Context) -> Problems:
     """gradient_clipping is a string: the first step fails."""
     value = c.written("gradient_clipping")
     if isinstance(value, str):
-        message = 'nobody fills "auto" for plain DeepSpeed' if value == AUTO else f"gradient_clipping is the word {value!r}"
+        message = 'plain DeepSpeed does not fill "auto"' if value == AUTO else f"gradient_clipping is the word {value!r}"
         new = 1.0 if c.value("zero_optimization.compute_grad_norm") in (None, True) else 0
         yield c.problem("gradient_clipping", message, fix=c.put("gradient_clipping", new, f"write {new}"))
 

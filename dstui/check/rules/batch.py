@@ -166,12 +166,12 @@ def product(c: Context) -> Problems:
 
 @rule("DS003", "error", when="parse", says=PRODUCT, source=f"{CONFIG}:602")
 def fits_no_number_of_ranks(c: Context) -> Problems:
-    """The batch size is no multiple of micro-batch × accumulation steps, whatever the number of ranks."""
+    """The batch size is not a multiple of micro-batch × accumulation steps, whatever the number of ranks."""
     written = given(c)
     if ranks(c) is None and whole(written.train) and all(value is None or whole(value) for value in written):
         unit = (written.micro or 1) * (written.steps or 1)
         if written.train % unit:
-            message = f"train_batch_size {written.train:g} is no multiple of {unit:g}: it fits no number of ranks"
+            message = f"train_batch_size {written.train:g} is not a multiple of {unit:g}: it fits no number of ranks"
             yield c.problem(TRAIN, message, fix=mended(c, *other_factors(c), WITHOUT_TRAIN, nearest_train(c)))
 
 
@@ -218,7 +218,7 @@ def not_a_number(c: Context) -> Problems:
         new = int(value) if digits else 1
         remove, write = (f"remove {path}", {path: None}), (f"write {new}", {path: new})
         fix = mended(c, *((remove, write) if value == AUTO and path != MICRO else (write, remove)))
-        what = 'nobody fills "auto" for plain DeepSpeed' if value == AUTO else f"{path} is {value!r}: a positive whole number"
+        what = 'plain DeepSpeed does not fill "auto"' if value == AUTO else f"{path} is {value!r}: a positive whole number"
         yield c.problem(path, what, fix=fix)
 
 

@@ -33,7 +33,7 @@ def states_offloaded_twice(c: Context) -> Problems:
     """DeepCompile and ZeRO both offload the optimizer."""
     path = "compile.offload_opt_states"
     if deep(c) and c.stage == 3 and c.on(path) and c.offload("optimizer") != "none":
-        yield c.problem(path, "offload_opt_states does not go with offload_optimizer", fix=c.drop(path, "remove offload_opt_states"))
+        yield c.problem(path, "offload_opt_states cannot be combined with offload_optimizer", fix=c.drop(path, "remove offload_opt_states"))
 
 
 @rule("DS220", "error", when="run", says="compile.offload_activation cannot be combined with", source=f"{INIT}:100", since="0.19.8")
@@ -42,7 +42,7 @@ def activations_and_more(c: Context) -> Problems:
     path = "compile.offload_activation"
     if deep(c) and c.stage == 3 and c.on(path) and (c.on("compile.offload_parameters") or c.on("compile.offload_opt_states")):
         yield c.problem(
-            path, "offload_activation does not go with the other offloads of compile", fix=c.drop(path, "remove offload_activation")
+            path, "offload_activation cannot be combined with the other offloads of compile", fix=c.drop(path, "remove offload_activation")
         )
 
 
@@ -66,14 +66,18 @@ def passes(c: Context) -> Problems:
     """The AutoTP pass with another."""
     chosen = c.value("compile.passes")
     if c.on(ON) and isinstance(chosen, list) and "autotp" in chosen and len(set(chosen)) > 1:
-        yield c.problem("compile.passes", "the pass autotp goes with no other", fix=c.put("compile.passes", ["autotp"], "keep autotp only"))
+        yield c.problem(
+            "compile.passes",
+            "the pass autotp cannot be combined with other passes",
+            fix=c.put("compile.passes", ["autotp"], "keep autotp only"),
+        )
 
 
 @rule("DS223", "error", when="run", says="compile.autoep_non_moe=True", source="runtime/engine.py:5889-5912", since="0.19.8")
 def experts_apart(c: Context) -> Problems:
-    """autoep_non_moe with something that it does not go with."""
+    """autoep_non_moe with something that it cannot be combined with."""
     path = "compile.autoep_non_moe"
     offloads = {c.offload("optimizer"), c.offload("param")} - {"none"}
     if c.on(path) and (c.on(ON) or c.stage == 3 or offloads or (c.number("tensor_parallel.autotp_size") or 0) > 1):
-        message = "autoep_non_moe goes neither with DeepCompile nor stage 3, offload or tensor parallelism"
+        message = "autoep_non_moe cannot be combined with DeepCompile, stage 3, offload or tensor parallelism"
         yield c.problem(path, message, fix=c.drop(path, "remove autoep_non_moe"))

@@ -68,7 +68,7 @@ def silent_steps(c: Context) -> Problems:
 
 @rule("DS241", "warning", says="is not aligned to 8", source="runtime/config.py:719")
 def vocabulary(c: Context) -> Problems:
-    """A vocabulary that is no multiple of 8 leaves tensor cores idle; one that is no number stops DeepSpeed."""
+    """A vocabulary that is not a multiple of 8 leaves tensor cores idle; one that is no number stops DeepSpeed."""
     path = "vocabulary_size"
     value = c.written(path)
     if value is MISSING or not value:
@@ -81,7 +81,7 @@ def vocabulary(c: Context) -> Problems:
         return
     if not aligned and isinstance(value, (int, float)) and abs(value) < 1e15:
         padded = int(-(-value // 8) * 8)
-        yield c.problem(path, f"vocabulary_size {value} is no multiple of 8", fix=c.put(path, padded, f"pad it to {padded}"))
+        yield c.problem(path, f"vocabulary_size {value} is not a multiple of 8", fix=c.put(path, padded, f"pad it to {padded}"))
 
 
 @rule("DS240", "info", says="No module named", source="monitor/utils.py:9-37")

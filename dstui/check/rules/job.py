@@ -51,7 +51,7 @@ def filters_of_two_kinds(c: Context) -> Problems:
     for name in ("num_nodes", "num_gpus"):
         if getattr(cluster, name) and (cluster.include or cluster.exclude):
             fix = Fix(f"remove cluster.{name}", ({"op": "remove", "path": f"/cluster/{name}"},))
-            yield about_the_plan(f"cluster.{name}", f"{name} does not go with include or exclude", fix=fix)
+            yield about_the_plan(f"cluster.{name}", f"{name} cannot be combined with include or exclude", fix=fix)
 
 
 @rule("PL006", "error", when="launch", source="launcher/runner.py:267-382")
@@ -174,7 +174,7 @@ def dead_variables(c: Context) -> Problems:
     """KMP_AFFINITY is set, which --bind_cores_to_rank refuses."""
     if c.plan is not None and c.plan.cluster.cpu_binding == "deepspeed" and "KMP_AFFINITY" in c.plan.cluster.env:
         fix = Fix("remove KMP_AFFINITY", ({"op": "remove", "path": "/cluster/env/KMP_AFFINITY"},))
-        yield about_the_plan("cluster.env.KMP_AFFINITY", "KMP_AFFINITY does not go with binding by DeepSpeed", fix=fix)
+        yield about_the_plan("cluster.env.KMP_AFFINITY", "KMP_AFFINITY cannot be combined with binding by DeepSpeed", fix=fix)
 
 
 @rule("PL020", "error", when="launch", says="Num nodes is >1 but no extra nodes available via hostfile", source="launcher/runner.py")

@@ -331,7 +331,9 @@ def muon_and_scatter(c: Context) -> Problems:
         quantized = "zero_optimization.zero_quantized_gradients"
         if c.on(quantized):
             says = "Muon and all2all process group cannot be used together"
-            yield c.problem(quantized, "Muon does not go with zero_quantized_gradients", says=says, fix=c.drop(quantized, "remove it"))
+            yield c.problem(
+                quantized, "Muon cannot be combined with zero_quantized_gradients", says=says, fix=c.drop(quantized, "remove it")
+            )
 
 
 NUMBERS = ("lr", "eps", "weight_decay", "momentum")

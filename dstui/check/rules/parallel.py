@@ -140,7 +140,7 @@ def expert_ranks_and_world(c: Context) -> Problems:
     since="0.19.8",
 )
 def experts_and_tensors(c: Context) -> Problems:
-    """Expert and tensor parallelism together, with what that does not go with."""
+    """Expert and tensor parallelism together, with what cannot be combined with both."""
     if not experts_on(c) or tensor_ranks(c) <= 1:
         return
     if expert(c, "autoep_size", 1) == 1:
@@ -148,7 +148,7 @@ def experts_and_tensors(c: Context) -> Problems:
         yield c.problem(f"{EXPERT}.autoep_size", "autoep_size must be more than 1 beside tensor parallelism", fix=fix)
     elif c.offload("optimizer") != "none" or c.offload("param") != "none":
         says = "ZeRO optimizer/parameter offload with AutoEP+AutoTP folding is not validated yet."
-        yield c.problem(EXPERT, "offload does not go with expert and tensor parallelism together", says=says)
+        yield c.problem(EXPERT, "offload cannot be combined with expert and tensor parallelism together", says=says)
 
 
 @rule("DS208", "error", when="initialize", says="expert_parallel.expert_tensor_parallel_size", source=f"{FOLDING}:215", since="0.19.8")
@@ -174,7 +174,7 @@ def experts_at_stage_3(c: Context) -> Problems:
     for name in ("zero_quantized_gradients", "zero_hpz_partition_size"):
         path = f"zero_optimization.{name}"
         if (c.number(path) or 0) > 1 or c.value(path) is True:
-            yield c.problem(path, f"{name} does not go with expert parallelism at stage 3", fix=c.drop(path, f"remove {name}"))
+            yield c.problem(path, f"{name} cannot be combined with expert parallelism at stage 3", fix=c.drop(path, f"remove {name}"))
 
 
 @rule(

@@ -84,7 +84,7 @@ def _type_without_instructions(c: Context) -> Problems:
         if kind == "fp16" and c.machine.software.bf16 is not False:
             fix = c.steps("train in bf16 instead", c.put("fp16.enabled", False, ""), c.put(f"{bf16_section(c)}.enabled", True, ""))
         says = f"Type {kind} is not supported on your device."
-        yield c.problem(f"{section}.enabled", f"DeepSpeed takes no {kind} on these CPUs", says=says, fix=fix)
+        yield c.problem(f"{section}.enabled", f"DeepSpeed has no {kind} on these CPUs", says=says, fix=fix)
 
 
 def _decided_here(c: Context, path: str) -> bool:
@@ -317,7 +317,9 @@ def autocast_and_quantized_weights(c: Context) -> Problems:
     """Autocast with weights that ZeRO++ gathers quantized."""
     path = "zero_optimization.zero_quantized_weights"
     if c.on("torch_autocast.enabled") and c.on(path):
-        yield c.problem(path, "zero_quantized_weights does not go with torch_autocast", fix=c.drop(path, "remove zero_quantized_weights"))
+        yield c.problem(
+            path, "zero_quantized_weights cannot be combined with torch_autocast", fix=c.drop(path, "remove zero_quantized_weights")
+        )
 
 
 @rule("DS071", "warning", source="runtime/engine.py:669", since="0.18.2")

@@ -108,7 +108,7 @@ def warmup_longer_than_training(c: Context) -> Problems:
 
 @rule("DS169", "warning", source=f"{SCHEDULES}:818")
 def peak_of_the_decay(c: Context) -> Problems:
-    """WarmupDecayLR without warmup_max_lr climbs to 0.001, whatever the optimizer's learning rate."""
+    """WarmupDecayLR without warmup_max_lr rises to 0.001, whatever the optimizer's learning rate."""
     rate = c.section("optimizer.params").get("lr")
     filled = c.integration != "deepspeed"
     if (
@@ -119,7 +119,7 @@ def peak_of_the_decay(c: Context) -> Problems:
         and not filled
     ):
         path = f"{PARAMS}.warmup_max_lr"
-        message = f"WarmupDecayLR climbs to 0.001, not to the optimizer's {rate:g}, as warmup_max_lr is left out"
+        message = f"WarmupDecayLR rises to 0.001, not to the optimizer's {rate:g}, as warmup_max_lr is left out"
         if isinstance(c.written(PARAMS), Mapping):
             yield c.problem(path, message, fix=c.put(path, rate, f"write {rate:g}"))
 

@@ -81,7 +81,7 @@ def found_batch_size(c: Context) -> Problems:
     """auto_find_batch_size at stage 3."""
     if arguments(c).get("auto_find_batch_size") is True and c.stage == 3:
         yield _argument(
-            "auto_find_batch_size does not go with stage 3", "`auto_find_batch_size` isn't supported yet with DeepSpeed Zero-3."
+            "auto_find_batch_size cannot be combined with stage 3", "`auto_find_batch_size` isn't supported yet with DeepSpeed Zero-3."
         )
 
 
@@ -98,7 +98,7 @@ def best_model_without_state(c: Context) -> Problems:
     given = arguments(c)
     if given.get("save_only_model") is True and given.get("load_best_model_at_end") is True:
         words = "DeepSpeed can't be used with `save_only_model` along with `load_best_model_at_end`."
-        yield _argument("save_only_model does not go with load_best_model_at_end", words)
+        yield _argument("save_only_model cannot be combined with load_best_model_at_end", words)
 
 
 @rule(
@@ -112,7 +112,7 @@ def best_model_without_state(c: Context) -> Problems:
 def fully_sharded_too(c: Context) -> Problems:
     """--fsdp beside DeepSpeed."""
     if arguments(c).get("fsdp"):
-        yield _argument("--fsdp does not go with DeepSpeed", "Using --fsdp xxx together with --deepspeed is not possible")
+        yield _argument("--fsdp cannot be combined with DeepSpeed", "Using --fsdp xxx together with --deepspeed is not possible")
 
 
 def _argument(message: str, words: str) -> Problem:

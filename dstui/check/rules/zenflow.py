@@ -73,7 +73,7 @@ def with_torch_adam(c: Context) -> Problems:
     """ZenFlow with torch's own Adam."""
     path = "optimizer.params.torch_adam"
     if asked_for(c) and c.stage in (1, 2) and c.offload("optimizer") != "none" and c.section("optimizer.params").get("torch_adam"):
-        yield c.problem(path, "zenflow brings its own Adam: torch_adam does not go with it", fix=c.drop(path, "remove torch_adam"))
+        yield c.problem(path, "zenflow brings its own Adam: torch_adam cannot be combined with it", fix=c.drop(path, "remove torch_adam"))
 
 
 @rule("DS155", "error", when="run", says="has no attribute 'zenflow_need_update'", source=f"{ENGINE}:84", since="0.18.2")
@@ -99,7 +99,7 @@ def stage_3_on_cpu(c: Context) -> Problems:
 
 @rule("DS157", "error", when="initialize", says="select_interval", source=f"{ENGINE}:39-45", since="0.18.2")
 def strategy_and_interval(c: Context) -> Problems:
-    """An interval that does not go with the strategy."""
+    """An interval that cannot be combined with the strategy."""
     if not asked_for(c) or not 1 <= c.stage <= 3:
         return
     strategy, interval = c.value(f"{ZENFLOW}.select_strategy"), c.value(f"{ZENFLOW}.select_interval")

@@ -55,7 +55,7 @@ def predivided_gradients(c: Context) -> Problems:
     if c.written("prescale_gradients") is True:
         says = f"pre-scale gradients is not yet supported with ZeRO-{c.stage} with reduce scatter enabled"
         fix = c.drop("prescale_gradients", "remove prescale_gradients")
-        yield c.problem("prescale_gradients", f"prescale_gradients does not go with stage {c.stage}", says=says, fix=fix)
+        yield c.problem("prescale_gradients", f"prescale_gradients cannot be combined with stage {c.stage}", says=says, fix=fix)
 
 
 def _averaged(c: Context) -> bool:
@@ -99,12 +99,14 @@ def gradient_norm_is_needed(c: Context) -> Problems:
     accumulate = c.written("data_types.grad_accum_dtype")
     if c.offload("optimizer") != "none":
         says = "zero_optimization.compute_grad_norm=false does not support optimizer offload"
-        yield c.problem(path, "compute_grad_norm false does not go with offload_optimizer", says=says, fix=fix)
+        yield c.problem(path, "compute_grad_norm false cannot be combined with offload_optimizer", says=says, fix=fix)
     elif c.section(f"{ZERO}.zenflow") or c.has(f"{ZERO}.zenflow"):
-        yield c.problem(path, "compute_grad_norm false does not go with zenflow", says="does not support ZenFlow", fix=fix)
+        yield c.problem(path, "compute_grad_norm false cannot be combined with zenflow", says="does not support ZenFlow", fix=fix)
     elif c.stage == 1 and model_type(c) == "bf16" and known_type(accumulate) and DTYPES[accumulate] == "fp32":
         says = "zero_optimization.compute_grad_norm=false does not support ZeRO Stage 1 with BF16 parameters"
-        yield c.problem(path, "compute_grad_norm false does not go with fp32 gradients of a bf16 model at stage 1", says=says, fix=fix)
+        yield c.problem(
+            path, "compute_grad_norm false cannot be combined with fp32 gradients of a bf16 model at stage 1", says=says, fix=fix
+        )
     elif clip is MISSING or (isinstance(clip, (int, float)) and clip > 0):
         says = "zero_optimization.compute_grad_norm=false requires gradient_clipping=0"
         message = "compute_grad_norm false needs gradient_clipping 0" + (" (left out, it is 1.0)" if clip is MISSING else "")
@@ -265,11 +267,11 @@ def script_accumulates(c: Context) -> Problems:
     if c.stage == 1 and c.on(f"{ZERO}.overlap_comm"):
         says = "managed_gradient_accumulation=False supports ZeRO overlap_comm only with ZeRO stage 2"
         fix = c.put(f"{ZERO}.overlap_comm", False, "turn overlap_comm off")
-        yield c.problem(path, "managed_gradient_accumulation false does not go with overlap_comm at stage 1", says=says, fix=fix)
+        yield c.problem(path, "managed_gradient_accumulation false cannot be combined with overlap_comm at stage 1", says=says, fix=fix)
     if c.on("compile.deepcompile"):
         says = "managed_gradient_accumulation=False is not supported with DeepCompile"
         yield c.problem(
-            path, "managed_gradient_accumulation false does not go with DeepCompile", says=says, fix=c.drop(path, f"remove {path}")
+            path, "managed_gradient_accumulation false cannot be combined with DeepCompile", says=says, fix=c.drop(path, f"remove {path}")
         )
 
 

@@ -61,7 +61,9 @@ def script(case: Case) -> Judgements:
     else:
         differing = [other.host for other in case.others if (other.ready.get("script") or {}).get("hash") not in (None, found["hash"])]
         if differing:
-            yield Judgement("fail", f"{case.get('job.script')} is another one on {differing[0]}", "copy it anew, or use a shared folder")
+            yield Judgement(
+                "fail", f"{case.get('job.script')} differs from the one on {differing[0]}", "copy it again, or use a shared folder"
+            )
         else:
             yield Judgement("ok", str(case.get("job.script")))
 
@@ -110,7 +112,7 @@ def shared_folder(case: Case) -> Judgements:
         yield Judgement("ok", "the job's folder is the same as on this machine")
     else:
         fix = "use a folder that all hosts share; with copies, checkpoints need use_node_local_storage"
-        yield Judgement("warn", "the job's folder is another one than on this machine: files that ranks write there stay there", fix)
+        yield Judgement("warn", "the job's folder is not this machine's: files that ranks write there stay there", fix)
 
 
 @check("environment", once=True)
@@ -123,11 +125,11 @@ def environment(case: Case) -> Judgements:
     lost = [name for name in STAY_BEHIND if name in case.environment and name not in given]
     stale = Path(os.path.expanduser("~/.deepspeed_env"))  # noqa: PTH111 - Path.home() raises where nobody knows the user
     if stale.is_file():
-        fix = "move what is needed into cluster.env and remove the file: it rules every launch of this user"
+        fix = "move what is needed into cluster.env and remove the file: it applies to every launch of this user"
         yield Judgement("warn", f"{stale} is there, and is read before the Plan's own variables", fix)
     if lost and case.get("cluster.launcher") not in PASSES_ALL:
         yield Judgement(
             "warn", f"set here, but not passed on to other hosts: {', '.join(lost)}", f"put {lost[0]} into cluster.env, if the job needs it"
         )
     elif not stale.is_file():
-        yield Judgement("ok", "nothing that we know of stays behind")
+        yield Judgement("ok", "no variable that is known to matter is left out")

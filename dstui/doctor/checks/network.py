@@ -23,14 +23,12 @@ def names(case: Case) -> Judgements:
     unknown = [host for host in case.hosts if not reported.get(host)]
     looped = [host for host in case.hosts if any(address.startswith("127.") for address in reported.get(host) or ())]
     if unknown:
-        yield Judgement("fail", f"does not know the name {unknown[0]}", f"add {unknown[0]} and its address to /etc/hosts on {case.host}")
+        yield Judgement("fail", f"cannot resolve the name {unknown[0]}", f"add {unknown[0]} and its address to /etc/hosts on {case.host}")
     elif looped:
-        fix = (
-            f"let {looped[0]} mean its address in the cluster, in /etc/hosts on {case.host}: ranks would look for each other on themselves"
-        )
-        yield Judgement("fail", f"takes {looped[0]} for {reported[looped[0]][0]}", fix)
+        fix = f"map {looped[0]} to its address in the cluster, in /etc/hosts on {case.host}: ranks would look for each other on themselves"
+        yield Judgement("fail", f"resolves {looped[0]} to {reported[looped[0]][0]}", fix)
     else:
-        yield Judgement("ok", f"knows all {len(case.hosts)} hosts")
+        yield Judgement("ok", f"resolves the names of all {len(case.hosts)} hosts")
 
 
 def _port(case: Case) -> int:
@@ -73,7 +71,7 @@ def interface(case: Case) -> Judgements:
         fix = f"cluster.env: {{NCCL_SOCKET_IFNAME: {fastest.name}, GLOO_SOCKET_IFNAME: {fastest.name}}}"
         yield Judgement("warn", f"{fastest.name} is faster than {default.name}, over which the host has its default route", fix)
     elif chosen and lacking:
-        yield Judgement("warn", f"{lacking[0]} has no interface {default.name}", "give NCCL_SOCKET_IFNAME as a list of beginnings: eth,ens")
+        yield Judgement("warn", f"{lacking[0]} has no interface {default.name}", "give NCCL_SOCKET_IFNAME as a list of prefixes: eth,ens")
     elif 0 < known(fastest.speed, 0) < SLOW_MEGABITS and case.requirement.stage == 3:
         fix = "zero_hpz_partition_size keeps the weights' gathers within a host; stage 1 or 2 sends less"
         yield Judgement("warn", f"{fastest.name} has {known(fastest.speed, 0) / 1000:g} Gb/s: ZeRO-3 over hosts will wait for it", fix)
@@ -108,7 +106,7 @@ def all_reduce(case: Case) -> Judgements:
     if case.deep is None:
         yield Judgement("skipped", "only with --deep")
     elif case.deep.get("problem"):
-        fix = "look at the checks names, port and interface; GLOO_SOCKET_IFNAME names the interface"
+        fix = "see the checks names, port and interface; GLOO_SOCKET_IFNAME names the interface"
         yield Judgement("fail", str(case.deep["problem"]), fix)
     else:
         yield Judgement("ok", f"{case.deep['ranks']} ranks in {case.deep['seconds']:.1f} s")

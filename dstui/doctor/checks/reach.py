@@ -51,9 +51,7 @@ def python(case: Case) -> Judgements:
         yield Judgement("fail", f"no interpreter at {case.python}", fix)
         return
     if not case.asked:
-        observed = (
-            f"{case.python}, which the Plan names, was not run: nobody has said yet that it may be, so nothing is known of its packages"
-        )
+        observed = f"{case.python}, which the Plan names, was not run, because you have not agreed to that yet: its packages are unknown"
         yield Judgement("warn", observed, f"dstui doctor PLAN {OPTION} (it is remembered)")
         return
     yield from _same(

@@ -25,7 +25,7 @@ def hub(case: Case) -> Judgements:
     elif found.get("cached"):
         yield Judgement("ok", f"{name} is in the cache")
     elif found.get("offline"):
-        yield Judgement("warn", f"{name} is not in the cache, and HF_HUB_OFFLINE forbids to fetch it", f"hf download {name}, on this host")
+        yield Judgement("warn", f"{name} is not in the cache, and HF_HUB_OFFLINE forbids fetching it", f"hf download {name}, on this host")
     elif found.get("problem"):
         fix = f"hf download {name} where there is a connection, to an HF_HOME that this host sees; or https_proxy in cluster.env"
         yield Judgement("warn", f"{found['endpoint']} does not answer ({found['problem']}), and {name} is not in the cache", fix)
@@ -45,7 +45,7 @@ def trackers(case: Case) -> Judgements:
     """Trackers that the job reports to have a key where rank 0 runs, for nobody can type it there."""
     wanted = _reported_to(case.plan) if case.plan else []
     if not wanted:
-        yield Judgement("skipped", "the Plan reports to none that wants a key")
+        yield Judgement("skipped", "the Plan uses no tracker that needs a key")
     given = {**(case.environment if case.here else {}), **case.get("cluster.env", {})}
     for tracker in wanted:
         name, variable, login = TRACKERS[tracker]
@@ -79,6 +79,8 @@ def time_left(case: Case) -> Judgements:
     left = max(int(ends) - time.time(), 0.0)
     observed = f"{left // 3600:.0f} h {left % 3600 // 60:.0f} min until SLURM ends the job"
     if left < SHORT:
-        yield Judgement("warn", observed, "ask for more (--time), or save often and be told before (#SBATCH --signal=B:USR1@600)")
+        yield Judgement(
+            "warn", observed, "request more time (--time), or save often and have SLURM warn the job (#SBATCH --signal=B:USR1@600)"
+        )
     else:
         yield Judgement("ok", observed)

@@ -32,7 +32,9 @@ def deepspeed(case: Case) -> Judgements:
             return
     if imports and imports.get("problem"):
         yield Judgement(
-            "fail", f"importing torch and deepspeed fails: {imports['problem']}", "the packages do not fit each other: install them anew"
+            "fail",
+            f"importing torch and deepspeed fails: {imports['problem']}",
+            "the packages are incompatible with each other: reinstall them",
         )
     else:
         yield Judgement("ok", f"torch {software.torch}, deepspeed {software.deepspeed}" + ("; both can be imported" if imports else ""))
@@ -51,7 +53,9 @@ def torch_cuda(case: Case) -> Judgements:
     if imports.get("gpus") == 0:
         hidden = case.machine.host.environment.get("CUDA_VISIBLE_DEVICES")
         fix = (
-            "unset CUDA_VISIBLE_DEVICES" if hidden is not None else "reinstall torch with CUDA, and look whether a container hides the GPUs"
+            "unset CUDA_VISIBLE_DEVICES"
+            if hidden is not None
+            else "reinstall torch with CUDA, and check whether a container hides the GPUs"
         )
         yield Judgement("fail", f"torch finds no GPU, though there are {len(gpus)}", fix)
         return

@@ -43,7 +43,7 @@ class Hang:
         else:
             who = f"all {self.living} ranks that run have" if self.living > 1 else f"rank {self.waiting[0]}, the only one that runs, has"
             reported = f", the last step told is {self.step}" if self.step is not None else ""
-            text = f"{who} written nothing for {since}{reported}: work without a word, or a hang"
+            text = f"{who} written nothing for {since}{reported}: silent work, or a hang"
         return text + (f"; {_named(self.absent)} {'is' if len(self.absent) == 1 else 'are'} not running" if self.absent else "")
 
 

@@ -47,7 +47,9 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     """
     plan, machine = target.plan, target.machine
     if machine.recorded:
-        raise LaunchError(f"A job runs on the machine that is here, and this one is recorded ({machine.source}): leave --machine out")
+        raise LaunchError(
+            f"A job can be started on this machine only, and the given one is recorded ({machine.source}): leave out --machine"
+        )
     try:
         spec = target.launch
     except RenderError as error:
@@ -129,7 +131,7 @@ def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | 
     status = initial(tag, spec.ranks, owner)
     lock = folder.lock()
     if lock is None:
-        raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system know locks? (--run-dir names another place)")
+        raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system support locks? (--run-dir names another place)")
     try:
         folder.write_status(status)
         folder.append_event(time.time(), "start", folder=str(folder.path))
@@ -139,7 +141,9 @@ def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | 
         own_tag(folder, status)
         supervisor = spawn_supervisor(folder, lock, tag)
     except NotOwn as why:
-        raise LaunchError(f"The job folder {folder.path} {why}: --run-dir names another place, on a disk that keeps permissions") from None
+        raise LaunchError(
+            f"The job folder {folder.path} {why}: --run-dir names another place, on a file system that keeps permissions"
+        ) from None
     finally:
         os.close(lock)
     deadline = time.monotonic() + UP
@@ -147,7 +151,7 @@ def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | 
         if supervisor.poll() is not None or time.monotonic() > deadline:
             supervisor.kill()
             reported = folder.supervisor_log.read_text(errors="replace").strip().rpartition("\n")[2]
-            raise LaunchError(f"The supervisor of the job did not start: {reported or 'it said nothing'}")
+            raise LaunchError(f"The supervisor of the job did not start: {reported or 'it gave no reason'}")
         time.sleep(0.005)
 
 

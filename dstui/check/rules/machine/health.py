@@ -45,7 +45,7 @@ def links_up_but_refused(machine: Machine, _requirement: Requirement) -> Recomme
     i, j = refused[0]
     pairs = f"GPUs {i} and {j}" + (f" and {len(refused) - 1} other pairs" if len(refused) > 1 else "")
     message = f"NVLink is up between {pairs}, but peer-to-peer is refused ({_refusal(machine, i, j)})"
-    fix = "start Fabric Manager (systemctl start nvidia-fabricmanager, of the driver's own version), then look again"
+    fix = "start Fabric Manager (systemctl start nvidia-fabricmanager, of the driver's own version), then check again"
     yield Recommendation(
         message, "on NVSwitch systems this is Fabric Manager not running: NCCL ends with CUDA error 802, or falls back to PCIe", fix
     )
@@ -243,7 +243,7 @@ def topology_through_a_keyhole(machine: Machine, _requirement: Requirement) -> R
     if hidden:
         why = "the driver cuts its answers down to the CPUs of this allocation; distances between sockets look nearer than they are"
         message = f"none of the CPUs beside {gpus_in_words(hidden)} belongs to this allocation"
-        yield Recommendation(message, why, "look again from a job that has the whole node")
+        yield Recommendation(message, why, "check again from a job that has the whole node")
 
 
 @machine_rule("MC017", "warning", source=f"{NCCL}/env.html, NCCL_IB_HCA")

@@ -175,7 +175,7 @@ SIGNATURES = (
     Signature(
         "SILENT-TYPO",
         "quiet",
-        "A key of the configuration was ignored without a word",
+        "A key of the configuration was silently ignored",
         "At the top level DeepSpeed passes over what it does not know: what the key was meant to change did not change.",
         (),
         (CHECK,),
@@ -184,7 +184,7 @@ SIGNATURES = (
     Signature(
         "DEVICE-MAP-Z3",
         "root",
-        "device_map or low_cpu_mem_usage does not go with ZeRO 3",
+        "device_map or low_cpu_mem_usage cannot be combined with ZeRO 3",
         "ZeRO 3 places the parameters itself.",
         (rx("DeepSpeed Zero-3 is not compatible with", r"DeepSpeed Zero-3 is not compatible with"), "dispatched on the CPU or the disk"),
         ("from_pretrained without device_map and low_cpu_mem_usage",),
