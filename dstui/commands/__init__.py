@@ -22,6 +22,7 @@ COMMANDS = {
     "stacks": "where the ranks of a job are right now: their Python stacks",
     "bundle": "a zip of a job for a bug report, without secrets",
     "stop": "stop a job, on every host, to the last process",
+    "checkpoint": "what is in a checkpoint, whole weights from it, whether a Plan can go on from it",
     "docs": "what a key or the code of a finding means",
     "schema": "the JSON Schema of a Plan, for editors",
     "completion": "a script that completes dstui's commands in bash, zsh or fish",

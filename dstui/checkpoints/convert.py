@@ -1,0 +1,149 @@
+"""A checkpoint made into whole weights, or into one for any number of ranks, by DeepSpeed's own tools in a child process.
+
+The child loads the pickles, which executes what they name: it is started only where all that they name is known. It writes beside the place
+that was asked for, and what it wrote gets its name only when it is whole.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import psutil
+
+from dstui.checkpoints.look import Checkpoint
+from dstui.files import FileProblem, is_there, reason, write_atomic
+from dstui.text import sanitise
+
+Kind = Literal["fp32", "universal"]
+TEMPORARY = ".dstui-"
+"""What the folder of an unfinished conversion begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a conversion takes, and what is there, in bytes."""
+
+    memory: int
+    memory_free: int
+    disk: int
+    disk_free: int
+
+    @property
+    def too_much(self) -> str:
+        """Why it cannot be done here; empty where it can."""
+        if self.disk > self.disk_free:
+            return f"the disk has {gib(self.disk_free)} free, and {gib(self.disk)} are written"
+        if self.memory > self.memory_free:
+            return f"{gib(self.memory_free)} of memory are free, and about {gib(self.memory)} are needed"
+        return ""
+
+
+def gib(size: float) -> str:
+    """Bytes in words."""
+    power, unit = next(((n, u) for n, u in ((30, "GiB"), (20, "MiB")) if size >= 2**n), (10, "KiB"))
+    return f"{size / 2**power:.1f} {unit}"
+
+
+def cost(kind: Kind, checkpoint: Checkpoint, target: Path) -> Cost:
+    """32-bit weights: 4 bytes per parameter on disk, about twice that in memory; a universal checkpoint: three times as much on disk."""
+    whole = 4 * (checkpoint.parameters or checkpoint.size // 12)
+    folder = next(parent for parent in (target.absolute(), *target.absolute().parents) if parent.is_dir())
+    disk = whole if kind == "fp32" else 3 * whole
+    return Cost(2 * whole, psutil.virtual_memory().available, disk, shutil.disk_usage(folder).free)
+
+
+def convert(
+    kind: Kind,
+    checkpoint: Checkpoint,
+    target: Path,
+    *,
+    shard: str = "5GB",
+    progress: Callable[[str, int], None] = lambda _line, _bytes: None,
+) -> None:
+    """Write the converted checkpoint to a folder that is not there yet. Raises FileProblem; nothing is left where it fails.
+
+    `shard`: the largest file of weights; `progress` gets what DeepSpeed prints, and how many bytes are written.
+    """
+    target = target.absolute()
+    if is_there(target) and (not target.is_dir() or any(target.iterdir())):
+        raise FileProblem(f"{target} is there already: name a folder that is not, nothing is replaced")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=target.parent))
+    except OSError as error:
+        raise FileProblem(f"{target}: {reason(error)}") from None
+    try:
+        made = work / target.name
+        _run(_command(kind, checkpoint, made, shard), work, progress)
+        if not made.is_dir() or not any(made.iterdir()):
+            raise FileProblem(f"{target}: DeepSpeed's tool ended well and wrote nothing")
+        if target.is_dir():
+            target.rmdir()
+        made.replace(target)
+        if kind == "universal":
+            write_atomic(target.parent / "latest_universal", target.name, replace=True)
+    except OSError as error:
+        raise FileProblem(f"{target}: {reason(error)}") from None
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _command(kind: Kind, checkpoint: Checkpoint, made: Path, shard: str) -> list[str]:
+    if kind == "universal":
+        words = ["deepspeed.checkpoint.ds_to_universal", "--input_folder", str(checkpoint.path.absolute()), "--output_folder", str(made)]
+        return [sys.executable, "-m", *words, "--inject_missing_state"]
+    words = [
+        "deepspeed.utils.zero_to_fp32",
+        str(checkpoint.folder.absolute()),
+        str(made),
+        "--tag",
+        checkpoint.tag,
+        "--max_shard_size",
+        shard,
+    ]
+    return [sys.executable, "-m", *words, "--safe_serialization"]
+
+
+def _run(command: list[str], work: Path, progress: Callable[[str, int], None]) -> None:
+    """Run DeepSpeed's tool, away from any folder that could hold a module of its name, and end it where we are ended."""
+    env = {**os.environ, "DS_ACCELERATOR": "cpu", "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
+    log = work / "output.txt"
+    with log.open("wb") as output:
+        child = subprocess.Popen(command, cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        while child.poll() is None:
+            time.sleep(0.1)
+            progress(_last_line(log), _written(work) - log.stat().st_size)
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.wait()
+    if child.returncode:
+        raise FileProblem(f"DeepSpeed's tool ended with {child.returncode}: {_last_line(log)}")
+
+
+def _last_line(log: Path) -> str:
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - 8192))
+        lines = file.read().decode(errors="replace").splitlines()
+    return sanitise(next((line for line in reversed(lines) if line.strip()), ""))
+
+
+def _written(folder: Path) -> int:
+    return sum(_size(path) for path in folder.rglob("*"))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:  # it has just got another name
+        return 0

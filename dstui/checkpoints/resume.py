@@ -1,0 +1,54 @@
+"""Whether a Plan can go on from a checkpoint: what DeepSpeed would refuse when it loads it. Pure.
+
+Sources: runtime/engine.py (_load_zero_checkpoint), runtime/zero/stage_1_and_2.py and stage3.py (load_state_dict) of 0.19.8.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+
+from dstui.checkpoints.look import Checkpoint
+from dstui.plan import Plan
+from dstui.plan.finding import Finding, Fix
+
+LOAD_UNIVERSAL = "deepspeed.checkpoint.load_universal"
+
+
+def can_resume(checkpoint: Checkpoint, plan: Plan, world_size: int | None) -> Iterator[Finding]:
+    """What stands in the way, the worst first; nothing where the Plan can load it."""
+    for problem in checkpoint.problems:
+        yield Finding("CK001", "error", "", f"the checkpoint is not whole: {problem}", "DeepSpeed dies when it loads it", "run")
+    universal = plan.get(LOAD_UNIVERSAL) is True
+    if checkpoint.universal != universal:
+        yield _universal(checkpoint.universal)
+    zero = plan.deepspeed.get("zero_optimization")
+    stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
+    if isinstance(stage, int) and checkpoint.stage is not None and stage != checkpoint.stage and not checkpoint.universal:
+        message = f"it was written at ZeRO stage {checkpoint.stage}, the Plan has stage {stage}"
+        why = "each stage has files of its own; a universal checkpoint goes from stage 1 to 2 and back"
+        yield Finding(
+            "CK003", "error", "deepspeed.zero_optimization.stage", message, why, "run", plan.line_of("deepspeed.zero_optimization.stage")
+        )
+    ranks = world_size // (checkpoint.model_parallel or 1) if world_size else None
+    if ranks and checkpoint.world_size and checkpoint.stage and ranks != checkpoint.world_size and not (universal and checkpoint.universal):
+        message = f"{checkpoint.world_size} ranks have written it, the Plan has {ranks}"
+        why = (
+            f"DeepSpeed: The checkpoint being loaded used a DP world size of {checkpoint.world_size} but the current world size is {ranks}."
+        )
+        here = shlex.quote(str(checkpoint.folder))
+        command = f"dstui checkpoint {here} --universal {here}/{shlex.quote(checkpoint.tag)}_universal"
+        how = f"convert it first: {command}, then {LOAD_UNIVERSAL}: true"
+        yield Finding("CK002", "error", "cluster", message, why, "run", plan.line_of("cluster"), fix=Fix(how))
+
+
+def _universal(is_one: bool) -> Finding:
+    message = (
+        "it is a universal checkpoint, and the Plan does not say so"
+        if is_one
+        else "the Plan wants a universal checkpoint, and this is none"
+    )
+    text = f"{'set' if is_one else 'remove'} checkpoint.load_universal"
+    operation = {"op": "add", "path": "/deepspeed/checkpoint", "value": {"load_universal": True}}
+    fix = Fix(text, (operation,)) if is_one else Fix(f"{text}, or convert it: dstui checkpoint PATH --universal DIR")
+    return Finding("CK004", "error", LOAD_UNIVERSAL, message, "DeepSpeed looks for other files then", "run", fix=fix)

@@ -1,0 +1,129 @@
+"""`dstui checkpoint PATH`: what is in a checkpoint, whole weights or a universal one from it, and whether a Plan can go on from it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+from dstui.checkpoints.convert import Kind, convert, cost, gib
+from dstui.checkpoints.look import Checkpoint, look_into
+from dstui.checkpoints.resume import can_resume
+from dstui.files import FileProblem, read_plan, read_pool
+from dstui.output import Ink, refuse, remark, say, tell
+from dstui.plan import PlanError
+from dstui.text import sanitise
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.add_argument("path", type=Path, metavar="PATH", help="the folder that holds `latest`, or the folder of one tag")
+    parser.add_argument("--tag", help="which of its checkpoints (default: the one that `latest` names)")
+    parser.add_argument("--json", action="store_true", help="what is in it as one JSON object")
+    parser.add_argument("--fp32", type=Path, metavar="DIR", help="write whole 32-bit weights into DIR, as safetensors")
+    parser.add_argument("--max-shard-size", default="5GB", metavar="SIZE", help="the largest file of --fp32 (5GB)")
+    parser.add_argument("--universal", type=Path, metavar="DIR", help="write one into DIR that any number of ranks can load")
+    parser.add_argument("--resume", type=Path, metavar="PLAN", help="tell whether PLAN can go on from it")
+    parser.add_argument("--force", action="store_true", help="convert though memory or disk seem too small, or its pickles name programs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look, and convert or compare where that is asked; 0, 1 where it is not whole or cannot be, 2 where it cannot be read."""
+    try:
+        checkpoint = look_into(args.path, args.tag)
+        if args.resume is not None:
+            return _resume(checkpoint, args.resume)
+        if args.fp32 is not None:
+            return _convert("fp32", checkpoint, args.fp32, args)
+        if args.universal is not None:
+            return _convert("universal", checkpoint, args.universal, args)
+    except (FileProblem, PlanError) as error:
+        return refuse(str(error))
+    tell(json.dumps(checkpoint.as_json(), indent=2, ensure_ascii=False) if args.json else _shown(checkpoint))
+    return int(bool(checkpoint.problems))
+
+
+def _shown(found: Checkpoint) -> str:
+    """What is in it, a line each."""
+    ranks = f"{found.world_size} ranks" if found.world_size else "an unknown number of ranks"
+    parallel = f" x {found.model_parallel} model-parallel" if (found.model_parallel or 1) > 1 else ""
+    frozen = f", {found.trainable:,} of them trained" if found.trainable and found.trainable != found.parameters else ""
+    lines = [
+        f"{found.path}" + (f"  (one of {len(found.tags)}: {', '.join(found.tags[-4:])})" if len(found.tags) > 1 else ""),
+        f"  step        {found.step if found.step is not None else 'unknown'}",
+        f"  written by  {ranks}{parallel}, ZeRO stage {found.stage if found.stage is not None else 'unknown'}"
+        + (f", DeepSpeed {found.deepspeed}" if found.deepspeed else ""),
+        f"  parameters  {f'{found.parameters:,}' if found.parameters else 'unknown'}{frozen}"
+        + (f", {found.precision}" if found.precision else ""),
+        f"  on disk     {gib(found.size)} in {found.files} files",
+    ]
+    if found.universal:
+        lines.append("  universal   any number of ranks can load it, with checkpoint.load_universal: true")
+    if found.client_state:
+        lines.append(f"  with it     {', '.join(found.client_state[:12])} (client state)")
+    lines += [f"  NOT WHOLE   {problem}" for problem in found.problems] or ["  whole       every rank's file is there and can be read"]
+    if found.strange:
+        lines.append(f"  BEWARE      loading it would run {', '.join(found.strange[:5])}: no training run writes that")
+    return "\n".join(sanitise(line) for line in lines)
+
+
+def _convert(kind: Kind, checkpoint: Checkpoint, target: Path, args: argparse.Namespace) -> int:
+    """Tell what it takes, and do it; 1 where it cannot be done."""
+    if checkpoint.problems:
+        say(f"{checkpoint.path} is not whole, and nothing was written: {'; '.join(checkpoint.problems)}")
+        return 1
+    if checkpoint.strange and not args.force:
+        say(f"loading it would run {', '.join(checkpoint.strange[:5])}, which no training run writes; --force does it all the same")
+        return 1
+    if checkpoint.universal or not checkpoint.stage:
+        say(
+            "a universal checkpoint holds whole weights already"
+            if checkpoint.universal
+            else "at stage 0 the weights are whole already, under `module`"
+        )
+        return 1
+    needed = cost(kind, checkpoint, target)
+    memory = f"{gib(needed.memory)} of memory ({gib(needed.memory_free)} free)"
+    say(f"it takes about {memory} and {gib(needed.disk)} of disk ({gib(needed.disk_free)} free)")
+    if needed.too_much and not args.force:
+        say(f"{needed.too_much}: nothing was written (--force tries all the same)")
+        return 1
+    show = _Progress(needed.disk)
+    convert(kind, checkpoint, target, shard=args.max_shard_size, progress=show)
+    show.end()
+    tell(f"written  {target}  ({', '.join(sorted(path.name for path in target.iterdir())[:6])})")
+    return 0
+
+
+class _Progress:
+    """The last line of DeepSpeed's tool and the share that is written, on a terminal in place, else not at all."""
+
+    def __init__(self, whole: int) -> None:
+        self.whole, self.shown = max(whole, 1), os.isatty(2)
+
+    def __call__(self, line: str, written: int) -> None:
+        if self.shown:
+            remark(Ink(f"\r\x1b[K{min(100, 100 * written // self.whole):3d} %  "), line[:100], Ink("\x1b[A"))
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self.shown:
+            remark(Ink("\r\x1b[K\x1b[A"))
+
+
+def _resume(checkpoint: Checkpoint, path: Path) -> int:
+    """Whether a Plan can load it; 1 where it cannot."""
+    from dstui.machine.probe import probe
+    from dstui.render.target import Target
+
+    plan = read_plan(path)
+    target = Target(plan, probe(), read_pool(plan))
+    findings = list(can_resume(checkpoint, plan, target.world_size))
+    for finding in findings:
+        tell(f"{finding.severity} {finding.code}: {finding.message}" + (f"\n    why: {finding.why}" if finding.why else ""))
+        if finding.fix:
+            tell(f"    do:  {finding.fix.text}")
+    if not findings:
+        tell(f"{path} can go on from step {checkpoint.step} of {checkpoint.path}")
+    return int(bool(findings))

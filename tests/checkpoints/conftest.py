@@ -1,0 +1,41 @@
+"""Real checkpoints, written by two CPU ranks once and kept beside the older releases."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.releases import FOLDER
+
+HERE = Path(__file__).parent
+RUNNER = ("-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--no_local_rank", "--master_port", "29547")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Callable[[int], Path]:
+    """A copy of a checkpoint of a stage, to break or to convert."""
+
+    def of_stage(stage: int) -> Path:
+        kept = FOLDER / "checkpoints" / f"stage{stage}"
+        if not (kept / "latest").is_file():
+            _train(stage, kept)
+        return Path(shutil.copytree(kept, tmp_path / f"stage{stage}", dirs_exist_ok=True))
+
+    return of_stage
+
+
+def _train(stage: int, kept: Path) -> None:
+    new = kept.with_name(f"{kept.name}.{os.getpid()}")
+    new.parent.mkdir(parents=True, exist_ok=True)
+    env = {**os.environ, "DS_ACCELERATOR": "cpu", "LOCAL_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    words = [sys.executable, *RUNNER, str(HERE / "save.py"), str(stage), str(new)]
+    done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    shutil.rmtree(kept, ignore_errors=True)
+    new.rename(kept)
