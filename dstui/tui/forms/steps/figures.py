@@ -33,6 +33,8 @@ def forecast_of(state: State, way: Way) -> Forecast | None:
 
 def with_figures(field: Field, state: State, way_of: Callable[[State, Any], Way]) -> Field:
     """A choice whose options say what they need and how fast they are. `way_of`: the way that a value stands for."""
+    if field.disabled and field.disabled(state):
+        return field
     told = {option.value: forecast_of(state, way_of(state, option.value)) for option in field.options}
     first = next((found for found in told.values() if found), None)
     if first is None:
