@@ -19,6 +19,7 @@ from textual.pilot import Pilot
 
 from dstui.files import find_plan, read_plan
 from dstui.machine.recorded import read_machine
+from dstui.plan import load
 from dstui.tui.app import DstuiApp
 
 HERE = Path(__file__).parent.absolute()
@@ -43,7 +44,26 @@ STEPS = (
     ("narrow-review", NARROW, ["8"]),
 )
 
-
+FORECASTS = (
+    ("forecast-zero", "FOUR_A100", WIDE, ["3"]),
+    ("forecast-offload", "TWO_4090", NARROW, ["4"]),
+    ("forecast-batch", "NO_GPU", NARROW, ["6"]),
+    ("forecast-plans", "EIGHT_H100", WIDE, ["3", "r", "down"]),
+    ("forecast-memory", "EIGHT_H100", WIDE, ["3", "M"]),
+)
+"""Of a 7B model on machines of the tests: what it needs, how fast it would be, and which plan is best."""
+SEVEN = """\
+version: 1
+name: llama2-7b
+job: {script: train.py, args: [--deepspeed, "{ds_config}"]}
+model: {source: meta-llama/Llama-2-7b-hf, sequence_length: 2048, activation_checkpointing: true}
+deepspeed:
+  train_micro_batch_size_per_gpu: 2
+  gradient_accumulation_steps: 8
+  bf16: {enabled: true}
+  zero_optimization: {stage: 2}
+  optimizer: {type: AdamW, params: {lr: 1e-4}}
+"""
 RUN, FAILURE, START = {"run", "narrow-run", "run-ended", "plot"}, "why", "start"
 SCRIPT = "parser.add_argument('--deepspeed')\nengine = deepspeed.initialize(model=model, config=args.deepspeed)\n"
 FAILING_PLAN = """\
@@ -90,13 +110,29 @@ async def shoot_step(folder: Path, name: str, size: tuple[int, int], keys: list[
     (folder / "train.py").write_text(SCRIPT)
     app = DstuiApp(read_plan(plan), plan, read_machine(HERE / "dgx_h100.json"), reference=name in JUDGED)
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: app.store.state.checked)
+        await until(pilot, lambda: app.session.state.checked)
         for key in keys:
             await pilot.press(key)
             await pilot.pause(0.1)
         if name in JUDGED:
-            await until(pilot, lambda: app.store.state.validated == app.store.state.plan.text)
+            await until(pilot, lambda: app.session.state.validated == app.session.state.plan.text)
         await pilot.pause(0.3)
+        save(app, name)
+
+
+async def shoot_forecast(folder: Path, name: str, machine: str, size: tuple[int, int], keys: list[str]) -> None:
+    """One picture of what a 7B model needs on a machine of the tests."""
+    sys.path.insert(0, str(HERE.parent / "tests" / "forecast"))
+    import targets
+
+    (folder / "train.py").write_text(SCRIPT)
+    app = DstuiApp(load(SEVEN, "plan.yaml", str(folder)), None, getattr(targets, machine), reference=False)
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: app.session.state.outlook is not None)
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause(0.5)
+        await pilot.pause(0.5)
         save(app, name)
 
 
@@ -115,9 +151,9 @@ async def shoot_run(wanted: set[str]) -> None:
     plan = find_plan("quickstart")
     app = DstuiApp(read_plan(plan), plan, None, reference=False)
     async with app.run_test(size=WIDE) as pilot:
-        await until(pilot, lambda: app.store.state.machine is not None)
+        await until(pilot, lambda: app.session.state.machine is not None)
         await pilot.press("8", "l")
-        await until(pilot, lambda: app.run_pane is not None and reached(app, 30))
+        await until(pilot, lambda: reached(app, 30))
         shots = {"run": (WIDE, ["a"]), "narrow-run": (NARROW, [])}
         for name, (size, keys) in shots.items():
             await pilot.resize_terminal(*size)
@@ -126,7 +162,7 @@ async def shoot_run(wanted: set[str]) -> None:
             if name in wanted:
                 save(app, name)
         await pilot.resize_terminal(*WIDE)
-        await until(pilot, lambda: app.store.state.run == "succeeded")
+        await until(pilot, lambda: app.session.state.run == "succeeded")
         await pilot.press("1", "slash", *"loss 1.", "enter")
         await pilot.pause(0.5)
         if "run-ended" in wanted:
@@ -139,7 +175,7 @@ async def shoot_run(wanted: set[str]) -> None:
 
 def reached(app: DstuiApp, step: int) -> bool:
     """Whether every rank of the job that is looked at has come to a step."""
-    follower = app.run_pane.follower if app.run_pane is not None else None
+    follower = app.run_screen.view.follower
     return follower is not None and bool(follower.ranks) and all((view.step or 0) >= step for view in follower.ranks.values())
 
 
@@ -149,9 +185,9 @@ async def shoot_failure(folder: Path) -> None:
     (folder / "sft.yaml").write_text(FAILING_PLAN)
     app = DstuiApp(read_plan(folder / "sft.yaml"), folder / "sft.yaml", None, reference=False)
     async with app.run_test(size=WIDE) as pilot:
-        await until(pilot, lambda: app.store.state.machine is not None)
+        await until(pilot, lambda: app.session.state.machine is not None)
         await pilot.press("8", "l")
-        await until(pilot, lambda: app.run_pane is not None and app.run_pane.state == "failed" and app.run_pane.query_one("#why").display)
+        await until(pilot, lambda: app.run_screen.view.state == "failed" and app.run_screen.query_one("#why").display)
         await pilot.pause(4.0)
         save(app, "why")
 
@@ -179,7 +215,7 @@ def to_png(svg: str) -> bytes | None:
 
 def main(names: list[str]) -> int:
     """Take the pictures that are named, or all."""
-    wanted = set(names) or {name for name, _, _ in STEPS} | RUN | {FAILURE, START}
+    wanted = set(names) or {name for name, _, _ in STEPS} | {name for name, *_ in FORECASTS} | RUN | {FAILURE, START}
     if not any(FONTS.rglob("FiraCode*")):
         print("The font Fira Code is not installed (apt install fonts-firacode): only SVG is written.", file=sys.stderr)
     folder = Path(tempfile.gettempdir()) / "dstui-screenshots"
@@ -191,6 +227,9 @@ def main(names: list[str]) -> int:
     for name, size, keys in STEPS:
         if name in wanted:
             asyncio.run(shoot_step(folder, name, size, keys))
+    for name, machine, size, keys in FORECASTS:
+        if name in wanted:
+            asyncio.run(shoot_forecast(folder, name, machine, size, keys))
     os.environ["TORCH_EXTENSIONS_DIR"] = str(folder / "extensions")  # what other jobs built is no part of the picture
     if wanted & RUN:
         asyncio.run(shoot_run(wanted))

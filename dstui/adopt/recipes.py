@@ -99,6 +99,8 @@ def _capability(value: object) -> float:
 
 def billions(parameters: float) -> str:
     """A number of parameters in words."""
+    if parameters < 1e9:
+        return f"{parameters / 1e6:.2g}M parameters" if parameters < 99e6 else f"{parameters / 1e6:.0f}M parameters"
     return f"{parameters / 1e9:.2g}B parameters" if parameters < 99e9 else f"{parameters / 1e9:.0f}B parameters"
 
 

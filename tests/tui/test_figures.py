@@ -59,5 +59,5 @@ async def test_on_a_small_screen_the_other_ways_stand_under_the_fields(open_app:
 async def test_on_ranks_without_a_gpu_the_figures_are_of_their_ram(open_app: Open) -> None:
     async with open_app(SEVEN.replace("7.0e9", "1.0e8")) as pilot:
         await pilot.press("3")
-        await until(pilot, lambda: "RAM left" in text_of(pilot, "#form-rows"))
+        await until(pilot, lambda: "RAM  left" in text_of(pilot, "#form-rows"))
         assert "offload" not in text_of(pilot, "#form-rows")

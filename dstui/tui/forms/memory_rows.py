@@ -102,11 +102,11 @@ def tokens(told: Forecast) -> str:
 
 
 def columns(amount: int | None, headroom: float | None, tokens: float | None, place: str = "") -> str:
-    """`41.3 GB  48% 17.3k`: what is needed, what is left, tokens per second; of another place than usual its name, and no speed."""
+    """`41.3 GB   48% 17.3k`: what is needed, what is left, tokens per second; of another place than usual its name, and no speed."""
     left = f"{max(headroom, -9.99):.0%}" if headroom is not None else ""
     if place:
-        return f"{place} {size(amount)} {left:>4}"
-    return f"{size(amount):>7} {left:>4} {short(tokens) if tokens else '–':>5}"
+        return f"{place} {size(amount)} {left:>5}"
+    return f"{size(amount):>7} {left:>5} {short(tokens) if tokens else '–':>5}"
 
 
 def short(number: float) -> str:

@@ -49,7 +49,7 @@ def _with_figure(option: Option, told: Forecast | None) -> Option:
 
 def headings(told: Forecast) -> str:
     """What stands over figures."""
-    return f"{'GPU' if told.gpu.bytes else 'RAM':>9} left tok/s"
+    return f"{'GPU' if told.gpu.bytes else 'RAM':>9}  left tok/s"
 
 
 def severity(told: Forecast) -> str:
@@ -60,15 +60,15 @@ def severity(told: Forecast) -> str:
 
 
 def figure(told: Forecast) -> str:
-    """`✔ 41.3 GB  48% 17.3k`: the place that decides, what is left of it, tokens per second; no speed where it does not fit."""
+    """`✔ 41.3 GB   48% 17.3k`: the place that decides, what is left of it, tokens per second; no speed where it does not fit."""
     from dstui.tui.forms.memory_rows import NAMES, columns
 
-    fits = told.verdict != "too big"
+    fits = told.verdict == "fits"
     places = {"gpu": told.gpu, "host": told.host, "nvme": told.nvme}
     usual = "gpu" if told.gpu.bytes else "host"
-    name = usual if fits else told.bound or usual
+    name = usual if fits or not told.bound else told.bound
     need = places[name]
-    said = columns(need.bytes, need.headroom, told.speed.tokens if fits and told.speed else None, NAMES[name] if name != usual else "")
+    said = columns(need.bytes, need.headroom, told.speed.tokens if told.fits and told.speed else None, NAMES[name] if name != usual else "")
     return f"{GLYPHS[severity(told)]} {said}"
 
 
