@@ -45,9 +45,9 @@ class Taken:
     def __str__(self) -> str:
         of_gpu = self.gpu_bytes is not None
         memory, where = (self.gpu_bytes, "of a GPU") if of_gpu else (self.node_bytes, "of the RAM of a node")
-        said = [f"{size(memory)} {where}{_beside(self.memory_scale)}"] if memory else []
-        said += [f"{self.step_seconds:.3g} s a step{_beside(self.step_scale)}"] if self.step_seconds else []
-        return f"{self.run} ({self.ended[:10]}): {', '.join(said)}"
+        facts = [f"{size(memory)} {where}{_beside(self.memory_scale)}"] if memory else []
+        facts += [f"{self.step_seconds:.3g} s a step{_beside(self.step_scale)}"] if self.step_seconds else []
+        return f"{self.run} ({self.ended[:10]}): {', '.join(facts)}"
 
 
 def _beside(scale: float | None) -> str:
@@ -78,8 +78,8 @@ class Measured:
 
 def model_key(plan: Plan) -> str:
     """A name for the model of a Plan; empty where it names none."""
-    said = plan.data.get("model")
-    named = {key: str(said[key]) for key in OF_MODEL if said.get(key) is not None} if isinstance(said, Mapping) else {}
+    model = plan.data.get("model")
+    named = {key: str(model[key]) for key in OF_MODEL if model.get(key) is not None} if isinstance(model, Mapping) else {}
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16] if {"source", "params"} & set(named) else ""
 
 

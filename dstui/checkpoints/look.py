@@ -79,7 +79,7 @@ class Checkpoint:
         }
 
 
-def look_into(path: Path, tag: str | None = None) -> Checkpoint:
+def read_checkpoint(path: Path, tag: str | None = None) -> Checkpoint:
     """Look into a checkpoint: the folder that holds `latest`, or the folder of one tag. Raises FileProblem."""
     if not is_there(path):
         raise FileProblem(f"{path}: no such folder")

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from dstui.checkpoints.convert import Kind, convert, cost, gib
-from dstui.checkpoints.look import Checkpoint, look_into
+from dstui.checkpoints.look import Checkpoint, read_checkpoint
 from dstui.checkpoints.resume import can_resume
 from dstui.files import FileProblem, read_plan, read_pool
 from dstui.output import Ink, refuse, remark, say, tell
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look, and convert or compare where that is asked; 0, 1 where it is not whole or cannot be, 2 where it cannot be read."""
     try:
-        checkpoint = look_into(args.path, args.tag)
+        checkpoint = read_checkpoint(args.path, args.tag)
         if args.resume is not None:
             return _resume(checkpoint, args.resume)
         if args.fp32 is not None:

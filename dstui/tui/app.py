@@ -196,8 +196,8 @@ class DstuiApp(TerminalApp):
         machine = self.session.state.machine
         self.gpus.follow(self.step is MACHINE and machine is not None and machine.source == HERE and bool(machine.gpus))
 
-    @on(messages.LookedUp)
-    def _looked_up(self, event: messages.LookedUp) -> None:
+    @on(messages.LookupsDone)
+    def _lookups_done(self, event: messages.LookupsDone) -> None:
         self.session.lookups_resolved(event.lookups)
 
     @on(messages.FilesChanged)

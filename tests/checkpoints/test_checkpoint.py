@@ -15,7 +15,7 @@ import pytest
 
 from dstui.checkpoints import convert as conversion
 from dstui.checkpoints.convert import convert
-from dstui.checkpoints.look import Checkpoint, look_into
+from dstui.checkpoints.look import Checkpoint, read_checkpoint
 from dstui.checkpoints.resume import can_resume
 from dstui.cli import main
 from dstui.files import FileProblem
@@ -31,7 +31,7 @@ WEIGHTS = 16 * 32 + 32 + 32 * 4 + 4
 def test_what_is_in_it_is_told(stage: int, checkpoint: Made, capsys: pytest.CaptureFixture[str]) -> None:
     folder = checkpoint(stage)
     for path in (folder, folder / "global_step3"):
-        found = look_into(path)
+        found = read_checkpoint(path)
         assert (found.step, found.stage, found.world_size, found.parameters, found.precision) == (3, stage, 2, WEIGHTS, "bf16")
         assert (found.problems, found.strange, found.client_state) == ((), (), ("epoch",))
     assert main(["checkpoint", str(folder), "--json"]) == 0
@@ -112,7 +112,7 @@ def test_looking_executes_nothing_and_a_pickle_that_is_a_program_is_not_converte
     proof.unlink()
     with zipfile.ZipFile(shard, "w") as archive:
         archive.writestr("archive/data.pkl", evil)
-    assert look_into(folder).strange == ("builtins.exec",)
+    assert read_checkpoint(folder).strange == ("builtins.exec",)
     assert main(["checkpoint", str(folder)]) == 0
     assert "BEWARE" in capsys.readouterr().out
     assert main(["checkpoint", str(folder), "--fp32", str(tmp_path / "out")]) == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.checkpoints.look import look_into
+from dstui.checkpoints.look import read_checkpoint
 from tests.checkpoints.conftest import checkpoint
 
 __all__ = ["checkpoint"]
@@ -41,7 +41,7 @@ def test_one_rank_goes_on_from_a_universal_checkpoint_and_cannot_from_the_other(
     assert "DP world size of 2" in went_on(folder, "plain", "global_step3", tmp_path / "resume.py"), "what CK002 says"
     words = [sys.executable, "-m", "dstui", "checkpoint", str(folder), "--universal", str(folder / "global_step3_universal")]
     assert subprocess.run(words, capture_output=True, check=False).returncode == 0
-    assert look_into(folder, "global_step3_universal").universal
+    assert read_checkpoint(folder, "global_step3_universal").universal
     assert "WENT ON FROM 3 7" in went_on(folder, "universal", "global_step3_universal", tmp_path / "resume.py")
 
 

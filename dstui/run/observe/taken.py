@@ -35,9 +35,9 @@ def keep(folder: JobFolder) -> Taken | None:
     """Measure a run that has ended, and keep that with the job and for the next forecast; None where nothing could be measured."""
     with suppress(FileProblem, PlanError, OSError, ValueError, TypeError, KeyError, AttributeError):
         plan = plan_of(folder)
-        seen = read_json(folder.path / "machine.json")
-        machine = Machine.from_json(seen)
-        if not seen or (plan.model is None and not plan.models) or not (taken := measure(folder, plan, machine)):
+        recorded = read_json(folder.path / "machine.json")
+        machine = Machine.from_json(recorded)
+        if not recorded or (plan.model is None and not plan.models) or not (taken := measure(folder, plan, machine)):
             return None
         folder.write_json(folder.path / NAME, {"version": 1, **asdict(taken)})
         remember(plan, machine, taken)
@@ -59,15 +59,15 @@ def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
     status = folder.read_status()
     if status is None:
         return None
-    told = forecast(plan, read_models(plan), machine, read_pool(plan), measured=read_measured("").of(machine))  # without what runs took
-    memory, step = _of_logs(folder, told)
+    estimate = forecast(plan, read_models(plan), machine, read_pool(plan), measured=read_measured("").of(machine))  # without what runs took
+    memory, step = _of_logs(folder, estimate)
     gpu = _of_gpus(folder, machine)
     node = max(_of_ranks(folder, status.attempt), default=None)
     if not (gpu or memory or node or step):
         return None
     scales = (
-        _ratio(gpu, told.gpu.bytes) or _ratio(memory, told.allocated) if told.gpu.bytes else _ratio(node, told.host.bytes),
-        _ratio(step, told.speed.step if told.speed else None),
+        _ratio(gpu, estimate.gpu.bytes) or _ratio(memory, estimate.allocated) if estimate.gpu.bytes else _ratio(node, estimate.host.bytes),
+        _ratio(step, estimate.speed.step if estimate.speed else None),
     )
     ended = iso(status.ended) if status.ended else ""
     return Taken(
@@ -104,21 +104,21 @@ def _of_gpus(folder: JobFolder, machine: Machine) -> int | None:
     return max((amount for amount in amounts if 0 < amount < 1 << 60), default=None)
 
 
-def _of_logs(folder: JobFolder, told: Forecast) -> tuple[int | None, float | None]:
+def _of_logs(folder: JobFolder, estimate: Forecast) -> tuple[int | None, float | None]:
     """The peak of what torch gave out, and the time of a step, as far as the lines say them."""
     series, deadline = MetricSeries(folder), time.monotonic() + SECONDS
     try:
         while series.advance(0.5) and time.monotonic() < deadline:
             pass
         peak = max((point.high for curve in series.curves("memory_peak") for point in curve.points), default=0.0)
-        return int(peak) or None, _step(series, told)
+        return int(peak) or None, _step(series, estimate)
     finally:
         series.close()
 
 
-def _step(series: MetricSeries, told: Forecast) -> float | None:
+def _step(series: MetricSeries, estimate: Forecast) -> float | None:
     """Seconds of a step: the median after the first steps, from the time itself or from how much is done in a second."""
-    setup = told.setup
+    setup = estimate.setup
     done = {"step_time": 1.0, "steps/s": 1.0}
     if setup is not None:
         done |= {"samples/s": setup.samples, "tokens/s": setup.samples * setup.sequence}

@@ -29,23 +29,23 @@ def breakdown(outlook: Outlook, screen: int) -> Reading:
     )
 
 
-def breakdown_rows(told: Forecast, width: int, runs: Sequence[Taken] = ()) -> Iterator[Row]:
+def breakdown_rows(estimate: Forecast, width: int, runs: Sequence[Taken] = ()) -> Iterator[Row]:
     """Every place with its parts and moments, then the checkpoint, what runs of the model took here, and what is not known."""
-    for name, need in needed(told).items():
+    for name, need in needed(estimate).items():
         yield row((f"{NAMES[name]}: {WHOSE[name]}", "title"))
         yield from place_rows({name: need}, width)
         yield from _parts(need, width)
         yield from _moments(need, width)
         yield BLANK
-    if told.checkpoint:
-        yield from paragraph(f"A checkpoint takes {size(told.checkpoint)} on disk.", width)
+    if estimate.checkpoint:
+        yield from paragraph(f"A checkpoint takes {size(estimate.checkpoint)} on disk.", width)
     if runs:
         yield row(("Measured here before", "title"))
         for run in runs:
             yield from paragraph(str(run), width, first=(Span("  - ", "dim"),))
-    if told.unknown:
+    if estimate.unknown:
         yield row(("Not known, and would narrow it", "title"))
-        for sentence in told.unknown:
+        for sentence in estimate.unknown:
             yield from paragraph(sentence, width, first=(Span("  - ", "dim"),))
 
 
@@ -62,5 +62,5 @@ def _parts(need: Need, width: int) -> Iterator[Row]:
 
 def _moments(need: Need, width: int) -> Iterator[Row]:
     if len(need.moments) > 1:
-        said = ", ".join(f"{moment} {size(amount)}" for moment, amount in need.moments.items() if moment != need.peak)
-        yield from paragraph(f"The peak is at: {need.peak}. At other moments: {said}.", width - 2, "dim", indent="  ")
+        others = ", ".join(f"{moment} {size(amount)}" for moment, amount in need.moments.items() if moment != need.peak)
+        yield from paragraph(f"The peak is at: {need.peak}. At other moments: {others}.", width - 2, "dim", indent="  ")

@@ -84,14 +84,14 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
     """The Plan as it is, then a row for each plan, numbered; under the one at the cursor what it changes."""
     if found.problem:
         return paragraph(f"No recommendation: {found.problem}", width)
-    told = outlook.forecast
-    rows = [_line(figure(told), "the Plan as it is", told.verdict, width), BLANK]
+    estimate = outlook.forecast
+    rows = [_line(figure(estimate), "the Plan as it is", estimate.verdict, width), BLANK]
     if not found.rows:
         ways = found.ways or ("nothing that was tried: a smaller model, or larger GPUs",)
         rows += paragraph(f"Nothing fits, of {found.candidates:,} plans with the same samples in a step. What would:", width)
         return rows + [line for way in ways for line in paragraph(way, width - 2, first=(Span("- ", "accent"),))]
     rows += paragraph(f"The best of {found.candidates:,} plans with the same samples in a step, precision and sequence:", width, "dim")
-    rows.append(row((headings(told), "faint")))
+    rows.append(row((headings(estimate), "faint")))
     for number, plan in enumerate(found.rows):
         rows.append(_line(_figures(plan), plan.why, plan.verdict, width, number))
         if number == cursor:
@@ -113,7 +113,7 @@ def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
     from dstui.run.jobs.plan_diff import changes
 
     try:
-        lines = [_said(change) for change in changes(outlook.plan, outlook.plan.patch(plan.patch))]
+        lines = [_sentence(change) for change in changes(outlook.plan, outlook.plan.patch(plan.patch))]
     except PlanError as error:
         lines = [str(error)]
     shown = lines[:MOST_CHANGES] if lines else ["nothing changes: this is the Plan as it is"]
@@ -122,6 +122,6 @@ def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
     return [*words, *(line for text in shown for line in paragraph(text, width - len(INDENT), "value", indent=INDENT))]
 
 
-def _said(change: Change) -> str:
+def _sentence(change: Change) -> str:
     """One key; of what the script itself must do, that it must."""
     return str(change).replace("deepspeed.", "", 1) + (" (the script must do it)" if change.path == SCRIPTS else "")

@@ -26,19 +26,19 @@ def memory_rows(state: State, width: int, most: int) -> list[Row]:
     if state.outlook is None:
         named = state.plan.model is not None and state.plan.model.source
         return [_dim("Will it fit? The model is being looked at…" if named else _longest(NO_MODEL, width), width)]
-    told = state.outlook.forecast
-    if told.problem:
-        return [_dim(f"No forecast: {told.problem}", width)]
-    places = needed(told)
+    estimate = state.outlook.forecast
+    if estimate.problem:
+        return [_dim(f"No forecast: {estimate.problem}", width)]
+    places = needed(estimate)
     if most < len(places):
-        decides = told.bound if told.bound in places else next(iter(places))
+        decides = estimate.bound if estimate.bound in places else next(iter(places))
         return place_rows({decides: places[decides]}, width)
-    return [*place_rows(places, width), *speed_rows(told, width), *_measured_row(state.outlook.runs, width)][:most]
+    return [*place_rows(places, width), *speed_rows(estimate, width), *_measured_row(state.outlook.runs, width)][:most]
 
 
-def needed(told: Forecast) -> dict[str, Need]:
+def needed(estimate: Forecast) -> dict[str, Need]:
     """The places that are needed, by their names in a forecast."""
-    return {name: need for name, need in (("gpu", told.gpu), ("host", told.host), ("nvme", told.nvme)) if need.bytes}
+    return {name: need for name, need in (("gpu", estimate.gpu), ("host", estimate.host), ("nvme", estimate.nvme)) if need.bytes}
 
 
 def place_rows(places: Mapping[str, Need], width: int) -> list[Row]:
@@ -84,11 +84,11 @@ def bar(need: Need, cells: int) -> tuple[Span, ...]:
     return Span(drawn[:line], style), Span("│", "title"), Span(drawn[line:], style), Span(" " * (cells - 1 - len(drawn)))
 
 
-def speed_rows(told: Forecast, width: int) -> list[Row]:
+def speed_rows(estimate: Forecast, width: int) -> list[Row]:
     """How fast it would be, and what bounds it."""
-    if told.speed is None:
+    if estimate.speed is None:
         return []
-    return [row((fit(f"{'≈':<{NAME}} {tokens(told)} tokens/s, bound by {told.speed.bound_by}", width), "dim"))]
+    return [row((fit(f"{'≈':<{NAME}} {tokens(estimate)} tokens/s, bound by {estimate.speed.bound_by}", width), "dim"))]
 
 
 def _measured_row(runs: Sequence[Taken], width: int) -> list[Row]:
@@ -96,9 +96,9 @@ def _measured_row(runs: Sequence[Taken], width: int) -> list[Row]:
     return [_dim(f"measured: {runs[-1]}", width)] if runs else []
 
 
-def tokens(told: Forecast) -> str:
+def tokens(estimate: Forecast) -> str:
     """Tokens of all ranks in a second."""
-    return short(told.speed.tokens if told.speed else 0.0)
+    return short(estimate.speed.tokens if estimate.speed else 0.0)
 
 
 def columns(amount: int | None, headroom: float | None, tokens: float | None, place: str = "") -> str:

@@ -41,14 +41,14 @@ def _of_model(made: Sequence[Recipe], machine: Machine) -> list[Recipe]:
     from dstui.plan import load
     from dstui.tui.forms.steps.figures import figure
 
-    told: list[tuple[Recipe, Forecast]] = []
+    estimates: list[tuple[Recipe, Forecast]] = []
     for recipe in made:
         plan = load(recipe.text, "plan.yaml")
         known = preset(plan.model.source) if plan.model and plan.model.source else None
         if known is not None:
-            told.append((recipe, forecast(plan, facts_of_config(known), machine)))
-    told.sort(key=lambda pair: (ORDER.index(pair[1].verdict), -pair[1].speed.tokens if pair[1].speed else 0.0))
-    return [replace(recipe, says=f"{figure(found)}{' tok/s' if found.fits and found.speed else ''}") for recipe, found in told]
+            estimates.append((recipe, forecast(plan, facts_of_config(known), machine)))
+    estimates.sort(key=lambda pair: (ORDER.index(pair[1].verdict), -pair[1].speed.tokens if pair[1].speed else 0.0))
+    return [replace(recipe, says=f"{figure(found)}{' tok/s' if found.fits and found.speed else ''}") for recipe, found in estimates]
 
 
 def _of_any(made: Sequence[Recipe], machine: Machine) -> Iterator[Recipe]:

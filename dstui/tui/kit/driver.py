@@ -25,7 +25,7 @@ from textual.drivers.linux_driver import LinuxDriver
 
 DEADLINE, WITHOUT_TERMINAL = 2.0, 1.0
 """Seconds that the app has for its end, which takes a fifth of one; without a terminal there is nothing to leave tidy."""
-LOOK = 1000
+RECHECK = 1000
 """Milliseconds after which the terminal is looked at again, should the kernel not wake a thread that waits for its end."""
 LEFT = "\x1b[<u\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1049l\x1b[?25h"
 """Keyboard, mouse, paste, screen and cursor as they were."""
@@ -74,7 +74,7 @@ class LastingDriver(LinuxDriver):
         if not self._watched:
             self._watched = True
             for number in (signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, self._told)
+                signal.signal(number, self._signalled)
             Thread(target=self._end, args=(loop,), name="dstui-end", daemon=True).start()
 
     def run_input_thread(self) -> None:
@@ -106,7 +106,7 @@ class LastingDriver(LinuxDriver):
             watched.register(other, select.POLLIN)
         return any(fd == self.fileno and what & select.POLLHUP for fd, what in watched.poll(wait))
 
-    def _told(self, number: int, _frame: object) -> None:
+    def _signalled(self, number: int, _frame: object) -> None:
         """A signal: it may come in the midst of anything, also of a lock that is held, so it is only written down."""
         os.write(self._signals[1], bytes([number]))
 
@@ -124,7 +124,7 @@ class LastingDriver(LinuxDriver):
         os._exit(status)
 
     def _waited_for(self) -> int:
-        while not self._hung_up(LOOK, self._signals[0]):
+        while not self._hung_up(RECHECK, self._signals[0]):
             if select.select([self._signals[0]], [], [], 0)[0]:
                 return os.read(self._signals[0], 1)[0]
         return signal.SIGHUP

@@ -15,12 +15,12 @@ from textual.message_pump import MessagePump
 
 def in_thread(owner: MessagePump, work: Callable[[], object]) -> Thread:
     """Start this work for a part of the app. What it raises is a fault of dstui: it is told, and the session goes on."""
-    thread = Thread(target=_told, args=(owner, work), daemon=True)
+    thread = Thread(target=_run, args=(owner, work), daemon=True)
     thread.start()
     return thread
 
 
-def _told(owner: MessagePump, work: Callable[[], object]) -> None:
+def _run(owner: MessagePump, work: Callable[[], object]) -> None:
     try:
         work()
     except Exception as error:

@@ -56,7 +56,7 @@ class JobLog:
     def _open(self) -> None:
         self._open_lines()
         if self.view.search is not None:
-            self._look_for(self.view.search.pattern, self.view.search.regex, self.view.search.name)
+            self._search_for(self.view.search.pattern, self.view.search.regex, self.view.search.name)
 
     def _open_lines(self) -> None:
         if isinstance(self.view.lines, LogRows):
@@ -104,9 +104,9 @@ class JobLog:
         if self.filter.only is not None:
             self.filter = replace(self.filter, only=expression_of(pattern, regex=regex) if pattern else None)
             self._open_lines()
-        self._look_for(pattern, regex, name, jump=jump)
+        self._search_for(pattern, regex, name, jump=jump)
 
-    def _look_for(self, pattern: str, regex: bool, name: str, *, jump: bool = False) -> None:
+    def _search_for(self, pattern: str, regex: bool, name: str, *, jump: bool = False) -> None:
         lines = self.view.lines
         self.view.search = Search(pattern, lines, regex=regex, name=name) if pattern and isinstance(lines, LogRows) else None
         if self.view.search is not None:

@@ -33,7 +33,7 @@ class GpusRefreshed(Message):
 
 
 @dataclass(eq=False)
-class LookedUp(Message):
+class LookupsDone(Message):
     """What lies on disk around the Plan."""
 
     lookups: Mapping[Lookup, Any]

@@ -74,8 +74,8 @@ class MeasuredOf:
 
 def _named(name: str, entry: Any) -> Named:
     given = entry.get("model") if isinstance(entry, Mapping) else None
-    said: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    source, params = said.get("source"), said.get("params")
+    named: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    source, params = named.get("source"), named.get("params")
     number = isinstance(params, (int, float)) and not isinstance(params, bool)
     return Named(name, source if isinstance(source, str) else None, params if number else None)
 

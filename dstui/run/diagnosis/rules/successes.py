@@ -49,8 +49,8 @@ def nothing_failed(context: FailureContext) -> Verdict | None:
         return None
     if noise := [hit for hit in found.hits if hit.raised is not None and hit.raised.at_exit]:
         return Verdict(BY_ID["BENIGN-NOISE"], "medium", noise)
-    said = [hit for hit in found.hits if hit.signature.id == "LAST-WORDS" and hit.at[1] >= found.last.get(hit.at[0], 0)]
-    return Verdict(BY_ID["SUCCESS"], "medium", said) if said else None
+    reported = [hit for hit in found.hits if hit.signature.id == "LAST-WORDS" and hit.at[1] >= found.last.get(hit.at[0], 0)]
+    return Verdict(BY_ID["SUCCESS"], "medium", reported) if reported else None
 
 
 def _is_noise(hit: Hit) -> bool:

@@ -35,55 +35,57 @@ def with_figures(field: Field, state: State, way_of: Callable[[State, Any], Way]
     """A choice whose options say what they need and how fast they are. `way_of`: the way that a value stands for."""
     if field.disabled and field.disabled(state):
         return field
-    told = {option.value: forecast_of(state, way_of(state, option.value)) for option in field.options}
-    first = next((found for found in told.values() if found), None)
+    estimates = {option.value: forecast_of(state, way_of(state, option.value)) for option in field.options}
+    first = next((found for found in estimates.values() if found), None)
     if first is None:
         return field
-    options = tuple(_with_figure(option, told[option.value]) for option in field.options)
+    options = tuple(_with_figure(option, estimates[option.value]) for option in field.options)
     return replace(field, options=options, columns=headings(first))
 
 
-def _with_figure(option: Option, told: Forecast | None) -> Option:
-    return option if told is None else replace(option, figure=figure(told), severity=severity(told))
+def _with_figure(option: Option, estimate: Forecast | None) -> Option:
+    return option if estimate is None else replace(option, figure=figure(estimate), severity=severity(estimate))
 
 
-def headings(told: Forecast) -> str:
+def headings(estimate: Forecast) -> str:
     """What stands over figures."""
-    return f"{'GPU' if told.gpu.bytes else 'RAM':>9}  left tok/s"
+    return f"{'GPU' if estimate.gpu.bytes else 'RAM':>9}  left tok/s"
 
 
-def severity(told: Forecast) -> str:
+def severity(estimate: Forecast) -> str:
     """How grave its verdict is."""
     from dstui.tui.forms.memory_rows import SEVERITY
 
-    return SEVERITY[told.verdict]
+    return SEVERITY[estimate.verdict]
 
 
-def figure(told: Forecast) -> str:
+def figure(estimate: Forecast) -> str:
     """`✔ 41.3 GB   48% 17.3k`: the place that decides, what is left of it, tokens per second; no speed where it does not fit."""
     from dstui.tui.forms.memory_rows import NAMES, columns
 
-    fits = told.verdict == "fits"
-    places = {"gpu": told.gpu, "host": told.host, "nvme": told.nvme}
-    usual = "gpu" if told.gpu.bytes else "host"
-    name = usual if fits or not told.bound else told.bound
+    fits = estimate.verdict == "fits"
+    places = {"gpu": estimate.gpu, "host": estimate.host, "nvme": estimate.nvme}
+    usual = "gpu" if estimate.gpu.bytes else "host"
+    name = usual if fits or not estimate.bound else estimate.bound
     need = places[name]
-    said = columns(need.bytes, need.headroom, told.speed.tokens if told.fits and told.speed else None, NAMES[name] if name != usual else "")
-    return f"{GLYPHS[severity(told)]} {said}"
+    figures = columns(
+        need.bytes, need.headroom, estimate.speed.tokens if estimate.fits and estimate.speed else None, NAMES[name] if name != usual else ""
+    )
+    return f"{GLYPHS[severity(estimate)]} {figures}"
 
 
-def other_ways(state: State, said: Iterable[Way]) -> list[Row]:
-    """A row for each stage and offload that is possible here and is not said yet."""
-    from_options = set(said)
+def other_ways(state: State, listed: Iterable[Way]) -> list[Row]:
+    """A row for each stage and offload that is possible here and is not listed yet."""
+    from_options = set(listed)
     if state.outlook is None:
         return []
     from dstui.forecast.choices import CHOICES
 
-    left = {way: told for way, told in state.outlook.choices.items() if way in CHOICES and way not in from_options}
+    left = {way: estimate for way, estimate in state.outlook.choices.items() if way in CHOICES and way not in from_options}
     if not left:
         return []
     rows = [
-        row((f"  {way.stage}  {way.offload or 'no offload'}", "dim"), right=[(figure(told), STYLE_OF[severity(told)])])
-        for way, told in left.items()
+        row((f"  {way.stage}  {way.offload or 'no offload'}", "dim"), right=[(figure(estimate), STYLE_OF[severity(estimate)])])
+        for way, estimate in left.items()
     ]
     return [row(("With other offload (step 4)", "accent")), *rows, BLANK]

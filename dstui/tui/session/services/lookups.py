@@ -7,7 +7,7 @@ from textual.message_pump import MessagePump
 from dstui.plan import Plan
 from dstui.tui.kit.threads import in_thread
 from dstui.tui.session.latest_value import Latest
-from dstui.tui.session.messages import LookedUp
+from dstui.tui.session.messages import LookupsDone
 from dstui.tui.session.state import State
 
 
@@ -37,7 +37,7 @@ class Lookups:
         from dstui.tui.session.file_lookups import resolve_all
 
         while (plan := self._waiting.take()) is not None and not self._waiting.closed:
-            self._owner.post_message(LookedUp(resolve_all(plan)))
+            self._owner.post_message(LookupsDone(resolve_all(plan)))
 
     def close(self) -> None:
         """Look no more."""

@@ -1,0 +1,90 @@
+"""The code says what the field says: words that were private to it do not come back, as names or in what stands beside the code."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "dstui"
+FILES = sorted(ROOT.rglob("*.py"))
+
+NAMES = {
+    # word: what to say
+    "barred": "disabled",
+    "saw": "found, probed",
+    "seen": "observed, known, visible",
+    "told": "reported",
+    "said": "reported, sentences",
+    "piece": "rule, chunk, fragment, part",
+    "advice": "recommendation",
+    "advise": "recommend",
+    "wish": "requirement",
+    "wishes": "requirements",
+    "fold": "dedup",
+    "folded": "deduplicated",
+    "voice": "source",
+    "voices": "sources",
+    "crowd": "rank summary",
+    "climb": "escalate",
+    "ladder": "escalation",
+    "front": "owner",
+    "judged": "validated, evaluated, decided",
+    "oracle": "reference",
+}
+"""Words that no identifier and no file's name is made of."""
+FUNCTIONS = {"look": "probe, read, inspect", "looks": "probe", "looked": "probed", "see": "observe", "sees": "visible"}
+"""The same for names of functions and classes; in a text they are plain English."""
+TEXTS = {word: NAMES[word] for word in ("barred", "wishes", "crowd", "ladder", "oracle", "voices", "advise")}
+"""Of these, those that docstrings and comments do not have either."""
+CONTRACTS = re.compile(r"--oracle|\boracle/|args\.oracle|\"oracle\"|\"front\"|dstui[./]oracle")
+"""Where such a word is part of a contract: the option, the package that runs under the job's interpreter, a key of status.json."""
+
+
+def parts_of(name: str) -> list[str]:
+    """look_up -> look, up; OnDisk -> on, disk"""
+    return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def names_of(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
+    """Line and name of each identifier, and whether it is that of a function or a class."""
+    for node in ast.walk(tree):
+        for field in ("id", "attr", "arg", "name", "asname"):
+            if isinstance(name := getattr(node, field, None), str):
+                yield getattr(node, "lineno", 0), name, isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+
+
+def private_names(path: Path) -> Iterator[str]:
+    """Identifiers, and the file's own name."""
+    lines = ["", *path.read_text().splitlines()]
+    for number, name, defined in names_of(ast.parse(path.read_text())):
+        if not CONTRACTS.search(lines[number]):
+            words = NAMES | FUNCTIONS if defined else NAMES
+            yield from (f"line {number}: {name}: {words[part]}" for part in parts_of(name) if part in words)
+    yield from (f"the name of the file: {NAMES[part]}" for part in parts_of(path.stem) if part in NAMES)
+
+
+def private_texts(path: Path) -> Iterator[str]:
+    """Docstrings and comments."""
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""')):
+            words = re.findall(r"[a-z]+", CONTRACTS.sub("", token.string.lower()))
+            yield from (f"line {token.start[0]}: {word}: {TEXTS[word]}" for word in words if word in TEXTS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_names_and_texts_use_the_fields_words(path: Path) -> None:
+    assert [*private_names(path), *private_texts(path)] == []
+
+
+def test_the_list_finds_what_it_is_about(tmp_path: Path) -> None:
+    file = tmp_path / "crowd.py"
+    file.write_text(
+        'def look_at(front_pid):\n    """What the oracle of `dstui/oracle/` says."""\n    seen = {"front": 1}\n    lookup = 2\n'
+    )
+    assert len([*private_names(file)]) == 3 and len([*private_texts(file)]) == 1
