@@ -129,9 +129,19 @@ def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -
             say(str(error))
             return 1
         if args.detach:
+            _say_notices(folder)
             tell(str(folder.path))
             return 0
         return follow(folder, as_json=args.json, asked=asked, findings=findings)
+
+
+def _say_notices(folder: JobFolder) -> None:
+    """What there is to say of a job that has just been started, and that nobody follows."""
+    follower = Follower(folder, lines=False)
+    for event in follower.poll():
+        if isinstance(event, Notice):
+            say(event.text)
+    follower.close()
 
 
 def follow(

@@ -141,6 +141,17 @@ def test_a_killed_headless_takes_its_job_with_it_and_a_detached_one_does_not(job
         wait_for(lambda name=name, state=state: json.loads((job / name / "status.json").read_text())["state"] == state)
 
 
+def test_that_the_index_cannot_be_written_is_said_also_of_a_job_that_nobody_follows(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (job / "no-folder").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(job / "no-folder"))
+    done = start(job, "--detach")
+    said = done.communicate(timeout=PATIENCE)
+    assert done.returncode == 0
+    assert said[0] == f"{job / 'run'}\n"
+    assert "the index of runs cannot be written" in said[1]
+    wait_for(lambda: not list(processes_of(job)))  # it ends by itself
+
+
 def test_json_is_one_event_per_line_from_start_to_exit(job: Path) -> None:
     process = start(job, "--json")
     out, _ = process.communicate(timeout=PATIENCE)

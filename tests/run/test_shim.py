@@ -153,14 +153,26 @@ def test_a_signal_from_the_living_launcher_is_not_doubled_but_its_death_is_told(
     assert record(folder)["exit_code"] == 0
 
 
-@pytest.mark.parametrize("put", [lambda path: path.symlink_to("/dev/zero"), os.mkfifo, Path.mkdir], ids=["a link", "a FIFO", "a folder"])
-def test_what_cannot_be_written_costs_the_record_but_not_the_rank(folder: Path, put: Callable[[Path], None]) -> None:
+def test_a_folder_in_the_place_of_log_and_record_costs_them_but_not_the_rank(folder: Path) -> None:
+    for name in ("logs/rank_3.log", "ranks/rank_3.json"):
+        (folder / name).mkdir()
+    process = begin(folder, "import sys\nsys.exit(5)")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 5
+    assert said.count(b"dstui: cannot write") == 3
+
+
+@pytest.mark.parametrize("put", [lambda path: path.symlink_to("/dev/zero"), os.mkfifo], ids=["a link", "a FIFO"])
+def test_a_link_or_a_pipe_costs_the_log_and_the_record_is_made_anew(folder: Path, put: Callable[[Path], None]) -> None:
     for name in ("logs/rank_3.log", "ranks/rank_3.json"):
         put(folder / name)
     process = begin(folder, "import sys\nsys.exit(5)")
     _, said = process.communicate(timeout=60)
     assert process.returncode == 5
-    assert said.count(b"dstui: cannot write") == 3
+    assert said.count(b"dstui: cannot write") == 1
+    record = folder / "ranks" / "rank_3.json"
+    assert record.is_file() and not record.is_symlink()
+    assert json.loads(record.read_text())["exit_code"] == 5
 
 
 def test_a_record_whose_folder_was_deleted_is_written_all_the_same(folder: Path) -> None:

@@ -117,10 +117,16 @@ def sender(pid: int, orphaned: bool) -> str:
 
 
 def record(path: str, facts: dict[str, object]) -> None:
-    """Write the whole record in place; a rank never suffers from a record that cannot be written."""
+    """Write the whole record in place, or anew where something else has its name; a rank never suffers from one that cannot be written."""
+    data = json.dumps(facts).encode().ljust(RECORD)
     try:
-        fd = open_regular(path, os.O_WRONLY | os.O_CREAT, 0o600)
-        os.pwrite(fd, json.dumps(facts).encode().ljust(RECORD), 0)
+        try:
+            fd = open_regular(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        except OSError:
+            os.unlink(path)  # noqa: PTH108
+            fd = open_regular(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        os.pwrite(fd, data, 0)
+        os.ftruncate(fd, len(data))  # what somebody may have added would make it unreadable
         os.close(fd)
     except OSError as error:
         print(f"dstui: cannot write {path}: {error}", file=sys.stderr)
