@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +18,7 @@ TWO_LAYERS = {
     # one part of a configuration: as rules, as a step of the form, as a check of doctor
     *("auto", "batch", "job", "machine", "offload", "precision", "script", "zero"),
     # a subcommand, and what it does
-    *("bundle", "forecast", "schema", "stacks", "stop"),
+    *("bundle", "checkpoint", "forecast", "schema", "stacks", "stop"),
     # facts, and the checks about them
     *("accelerate", "host", "software"),
     # the Plan's model, and what is known of it; rates that are kept, and what measures them
@@ -124,3 +126,18 @@ def test_no_class_has_more_methods_than_a_reader_can_hold() -> None:
         if not module.startswith("dstui.oracle")  # which imports deepspeed
     }
     assert {name: count for name, count in counts.items() if count > MOST_METHODS} == {}
+
+
+def test_the_first_frame_is_imported_without_what_it_does_not_show() -> None:
+    late = (
+        "dstui.machine.snapshot",
+        "dstui.check.rules",
+        "dstui.forecast",
+        "dstui.run",
+        "dstui.logs",
+        "dstui.tui.run_screen",
+        "dstui.tui.commands",
+        "numpy",
+    )
+    code = f"import sys, dstui.tui.app; print([name for name in {late} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -29,7 +29,7 @@ TEMPORARY = ".dstui-"
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ConversionCost:
     """What a conversion takes, and what is there, in bytes."""
 
     memory: int
@@ -53,12 +53,12 @@ def gib(size: float) -> str:
     return f"{size / 2**power:.1f} {unit}"
 
 
-def cost(kind: Kind, checkpoint: Checkpoint, target: Path) -> Cost:
+def cost(kind: Kind, checkpoint: Checkpoint, target: Path) -> ConversionCost:
     """32-bit weights: 4 bytes per parameter on disk, about twice that in memory; a universal checkpoint: three times as much on disk."""
     whole = 4 * (checkpoint.parameters or checkpoint.size // 12)
     folder = next(parent for parent in (target.absolute(), *target.absolute().parents) if parent.is_dir())
     disk = whole if kind == "fp32" else 3 * whole
-    return Cost(2 * whole, psutil.virtual_memory().available, disk, shutil.disk_usage(folder).free)
+    return ConversionCost(2 * whole, psutil.virtual_memory().available, disk, shutil.disk_usage(folder).free)
 
 
 def convert(

@@ -12,7 +12,7 @@ from textual.widgets import Input
 from dstui.tui.dialogs.dialog import Answer, Ask, Dialog, Prompt
 from dstui.tui.dialogs.find import Find
 from dstui.tui.dialogs.help import Help
-from dstui.tui.dialogs.text_viewer import Reading
+from dstui.tui.dialogs.text_viewer import TextViewer
 from dstui.tui.dialogs.whole_line import WholeLine
 from dstui.tui.kit.text_row import row
 from dstui.tui.plot.plot_screen import OtherRun, Plot
@@ -37,7 +37,7 @@ def dialogs() -> dict[str, Callable[[], Dialog]]:
     return {
         "Ask": lambda: Ask("Sure?", "Really?", answers),
         "Prompt": lambda: Prompt("Name", "Its name:", "x"),
-        "Reading": lambda: Reading("Read", [row("a line", key="a"), row("another")]),
+        "TextViewer": lambda: TextViewer("Read", [row("a line", key="a"), row("another")]),
         "Help": lambda: Help("form", None),
     }
 
@@ -103,7 +103,7 @@ async def test_in_every_dialog_f1_helps_and_ctrl_q_leaves_or_asks(open_app: Open
 
 
 async def test_the_last_line_tells_the_keys_of_what_lies_over_the_app(open_app: Open, tmp_path: Path) -> None:
-    wanted = {"Ask": "Enter take", "Prompt": "Enter done", "Reading": "↑↓ move", "Help": "↑↓ move"}
+    wanted = {"Ask": "Enter take", "Prompt": "Enter done", "TextViewer": "↑↓ move", "Help": "↑↓ move"}
     async with open_app() as pilot:
         for kind, make in dialogs().items():
             pilot.app.push_screen(make())
@@ -156,8 +156,8 @@ async def test_over_a_job_every_dialog_ends_once(open_app: Open, tmp_path: Path)
         await show_job(pilot, job(tmp_path / "job"))
         for opening, kind, keys in (
             (("up", "enter"), WholeLine, ("x", "x")),
-            (("d",), Reading, ("enter", "escape", "enter")),
-            (("d",), Reading, ("q", "q")),
+            (("d",), TextViewer, ("enter", "escape", "enter")),
+            (("d",), TextViewer, ("q", "q")),
             (("m",), Plot, ("m", "m", "escape", "escape")),
             (("m", "o"), OtherRun, ("escape", "escape", "enter")),
             (("g",), Prompt, ("0", "enter", "enter")),

@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.observe.stacks import find_program
 from dstui.run.supervise.stop import stop
-from dstui.tui.dialogs.text_viewer import Reading
+from dstui.tui.dialogs.text_viewer import TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json, write_status_json
 from tests.tui.conftest import PLAN, Open, attach, job_view, screen, store, text_of, until, value
@@ -66,7 +66,7 @@ async def test_d_shows_the_whole_diagnosis_and_enter_on_a_line_goes_there_in_the
     async with open_app() as pilot:
         await show_job(pilot, job(tmp_path / "job"))
         await pilot.press("d")
-        await until(pilot, lambda: isinstance(pilot.app.screen, Reading))
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer))
         whole = text_of(pilot, "#reading")
         assert "Recompute activations" in whole and "nvidia-smi, who else is on the GPU" in whole
         await pilot.press("enter")
@@ -169,7 +169,7 @@ async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_whe
         await until(pilot, lambda: "1 of 2 ranks have waited" in text_of(pilot, "#why"), 60)
         assert "rank 1: it has not reached it" in text_of(pilot, "#why").replace("\n", " ").replace("    ", " ")
         await pilot.press("p")
-        await until(pilot, lambda: isinstance(pilot.app.screen, Reading), 60)
+        await until(pilot, lambda: isinstance(pilot.app.screen, TextViewer), 60)
         assert "rank 1: in wait (behave.py:" in text_of(pilot, "#reading")
         await pilot.press("escape")
         assert "rank 0: in <lambda> (behave.py:" in text_of(pilot, "#why")

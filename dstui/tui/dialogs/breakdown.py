@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from dstui.machine.report import size
-from dstui.tui.dialogs.text_viewer import WIDTH, Reading
+from dstui.tui.dialogs.text_viewer import WIDTH, TextViewer
 from dstui.tui.forms.memory_rows import NAMES, needed, place_rows
 from dstui.tui.kit.text_row import BLANK, Row, Span, fit, paragraph, row
 
@@ -22,9 +22,9 @@ LEAST = 1e-3
 """Share of a place from which a part is named."""
 
 
-def breakdown(outlook: Outlook, screen: int) -> Reading:
+def breakdown(outlook: Outlook, screen: int) -> TextViewer:
     """The dialog, on a screen so many cells wide."""
-    return Reading(
+    return TextViewer(
         "What fills the memory (estimate)", list(breakdown_rows(outlook.forecast, min(WIDTH, screen * 96 // 100 - 8), outlook.runs))
     )
 

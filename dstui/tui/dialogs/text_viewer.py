@@ -14,12 +14,12 @@ WIDTH = 108
 """Cells of text at most."""
 
 
-class Reading(ToRead):
+class TextViewer(ToRead):
     """Rows; closed by any key that does not scroll, with None, or with the key of the row that was chosen."""
 
     DEFAULT_CSS = """
-    Reading > Vertical { width: 114; }
-    Reading RowList { max-height: 100%; }
+    TextViewer > Vertical { width: 114; }
+    TextViewer RowList { max-height: 100%; }
     """
     ROWS = "reading"
     SCROLLING = (*ToRead.SCROLLING, "enter")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dstui.tui.dialogs.text_viewer import WIDTH, Reading
+from dstui.tui.dialogs.text_viewer import WIDTH, TextViewer
 from dstui.tui.kit.notes import say
 from dstui.tui.run.diagnosis_rows import stack_rows, whole_rows
 from dstui.tui.run.job_view import JobView
@@ -24,7 +24,7 @@ class Explaining:
     def show_whole(self) -> None:
         """The whole diagnosis; a line of evidence that is chosen in it is shown in the log."""
         if (diagnosis := self._view.why.diagnosis) is not None:
-            self._view.app.push_screen(Reading("Why it ended", whole_rows(diagnosis, self._room)), self.show_evidence)
+            self._view.app.push_screen(TextViewer("Why it ended", whole_rows(diagnosis, self._room)), self.show_evidence)
 
     def show_evidence(self, evidence: Evidence | None) -> None:
         """A line of evidence where it stands in the log."""
@@ -42,7 +42,7 @@ class Explaining:
         from dstui.run.observe.hang_analysis import grouped
 
         self._view.why.stand(grouped(stacks))
-        self._view.app.push_screen(Reading("Where the ranks are", stack_rows(stacks, self._room)))
+        self._view.app.push_screen(TextViewer("Where the ranks are", stack_rows(stacks, self._room)))
 
     @property
     def _room(self) -> int:
