@@ -12,7 +12,12 @@ from dstui.run.diagnosis import diagnose, report
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("paths", nargs="+", metavar="PATH", help="logs, folders of logs, a job folder, or - for standard input")
+    parser.add_argument(
+        "paths",
+        nargs="+",
+        metavar="PATH",
+        help="logs (also gzip), folders and zips of logs, a job folder or its bundle, or - for standard input",
+    )
     parser.add_argument("--json", action="store_true", help="the diagnosis as one JSON object")
 
 

@@ -11,6 +11,7 @@ compile 200 regular expressions.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,20 +25,35 @@ __all__ = ["Diagnosis", "Evidence", "diagnose", "diagnose_job", "report", "unrea
 
 
 def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis:
-    """Why a run ended: from logs, folders of logs, `-` for standard input, or a job folder. Raises FileProblem.
+    """Why a run ended: from logs (gzip too), folders and zips of them, `-` for standard input, a job folder or its bundle.
+
+    Raises FileProblem.
 
     `plan`: what was run, where that is known, so that fixes can be edits of it; a job folder has its own.
     """
-    from dstui.run.diagnosis.engine import diagnose_logs
+    from dstui.run.diagnosis.packed import is_zip, unpacked
     from dstui.run.jobs.folder import JobFolder
     from dstui.run.jobs.index import is_job
     from dstui.run.jobs.status import refresh
 
     given = list(paths)
     if len(given) == 1 and is_job(JobFolder(given[0])):
-        folder = JobFolder(given[0])
-        refresh(folder)  # a job whose supervisor was killed may have ended since
-        return diagnose_job(folder)
+        refresh(JobFolder(given[0]))  # a job whose supervisor was killed may have ended since
+    with ExitStack() as stack:
+        opened = {str(path): stack.enter_context(unpacked(path)) for path in dict.fromkeys(given) if is_zip(path)}
+        diagnosis = _diagnose([opened.get(str(path), path) for path in given], plan)
+    for path, folder in opened.items():
+        diagnosis = diagnosis.renamed(str(folder), path)
+    return diagnosis
+
+
+def _diagnose(given: list[Path | str], plan: Plan | None) -> Diagnosis:
+    from dstui.run.diagnosis.engine import diagnose_logs
+    from dstui.run.jobs.folder import JobFolder
+    from dstui.run.jobs.index import is_job
+
+    if len(given) == 1 and is_job(JobFolder(given[0])):
+        return diagnose_job(JobFolder(given[0]))
     return diagnose_logs(given, plan)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dstui.plan.finding import Fix
@@ -58,6 +58,11 @@ class Diagnosis:
     def found(self) -> bool:
         """Whether there is an answer."""
         return self.cause is not None
+
+    def renamed(self, folder: str, to: str) -> Diagnosis:
+        """The same, with another name for the folder that was looked into."""
+        evidence = tuple(replace(line, file=line.file.replace(folder, to, 1)) for line in self.evidence)
+        return replace(self, evidence=evidence, notes=tuple(note.replace(folder, to) for note in self.notes))
 
     def as_json(self) -> dict[str, Any]:
         """The shape that `dstui diagnose --json` promises."""

@@ -13,6 +13,15 @@ LATE_RANK = re.compile(r"\[rank(\d+)\]: (?=Traceback )")
 LABELS = (
     # docker logs and kubectl logs: a moment, and the stream.
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?"), "time"),
+    # A moment as people's own wrappers put it (ts, logging, journalctl), where what stands behind it begins anew.
+    (
+        re.compile(
+            r"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)"
+            r"(?: [\w.-]+ [\w.-]+\[\d+\]:)?:? (?=Traceback|  |File \"|[\w.]*(?:Error|Exception|Interrupt)\b"
+            r"|During handling|The above|\[\w+\d\]:|\d{1,5}: |\[\d+,\d+\]|$)"
+        ),
+        "time",
+    ),
     # Ray, and SkyPilot, whose rank is a node's.
     (re.compile(r"\((?:\w+ pid=\d+(?:, ip=([\w.]+))?|([\w-]+), rank=\d+, pid=\d+(?:, ip=[\w.]+)?)\) ?"), "host"),
     (re.compile(r"\[rank=(\d{1,5})\] ?"), "rank"),

@@ -10,13 +10,15 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol, cast
 
 from dstui.files import FileProblem, reason
 from dstui.logs.decode import LONGEST, decode
 from dstui.run.diagnosis.findings import Findings
 from dstui.run.diagnosis.lines import rank_of_file
+from dstui.run.diagnosis.packed import GZIP, ZIP, Expanding
 from dstui.run.diagnosis.scan import Scanner
 from dstui.run.diagnosis.shapes import DIGITS
 
@@ -27,6 +29,7 @@ TAIL_LINES = 12
 MOST_BLANK = 50
 """Lines from the end among which the last ones with words are looked for."""
 SUFFIXES = (".log", ".txt", ".out", ".err")
+NO_LOGS = ("contents.txt", "diagnosis.txt")
 MOST_FILES = 4096
 
 
@@ -41,10 +44,10 @@ def read_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None) 
         scanner.begin(path, rank)
         try:
             if path == "-":
-                _scan(sys.stdin.buffer, scanner, path)
+                _read(cast("BufferedReader", sys.stdin.buffer), scanner, path)
             else:
                 with Path(path).open("rb") as file:
-                    _scan(file, scanner, path)
+                    _read(file, scanner, path)
         except OSError as error:
             raise FileProblem(f"{path}: {error.strerror or error}") from None
     return scanner.found
@@ -62,7 +65,7 @@ def log_files(paths: Iterable[Path | str]) -> list[str]:
         except (OSError, ValueError) as error:
             raise FileProblem(f"{path}: {reason(error)}") from None
         if stat.S_ISDIR(mode):
-            inside = [str(file) for file in sorted(Path(path).rglob("*")) if file.suffix in SUFFIXES and file.is_file()]
+            inside = [str(file) for file in sorted(Path(path).rglob("*")) if _is_log(file)]
             if not inside:
                 raise FileProblem(f"{path}: no log in this folder (files that end in {', '.join(SUFFIXES)})")
             found += inside[:MOST_FILES]
@@ -73,10 +76,44 @@ def log_files(paths: Iterable[Path | str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _scan(file: BinaryIO, scanner: Scanner, name: str) -> None:
+def _is_log(path: Path) -> bool:
+    """Whether a file of a folder looks like a log; what `dstui bundle` writes beside them does not."""
+    name = path.with_suffix("") if path.suffix == ".gz" else path
+    return name.suffix in SUFFIXES and path.name not in NO_LOGS and path.is_file()
+
+
+def _read(file: BufferedReader, scanner: Scanner, name: str) -> None:
+    """One file, packed or not."""
+    head = file.peek(len(ZIP))[: len(ZIP)]
+    if head == ZIP:
+        raise FileProblem(f"{name}: a zip is read from a file, by its path")
+    if not head.startswith(GZIP):
+        _scan(file, scanner, name, _size(file))
+        return
+    expanding = Expanding(file, name)
+    _scan(expanding, scanner, name)
+    if expanding.broken:
+        scanner.found.cut.append(f"{name} breaks off: the gzip is not whole.")
+
+
+def _size(file: BufferedReader) -> int:
+    """Bytes of a file; 0 where that is not known."""
+    return os.fstat(file.fileno()).st_size if file.seekable() else 0
+
+
+class Readable(Protocol):
+    """What gives bytes until there are none."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes; none at the end."""
+        ...
+
+
+def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
+    """The lines of a file; `size`: its bytes, where it is one that can be skipped through."""
     tail: deque[tuple[int, bytes]] = deque(maxlen=MOST_BLANK)
     nothing = scanner.shapes.nothing
-    for first, lines in _chunks(file):
+    for first, lines in _chunks(file, size):
         scanner.found.lines += len(lines)
         # The loop that all of a log goes through: 0.6 µs for a line that is like one before.
         for number, line in enumerate(lines, first):
@@ -97,11 +134,11 @@ def _scan_line(scanner: Scanner, number: int, line: bytes) -> None:
             scanner.feed(number, decode(segment), shape)
 
 
-def _chunks(file: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
+def _chunks(file: Readable, size: int) -> Iterator[tuple[int, list[bytes]]]:
     """Lines, some at a time, and the number of the first. A line that never ends is given in pieces of CHUNK."""
-    size = os.fstat(file.fileno()).st_size if file.seekable() else 0
-    number, rest = 1, b""
+    number, rest, position = 1, b"", 0
     while chunk := file.read(CHUNK):
+        position += len(chunk)
         *lines, rest = (rest + chunk).split(b"\n")
         if lines:
             yield number, lines
@@ -109,17 +146,17 @@ def _chunks(file: BinaryIO) -> Iterator[tuple[int, list[bytes]]]:
         if len(rest) > CHUNK:
             yield number, [rest]
             rest = b""
-        if size > HEAD + TAIL and HEAD <= file.tell() < size - TAIL:
-            number += _skip(file, size - TAIL)
-            rest = b""
+        if size > HEAD + TAIL and HEAD <= position < size - TAIL:
+            skipped = _skip(file, size - TAIL - position)
+            number, position, rest = number + skipped, size - TAIL, b""
     if rest:
         yield number, [rest]
 
 
-def _skip(file: BinaryIO, until: int) -> int:
-    """Read on to an offset, and then to the next line's beginning; how many lines were passed over."""
+def _skip(file: Readable, count: int) -> int:
+    """Read on by so many bytes; how many lines were passed over. What is read next begins within a line."""
     passed = 0
-    while file.tell() < until and (chunk := file.read(min(CHUNK, until - file.tell()))):
+    while count > 0 and (chunk := file.read(min(CHUNK, count))):
         passed += chunk.count(b"\n")
-    file.readline()
-    return passed + 1
+        count -= len(chunk)
+    return passed

@@ -24,7 +24,8 @@ FACTS = (
 DIGITS = b"0123456789"
 GRAM = 4
 MOST = 100_000
-"""Shapes of lines that are remembered; beyond it the memory starts anew."""
+"""Shapes of lines that are remembered; beyond it, or beyond MOST_BYTES of them, the memory starts anew."""
+MOST_BYTES = 32 << 20
 ENOUGH = 40
 """Lines of one shape of known noise that are looked at."""
 
@@ -72,6 +73,7 @@ class Shapes:
         """Shapes of lines that can be passed over, without their digits."""
         self._known: dict[bytes, Shape] = {}
         self._noise: dict[bytes, int] = defaultdict(int)
+        self._held = 0
 
     def match(self, line: bytes) -> Shape | None:
         """What a line can hold; None for nothing, which is what most lines hold. Known noise that comes again and again is nothing."""
@@ -88,9 +90,11 @@ class Shapes:
         return shape
 
     def _find(self, bare: bytes) -> Shape | None:
-        if len(self._known) + len(self.nothing) >= MOST:
+        self._held += len(bare)
+        if len(self._known) + len(self.nothing) >= MOST or self._held > MOST_BYTES:
             self._known.clear()
             self.nothing.clear()
+            self._held = len(bare)
         needles = [needle for gram, group in GROUPS if gram in bare for needle in group if needle in bare]
         if not needles:
             self.nothing.add(bare)

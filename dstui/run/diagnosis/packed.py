@@ -1,0 +1,108 @@
+"""Logs that come packed: a gzip is read as it expands; a zip, as `dstui bundle` writes it, is unpacked for as long as it is looked at.
+
+A few kilobytes can stand for terabytes, so both have a limit, and a zip's members go nowhere but into a folder of its own.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO
+
+from dstui.files import FileProblem, reason
+
+GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+MOST_EXPANDED = 1 << 30
+"""Bytes that one file may expand to."""
+MOST_DIRECTORY = 8 << 20
+"""Bytes of a zip's table of contents, all of which is held in memory."""
+MOST_MEMBERS = 4096
+CHUNK = 1 << 20
+KEPT = (".log", ".txt", ".out", ".err", ".json", ".jsonl", ".yaml", ".index", ".gz")
+"""Endings of the members of a zip that are unpacked: logs, and what a job folder consists of."""
+TOO_LARGE = f"it expands to more than {MOST_EXPANDED >> 30} GiB: unpack it, and give the log that matters"
+
+
+class Expanding:
+    """A gzip as a stream of its expanded bytes; `broken`: it ends in the middle, as a copy does that was cut."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file = gzip.GzipFile(fileobj=file, mode="rb")
+        self._name = name
+        self._left = MOST_EXPANDED
+        self.broken = False
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; none at the end. Raises FileProblem where it is no gzip, or too much."""
+        try:
+            found = self._file.read1(size)
+        except EOFError:
+            self.broken = True
+            return b""
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise FileProblem(f"{self._name}: not a whole gzip ({error})") from None
+        self._left -= len(found)
+        if self._left < 0:
+            raise FileProblem(f"{self._name}: {TOO_LARGE}")
+        return found
+
+
+def is_zip(path: Path | str) -> bool:
+    """Whether a path leads to a zip."""
+    try:
+        return Path(path).is_file() and _head(Path(path)) == ZIP
+    except (OSError, ValueError):
+        return False
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(ZIP))
+
+
+@contextmanager
+def unpacked(path: Path | str) -> Iterator[Path]:
+    """The folder with what a zip holds, gone when it has been looked at. Raises FileProblem."""
+    with tempfile.TemporaryDirectory(prefix="dstui-") as name:
+        folder = Path(name)
+        try:
+            _check_directory(Path(path))
+            with zipfile.ZipFile(path) as archive:
+                _unpack(archive, folder, str(path))
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:  # encrypted is a RuntimeError
+            raise FileProblem(f"{path}: this zip cannot be read ({error})") from None
+        except (OSError, ValueError) as error:
+            raise FileProblem(f"{path}: {reason(error)}") from None
+        inside = [child for child in folder.iterdir() if child.is_dir()]
+        yield inside[0] if len(inside) == 1 and len(list(folder.iterdir())) == 1 else folder
+
+
+def _check_directory(path: Path) -> None:
+    """That the table of contents is of a reasonable size; its length stands in the last record of a zip."""
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - (1 << 16) - 22, 0))
+        _, _, record = file.read().rpartition(b"PK\x05\x06")
+    if int.from_bytes(record[8:12], "little") > MOST_DIRECTORY:
+        raise FileProblem(f"{path}: too many files for one zip of logs")
+
+
+def _unpack(archive: zipfile.ZipFile, folder: Path, name: str) -> None:
+    left = MOST_EXPANDED
+    members = [member for member in archive.infolist() if not member.is_dir() and PurePosixPath(member.filename).suffix in KEPT]
+    for member in members[:MOST_MEMBERS]:
+        parts = PurePosixPath(member.filename).parts
+        if ".." in parts or PurePosixPath(member.filename).is_absolute():
+            continue
+        target = folder.joinpath(*parts)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(member) as packed, target.open("xb") as file:
+            while chunk := packed.read(CHUNK):
+                left -= len(chunk)
+                if left < 0:
+                    raise FileProblem(f"{name}: {TOO_LARGE}")
+                file.write(chunk)
