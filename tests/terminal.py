@@ -61,7 +61,8 @@ class Terminal:
     @property
     def text(self) -> str:
         """The screen, line by line."""
-        return "\n".join(self.screen.display)
+        rows = range(self.screen.lines)  # not `display`, which fails where half of a wide character was drawn over
+        return "\n".join("".join(self.screen.buffer[y][x].data for x in range(self.screen.columns)) for y in rows)
 
     def wait(self, *wanted: str, timeout: float = PATIENCE) -> float:
         """Until all the texts are on the screen; the time at which they were."""
@@ -93,6 +94,11 @@ class Terminal:
     def click(self, column: int, row: int) -> None:
         """Press and release the left button on a cell, counted from 1."""
         self.press(f"\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m")
+
+    def clear(self) -> None:
+        """Forget what is on the screen."""
+        self.screen = pyte.Screen(self.screen.columns, self.screen.lines)
+        self.stream = pyte.ByteStream(self.screen)
 
     def resize(self, columns: int, rows: int) -> None:
         """Another size of the window."""

@@ -147,6 +147,8 @@ class DstuiApp(TerminalApp):
         if self.leaving:
             return
         await self.plan_screen.mount_second()
+        if self.leaving:
+            return
         self.session.begin_checks()
         for service in self.services:
             service.start(self.session.state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import gather
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -83,10 +84,10 @@ class PlanScreen(MainScreen):
         self.show_step(self.step)
 
     async def mount_second(self) -> None:
-        """What nobody misses in the first frame."""
-        await self.side.mount(self.preview, self.checks)
-        await self.middle.mount(self.memory, before=self.hint)
-        self.show_parts()
+        """What nobody misses in the first frame. Whoever leaves at once takes the places for it away."""
+        if self.side.is_attached and self.middle.is_attached:
+            await gather(self.side.mount(self.preview, self.checks), self.middle.mount(self.memory, before=self.hint))
+            self.show_parts()
 
     def draw(self) -> None:
         """Everything visible, from the state."""

@@ -93,7 +93,10 @@ class Lines(Dialog):
     def on_mount(self) -> None:
         """Draw it, and read or answer with the keys."""
         self.redraw()
-        next(w for w in (*self.query(Input), *self.query(RowList)) if w.can_focus).focus()
+        for widget in (*self.query(Input), *self.query(RowList)):  # none is left where a key has closed it before it was seen
+            if widget.can_focus:
+                widget.focus()
+                break
 
     def on_resize(self) -> None:
         """Another size of the screen."""

@@ -1,0 +1,243 @@
+"""A monkey before the real screen: dstui in a pty, in a folder with a Plan and a job that runs."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dstui.run.jobs.folder import JobFolder
+from tests.keyboard import bytes_of
+from tests.monkey import Input, Resized, inputs
+from tests.terminal import UNKNOWN, Terminal
+from tests.waiting import PATIENCE, wait_for
+
+SCRIPT = """\
+import itertools, time
+for step in itertools.count(1):
+    print(f"step {step}/1000 loss {3 / step:.4f} lr 1e-4", flush=True)
+    if step % 50 == 0:
+        print("WARNING: a slow loader", flush=True)
+    time.sleep(0.05)
+"""
+PLAN = """\
+version: 1
+name: monkey   # whoever it is
+job: {script: t.py}
+cluster: {hosts: {localhost: 2}, env: {DS_ACCELERATOR: cpu}}
+deepspeed:
+  train_micro_batch_size_per_gpu: 3  # mine
+  zero_optimization: {stage: 2}
+"""
+KEPT = 400_000
+"""Bytes of the latest output that are looked through."""
+FEW = "l"
+"""Launching costs seconds of processor time: most sessions press it never."""
+
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+
+
+def traced(output: str) -> str:
+    """The places and the last words of a traceback that Textual has drawn; "" without one."""
+    plain = ESCAPES.sub("", output.rpartition("\x1b[?1049l")[2] or output)
+    found = [
+        line.strip(" │") for line in plain.splitlines() if re.search(r"\.py:\d+ in \w+|^\W*\w+(?:Error|Exception|Matches|NoWidget)\b", line)
+    ]
+    return "\n".join(found)
+
+
+def where_it_is(pid: int) -> str:
+    """What a process that does not end is doing: its Python stacks, and what each thread waits for in the kernel."""
+    stacks = subprocess.run(["py-spy", "dump", "-p", str(pid)], capture_output=True, text=True, check=False)
+    threads = "\n".join(
+        f"{path.name}: {(path / 'wchan').read_text()} {(path / 'stat').read_text()}" for path in Path(f"/proc/{pid}/task").glob("*")
+    )
+    return f"{stacks.stdout}{stacks.stderr}{threads}"
+
+
+@dataclass
+class Played:
+    """What became of a monkey's inputs."""
+
+    inputs: int = 0
+    left: int = 0
+    """How often the session was left, as a key or a command asks for."""
+    problems: list[str] = field(default_factory=list)
+
+
+class MonkeySession:
+    """One folder; sessions in it, one after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.plan = folder, folder / "plan.yaml"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "t.py").write_text(SCRIPT)
+        self.env = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config"), "DS_ACCELERATOR": "cpu"}
+        self.played = Played()
+
+    def command(self, *words: str) -> str:
+        """A command of dstui's; its standard output."""
+        argv = [sys.executable, "-m", "dstui", *words]
+        return subprocess.run(argv, cwd=self.folder, env={**os.environ, **self.env}, capture_output=True, text=True, check=False).stdout
+
+    def running(self) -> list[JobFolder]:
+        """The jobs in this folder that have not ended."""
+        found = [JobFolder(path.parent) for path in self.folder.glob("dstui_runs/*/status.json")]
+        return [job for job in found if (status := job.read_status()) and status.state in ("starting", "running")]
+
+    def ensure_a_job(self) -> None:
+        """One that runs, whatever became of the last one."""
+        if not self.running():
+            (self.folder / "job.yaml").write_text(PLAN)
+            self.command("--headless", "job.yaml", "--detach")
+            wait_for(lambda: any(job.log(0).exists() for job in self.running()))
+
+    def close(self) -> None:
+        """Stop what still runs."""
+        for job in self.running():
+            self.command("stop", str(job.path))
+
+    def play(self, seed: int, count: int) -> Played:
+        """So many inputs; then undo must bring the first bytes back, and `q` must end the session."""
+        chance = random.Random(seed)
+        without = "" if seed % 10 == 9 else FEW
+        terminal = self._begin()
+        try:
+            for write in inputs(seed, count, without):
+                self.played.inputs += sum(len(each.keys) if hasattr(each, "keys") else 1 for each in write)
+                if not self._give(terminal, write, chance):
+                    terminal.close()
+                    terminal = self._begin()
+            self._undo_everything(terminal, seed)
+        finally:
+            terminal.close()
+        return self.played
+
+    def _begin(self) -> Terminal:
+        self.ensure_a_job()
+        self.plan.write_text(PLAN)
+        for draft in self.folder.glob("state/dstui/drafts/*"):
+            draft.unlink()
+        self.output, self.received = bytearray(), 0
+        terminal = Terminal([sys.executable, "-m", "dstui", "plan.yaml"], env=self.env, cwd=str(self.folder))
+        terminal.wait("1 · Machine", "q quit")
+        return terminal
+
+    def _give(self, terminal: Terminal, write: tuple[Input, ...], chance: random.Random) -> bool:
+        """One write; False where the session has ended by it."""
+        for each in write:
+            if isinstance(each, Resized):
+                terminal.resize(each.columns, each.rows)
+            elif not self._type(terminal, bytes_of(each, terminal.screen.columns, terminal.screen.lines)):
+                return False
+        pause = chance.choice((0.0, 0.01, 0.05, 0.15))  # a key may meet what the one before has opened, or what it is about to open
+        until = time.monotonic() + pause
+        self._drain(terminal, 0.0)
+        while (left := until - time.monotonic()) > 0:
+            self._drain(terminal, left)
+        return not self._ended(terminal)
+
+    def _type(self, terminal: Terminal, data: bytes) -> bool:
+        """Write it whole, as fast as the session takes it; False where it has ended."""
+        deadline = time.monotonic() + PATIENCE
+        while data:
+            if select.select([], [terminal.fd], [], 0.0)[1]:
+                data = data[os.write(terminal.fd, data[:512]) :]
+            self._drain(terminal, 0.002)
+            if self._ended(terminal):
+                return False
+            assert time.monotonic() < deadline, "the session takes no more input"
+        return True
+
+    def _drain(self, terminal: Terminal, seconds: float) -> None:
+        """Take in what is written within so many seconds; the screen is not worked out, which would take most of the time."""
+        if select.select([terminal.fd], [], [], seconds)[0]:
+            try:
+                data = os.read(terminal.fd, 1 << 20)
+            except OSError:
+                time.sleep(min(seconds, 0.01))
+                return
+            self.received += len(data)
+            self.output += data
+            del self.output[:-KEPT]
+
+    def _ended(self, terminal: Terminal) -> bool:
+        if terminal.code is not None:
+            return True
+        pid, status = os.waitpid(terminal.pid, os.WNOHANG | os.WUNTRACED)
+        if pid and os.WIFSTOPPED(status):  # ctrl+z where the terminal was not the session's any more: its user says `fg`
+            os.kill(pid, signal.SIGCONT)
+            return False
+        if not pid:
+            return False
+        terminal.code = os.waitstatus_to_exitcode(status)
+        self._drain(terminal, 0.1)
+        said = self.output.decode(errors="replace")
+        asked = 0, -signal.SIGINT  # ctrl+c where the terminal was not the session's yet, or no more
+        if terminal.code not in asked or "Traceback" in said:
+            self.problem(f"ended with {terminal.code}: {traced(said) or said[-2000:]}")
+        self.played.left += 1
+        return True
+
+    def _undo_everything(self, terminal: Terminal, seed: int) -> None:
+        """Every dialog is closed, every edit is taken back, the Plan is saved: these are the first bytes. Then the session is left."""
+        self._picture(terminal)
+        if self._ended(terminal):
+            return
+        for keys, wanted in (("\x1b", " q quit"), ("\x1bOR", "1 · Machine")):
+            for _ in range(12):
+                if wanted not in terminal.text:
+                    self._press(terminal, keys)
+        for keys in (*("z" * 25,) * 40, "\x13"):
+            terminal.press(keys)
+            terminal.settle(0.2)
+        terminal.settle(1.0)
+        if self._ended(terminal):  # the last of the monkey's keys had asked for it
+            return
+        if self.plan.read_text() != PLAN:
+            self.problem(f"seed {seed}: not the first bytes:\n{self.plan.read_text()}\n{terminal.text}")
+        terminal.press("q")
+        deadline = time.monotonic() + PATIENCE / 4
+        while not (ended := self._ended(terminal)) and time.monotonic() < deadline:
+            self._drain(terminal, 0.05)
+        if not ended:
+            shown = traced(self.output.decode(errors="replace")) or self._picture(terminal)
+            self.problem(f"seed {seed}: q does not end it:\n{shown}\n{where_it_is(terminal.pid)}")
+
+    def _press(self, terminal: Terminal, keys: str) -> None:
+        """A key, until it has changed the screen: two escapes in one read are another key."""
+        before, deadline = terminal.text, time.monotonic() + PATIENCE / 4
+        terminal.press(keys)
+        while terminal.text == before and time.monotonic() < deadline:
+            terminal.pump(0.1)
+        terminal.settle(0.3)
+
+    def _picture(self, terminal: Terminal) -> str:
+        """What is on the screen: another size makes the session draw all of it."""
+        self._settle(terminal, 0.5)
+        self.output.clear()
+        terminal.resize(100, 36)
+        terminal.clear()
+        self._settle(terminal, 1.0)
+        terminal.stream.feed(UNKNOWN.sub(b"", bytes(self.output)))
+        return terminal.text
+
+    def _settle(self, terminal: Terminal, quiet: float) -> None:
+        """Until nothing was written for so many seconds."""
+        deadline, since = time.monotonic() + PATIENCE, -1
+        while since != self.received and time.monotonic() < deadline:
+            since = self.received
+            self._drain(terminal, quiet)
+
+    def problem(self, text: str) -> None:
+        """Tell it at once, and at the end."""
+        print(text, flush=True)
+        self.played.problems.append(text)
