@@ -14,10 +14,13 @@ from dstui.forecast.forecast import forecast
 from dstui.forecast.recommend import recommend
 from dstui.machine.snapshot import Machine
 from dstui.measured import KEPT_RUNS, Taken, model_key, read_measured, remember
-from dstui.plan import Plan
+from dstui.plan import Plan, load
+from dstui.render.target import Target
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.observe.taken import keep, kept
+from dstui.run.supervise.start import start
 from tests.forecast.targets import EIGHT_H100, FOUR_A100, NO_GPU, facts, plan
+from tests.waiting import wait_for
 
 SEVEN = plan(stage=2, micro=2, model__activation_checkpointing=True)
 
@@ -119,3 +122,19 @@ def test_a_run_of_no_model_or_of_a_broken_folder_is_not_measured(tmp_path: Path)
     (folder.path / "plan.yaml").write_text(SEVEN.text)
     (folder.path / "machine.json").write_text("[]")
     assert keep(folder) is None
+
+
+def test_a_real_run_of_a_model_is_measured_when_it_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(
+        "held = b'x' * (200 << 20)\nfor step in range(1, 20):\n    print(f'step {step} step_time: 0.25', flush=True)\n"
+    )
+    text = (
+        "version: 1\njob: {script: train.py}\nmodel: {params: 1.0e6}\ncluster: {hosts: {localhost: 2}}\ndeepspeed: {train_batch_size: 2}\n"
+    )
+    given = load(text, "plan.yaml", str(tmp_path))
+    folder = start(Target(given, NO_GPU), run_dir=tmp_path / "job")
+    (taken,) = wait_for(lambda: read_measured(model_key(given)).runs(NO_GPU))
+    assert taken.node_bytes >= 2 * 200 << 20
+    assert taken.step_seconds == 0.25
+    assert taken == kept(folder)

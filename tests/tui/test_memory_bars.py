@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from dstui.forecast.choices import Choice
 from dstui.machine.snapshot import GIB, Host, Machine
+from dstui.measured import Taken, remember
 from tests.machines import gpus, joined
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 
@@ -94,3 +98,20 @@ async def test_several_models_and_odd_values_leave_the_screen_alive(open_app: Op
     async with open_app(SEVEN.replace("stage: 2", "stage: [1]").replace("_gpu: 4", "_gpu: many"), gpus=2) as pilot:
         await pilot.press("3")
         await until(pilot, lambda: text_of(pilot, "#memory"))
+
+
+async def test_what_a_run_of_this_model_took_here_stands_beside_the_forecast_and_corrects_it(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    async with open_app(SEVEN, gpus=4) as pilot:
+        store(pilot).see(FOUR)
+        before = store(pilot).state.outlook
+        assert before is not None
+        remember(store(pilot).state.plan, FOUR, Taken(run="earlier", ended="2026-01-02", gpu_bytes=70 * GIB, memory_scale=1.2))
+        store(pilot).edit(("name", "other"))
+        await until(pilot, lambda: "measured: earlier (2026-01-02): 70 GB of a GPU (+20% of the" in text_of(pilot, "#memory"))
+        after = store(pilot).state.outlook
+        assert after is not None
+        assert after.forecast.gpu.bytes == pytest.approx(1.2 * (before.forecast.gpu.bytes or 0), rel=1e-3)
+        assert after.choices[Choice(2)].gpu.bytes == after.forecast.gpu.bytes

@@ -258,15 +258,15 @@ class Supervisor:
         """The last word."""
         self.arrivals.update(time.time(), self.ranks.attempt)
         self.status = finish(self.folder, self.status, self.ranks, self.asked)
-        if self.folder.names_model:
-            from dstui.run.observe.taken import keep  # the forecast would cost every job a tenth of a second
-
-            keep(self.folder)
         if self.record.on_end:
             from dstui.run.supervise.notify import announce  # urllib would cost every job 20 ms
 
             if problem := announce(self.record, self.folder, self.status, self.ranks):
                 self.note(problem)
+        if self.folder.names_model:
+            from dstui.run.observe.taken import keep  # the forecast would cost every job a tenth of a second
+
+            keep(self.folder)
 
     def members(self) -> set[Process]:
         """Every process of the job: by its tag, and by descent where one has thrown its environment away."""
