@@ -105,7 +105,7 @@ async def test_what_a_run_of_this_model_took_here_stands_beside_the_forecast_and
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with open_app(SEVEN, gpus=4) as pilot:
-        store(pilot).see(FOUR)
+        store(pilot).machine_probed(FOUR)
         before = store(pilot).state.outlook
         assert before is not None
         remember(store(pilot).state.plan, FOUR, Taken(run="earlier", ended="2026-01-02", gpu_bytes=70 * GIB, memory_scale=1.2))
