@@ -70,13 +70,14 @@ def kind_of(path: Path, text: str) -> Kind:
 
 
 def plan_of_both(config: str, script: str) -> Opened:
-    """A ds_config.json and the script that it is for, both in the current folder, as one Plan. Raises FileProblem or PlanError."""
-    facts = _facts_of(Path(script))
-    return Opened(_adopted(Path(config), (script, *(facts.suggested_args if facts is not None else ()))), None)
-
-
-def _adopted(path: Path, script: Sequence[str]) -> Plan:
-    return _made(path, read_text(path), "ds_config", (), script).plan
+    """A ds_config.json or an accelerate YAML and the script that it is for, as one Plan. Raises FileProblem or PlanError."""
+    path, facts = Path(config), _facts_of(Path(script))
+    text = read_text(path)
+    kind = kind_of(path, text)
+    args = (
+        facts.suggested_args if facts is not None and kind == "ds_config" else ()
+    )  # an accelerate YAML reaches it through its environment
+    return _made(path, text, kind, (), (script, *args))
 
 
 def _made(path: Path, text: str, kind: Kind, sets: Sequence[str], script: Sequence[str]) -> Opened:

@@ -32,11 +32,19 @@ def installed(version: str) -> str:
 
 def accelerate() -> Path:
     """The folder of accelerate, installed there if need be: for PYTHONPATH. Skips the test where it cannot be had."""
-    target = FOLDER / "accelerate"
-    if not (target / "accelerate").is_dir():
+    return _beside("accelerate", "huggingface_hub", "safetensors", "httpx", "httpcore", "h11", "anyio", "idna", "certifi")
+
+
+def peft() -> Path:
+    """The same for PEFT, which needs accelerate beside it."""
+    return _beside("peft")
+
+
+def _beside(name: str, *needed: str) -> Path:
+    target = FOLDER / name
+    if not (target / name).is_dir():
         words = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(target)]
-        needed = ["accelerate", "huggingface_hub", "safetensors", "httpx", "httpcore", "h11", "anyio", "idna", "certifi"]
-        done = subprocess.run([*words, *needed], check=False, capture_output=True, text=True)
+        done = subprocess.run([*words, name, *needed], check=False, capture_output=True, text=True)
         if done.returncode:
-            pytest.skip(f"accelerate cannot be installed here: {done.stderr.strip()[-200:]}")
+            pytest.skip(f"{name} cannot be installed here: {done.stderr.strip()[-200:]}")
     return target

@@ -41,7 +41,7 @@ def plan_of_accelerate(
     """The Plan of an accelerate YAML. `read_named` gives the text of a ds_config.json that it names, or None. Raises ConfigError."""
     text, notes = repaired(text)
     given = given or Given()
-    rest = {name: value for name, value in read_accelerate(text).config.items() if value is not None}
+    rest = {name: _plain(value) for name, value in read_accelerate(text).config.items() if value is not None}
     inner = rest.pop(SECTION, None)
     if inner is not None and not isinstance(inner, Mapping):
         raise ConfigError(f"{SECTION} holds no keys: it is a section, such as {SECTION}: {{zero_stage: 2}}")
@@ -181,6 +181,15 @@ class _Adoption:
         if "hostfile" not in found:
             self.notes.append(f"num_machines is {self.top['num_machines']}, and the file names no hosts: write them under cluster.hosts")
         return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as a Plan can hold it: YAML 1.1 makes dates of some words, and numbers of some keys."""
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
 def _suits(value: Any, kind: str) -> bool:

@@ -235,6 +235,11 @@ def test_what_is_changed_or_not_understood_is_said_and_stands_in_the_plan(line: 
     load(found.text)
 
 
+@pytest.mark.parametrize("line", ["downcast_bf16: 2001-01-01", "fsdp_config: {1: 2, true: [2001-01-01]}", "zzz: !!binary aGk="])
+def test_what_only_yaml_1_1_knows_is_kept_as_text(line: str) -> None:
+    load(plan_of_accelerate(f"distributed_type: DEEPSPEED\nnum_processes: 2\n{line}\n", "a.yaml").text)
+
+
 def test_a_ds_config_that_is_named_is_read_with_the_spelling_of_its_numbers() -> None:
     plan = adopted(PUBLISHED["a file of its own"])
     assert '"reduce_bucket_size": 5e8' in ds_config(plan)

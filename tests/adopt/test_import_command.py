@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.documents import open_document
+from dstui.documents import open_document, plan_of_both
 from dstui.files import FileProblem
 from dstui.plan import load
 
@@ -56,6 +56,11 @@ def test_each_kind_of_file_opens_as_a_plan_that_is_still_to_be_named(folder: Pat
 def test_an_accelerate_yaml_takes_the_script_that_it_is_for(folder: Path) -> None:
     plan = open_document("acc.yaml", script=["train.py", "--num_gpus", "3"]).plan
     assert (plan.job.script, plan.job.args, plan.job.integration) == ("train.py", ("--num_gpus", "3"), "accelerate")
+
+
+def test_a_script_and_the_yaml_beside_it_are_one_plan(folder: Path) -> None:
+    plan = plan_of_both("acc.yaml", "train.py").plan
+    assert (plan.job.script, plan.job.args, plan.job.integration, plan.cluster.hosts) == ("train.py", (), "accelerate", {"localhost": 2})
 
 
 def test_import_prints_a_plan_or_writes_it_and_replaces_nothing_unasked(folder: Path) -> None:
