@@ -28,31 +28,31 @@ Matrix = tuple[tuple[str, ...], ...]
 class GpuProcess:
     """Somebody's process on a GPU. Inside a container the pid is the host's, and usually the list is empty."""
 
-    pid: int
-    name: Maybe[str] = NOT_ASKED
-    memory: Maybe[int] = NOT_ASKED
+    pid: int  # of its host
+    name: Maybe[str] = NOT_ASKED  # of its program
+    memory: Maybe[int] = NOT_ASKED  # bytes on this GPU
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigDevice:
     """One slice of a GPU in MIG mode: its own device for CUDA, without NVLink."""
 
-    uuid: Maybe[str] = NOT_ASKED
-    name: Maybe[str] = NOT_ASKED
-    memory_total: Maybe[int] = NOT_ASKED
+    uuid: Maybe[str] = NOT_ASKED  # MIG-…
+    name: Maybe[str] = NOT_ASKED  # as NVML names it, with the profile: 1g.10gb
+    memory_total: Maybe[int] = NOT_ASKED  # bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvLink:
     """A GPU's NVLinks: how many it has, how many are up, and where they lead."""
 
-    count: Maybe[int] = NOT_ASKED
-    active: Maybe[int] = NOT_ASKED
+    count: Maybe[int] = NOT_ASKED  # links that the GPU has
+    active: Maybe[int] = NOT_ASKED  # links that are up
     switched: int = 0
     """Active links that end in an NVSwitch (or in something invisible, which is one)."""
     peers: Mapping[str, int] = field(default_factory=dict)
     """Bus id of a directly joined GPU -> number of active links to it."""
-    version: Maybe[str] = NOT_ASKED
+    version: Maybe[str] = NOT_ASKED  # of NVLink: 4.0
     speed: Maybe[int] = NOT_ASKED
     """MB/s of one link, one way."""
 
@@ -63,67 +63,67 @@ class Fabric:
 
     state: Maybe[str] = NOT_ASKED
     """not supported, not started, in progress, completed"""
-    status: Maybe[int] = NOT_ASKED
-    cluster: Maybe[str] = NOT_ASKED
-    clique: Maybe[int] = NOT_ASKED
-    health: Maybe[int] = NOT_ASKED
+    status: Maybe[int] = NOT_ASKED  # NVML's return code of the probe, 0 for success
+    cluster: Maybe[str] = NOT_ASKED  # UUID of the NVL domain, as 32 hexadecimal digits
+    clique: Maybe[int] = NOT_ASKED  # id within the domain
+    health: Maybe[int] = NOT_ASKED  # NVML's bit mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
     """One GPU, as NVML numbers them (nvidia-smi's order)."""
 
-    index: int
+    index: int  # from 0; NVML's, which is that of CUDA_DEVICE_ORDER=PCI_BUS_ID
     problem: str | None = None
     """Why this GPU cannot be used at all (lost, no permission, needs a reset)."""
-    name: Maybe[str] = NOT_ASKED
-    uuid: Maybe[str] = NOT_ASKED
-    bus_id: Maybe[str] = NOT_ASKED
-    serial: Maybe[str] = LEFT_OUT
-    memory_total: Maybe[int] = NOT_ASKED
-    memory_used: Maybe[int] = NOT_ASKED
-    memory_reserved: Maybe[int] = NOT_ASKED
-    utilization: Maybe[int] = NOT_ASKED
-    memory_utilization: Maybe[int] = NOT_ASKED
-    temperature: Maybe[int] = NOT_ASKED
-    power: Maybe[float] = NOT_ASKED
-    power_limit: Maybe[float] = NOT_ASKED
-    power_limit_default: Maybe[float] = NOT_ASKED
-    clock_sm: Maybe[int] = NOT_ASKED
-    clock_sm_max: Maybe[int] = NOT_ASKED
-    clock_memory: Maybe[int] = NOT_ASKED
-    throttle: Maybe[tuple[str, ...]] = NOT_ASKED
-    compute_capability: Maybe[str] = NOT_ASKED
+    name: Maybe[str] = NOT_ASKED  # NVIDIA H100 80GB HBM3
+    uuid: Maybe[str] = NOT_ASKED  # GPU-…
+    bus_id: Maybe[str] = NOT_ASKED  # 00000000:1B:00.0
+    serial: Maybe[str] = LEFT_OUT  # of the board
+    memory_total: Maybe[int] = NOT_ASKED  # bytes
+    memory_used: Maybe[int] = NOT_ASKED  # bytes, by whomever
+    memory_reserved: Maybe[int] = NOT_ASKED  # bytes that the driver keeps for itself
+    utilization: Maybe[int] = NOT_ASKED  # percent of the last second in which a kernel ran
+    memory_utilization: Maybe[int] = NOT_ASKED  # percent of the last second in which memory was read or written
+    temperature: Maybe[int] = NOT_ASKED  # °C
+    power: Maybe[float] = NOT_ASKED  # watts, now
+    power_limit: Maybe[float] = NOT_ASKED  # watts, in force
+    power_limit_default: Maybe[float] = NOT_ASKED  # watts, as the board is made
+    clock_sm: Maybe[int] = NOT_ASKED  # MHz, now
+    clock_sm_max: Maybe[int] = NOT_ASKED  # MHz
+    clock_memory: Maybe[int] = NOT_ASKED  # MHz, now
+    throttle: Maybe[tuple[str, ...]] = NOT_ASKED  # why its clocks are lowered now: power cap, hardware thermal, …; empty where they are not
+    compute_capability: Maybe[str] = NOT_ASKED  # 9.0
     compute_mode: Maybe[str] = NOT_ASKED
     """default, exclusive thread, prohibited, exclusive process"""
-    persistence: Maybe[bool] = NOT_ASKED
-    ecc: Maybe[bool] = NOT_ASKED
-    ecc_pending: Maybe[bool] = NOT_ASKED
+    persistence: Maybe[bool] = NOT_ASKED  # persistence mode
+    ecc: Maybe[bool] = NOT_ASKED  # whether ECC is on
+    ecc_pending: Maybe[bool] = NOT_ASKED  # and after the next reset
     memory_errors: Maybe[int] = NOT_ASKED
     """Uncorrected errors of its memory since the driver was loaded."""
     remap_pending: Maybe[bool] = NOT_ASKED
     """Whether rows of its memory wait for a reset to be replaced, or could not be."""
-    mig: Maybe[bool] = NOT_ASKED
-    mig_pending: Maybe[bool] = NOT_ASKED
-    mig_devices: tuple[MigDevice, ...] = ()
-    pcie_generation: Maybe[int] = NOT_ASKED
-    pcie_generation_max: Maybe[int] = NOT_ASKED
-    pcie_width: Maybe[int] = NOT_ASKED
-    pcie_width_max: Maybe[int] = NOT_ASKED
+    mig: Maybe[bool] = NOT_ASKED  # whether MIG mode is on
+    mig_pending: Maybe[bool] = NOT_ASKED  # and after the next reset
+    mig_devices: tuple[MigDevice, ...] = ()  # empty where MIG is off
+    pcie_generation: Maybe[int] = NOT_ASKED  # now; it falls when the GPU is idle
+    pcie_generation_max: Maybe[int] = NOT_ASKED  # of GPU and slot together
+    pcie_width: Maybe[int] = NOT_ASKED  # lanes, now
+    pcie_width_max: Maybe[int] = NOT_ASKED  # lanes, of GPU and slot together
     numa_node: Maybe[int] = NOT_ASKED
     """The node of the CPUs next to it."""
     cpus: Maybe[str] = NOT_ASKED
     """The CPUs next to it, as a list like 0-15,32-47."""
     memory_node: Maybe[int] = NOT_ASKED
     """The NUMA node that is this GPU's own memory (GH200, GB200); nothing may be bound to it."""
-    module_id: Maybe[int] = NOT_ASKED
-    virtualization: Maybe[str] = NOT_ASKED
-    addressing: Maybe[str] = NOT_ASKED
-    c2c: Maybe[bool] = NOT_ASKED
-    c2c_bandwidth: Maybe[int] = NOT_ASKED
-    nvlink: Maybe[NvLink] = NOT_ASKED
-    fabric: Maybe[Fabric] = NOT_ASKED
-    processes: Maybe[tuple[GpuProcess, ...]] = NOT_ASKED
+    module_id: Maybe[int] = NOT_ASKED  # its place on the baseboard
+    virtualization: Maybe[str] = NOT_ASKED  # none, passthrough, vGPU, host vGPU, host vSGA
+    addressing: Maybe[str] = NOT_ASKED  # how it addresses the host's memory (HMM, ATS); no probe tells it yet
+    c2c: Maybe[bool] = NOT_ASKED  # whether the coherent link to its CPU is on (Grace)
+    c2c_bandwidth: Maybe[int] = NOT_ASKED  # MB/s of one such link, at most
+    nvlink: Maybe[NvLink] = NOT_ASKED  # unknown where it has none
+    fabric: Maybe[Fabric] = NOT_ASKED  # unknown where there is no NVSwitch fabric
+    processes: Maybe[tuple[GpuProcess, ...]] = NOT_ASKED  # that use it now
 
     @property
     def short_name(self) -> str:
@@ -140,8 +140,8 @@ class Gpu:
 class Island:
     """GPUs joined by working NVLink, directly or through each other; a GPU without any is an island of its own."""
 
-    gpus: tuple[int, ...]
-    kind: Kind = "single"
+    gpus: tuple[int, ...]  # indices, ascending
+    kind: Kind = "single"  # by the pattern of its links
     cliques: tuple[tuple[int, ...], ...] = ()
     """The largest sets within it in which every pair is joined, the widest first: where tensor parallelism may live."""
     width: tuple[int, int] | None = None
@@ -161,94 +161,94 @@ class Driver:
 
     state: Maybe[str] = NOT_ASKED
     """ok, or why NVML did not start"""
-    version: Maybe[str] = NOT_ASKED
-    nvml: Maybe[str] = NOT_ASKED
+    version: Maybe[str] = NOT_ASKED  # 550.54.15
+    nvml: Maybe[str] = NOT_ASKED  # version of the library
     cuda: Maybe[str] = NOT_ASKED
     """The newest CUDA that this driver runs, not the toolkit's version."""
-    confidential_compute: Maybe[bool] = NOT_ASKED
-    kernel_module: Maybe[str] = NOT_ASKED
-    open_module: Maybe[bool] = NOT_ASKED
-    modules: Maybe[tuple[str, ...]] = NOT_ASKED
-    device_nodes: Maybe[tuple[str, ...]] = NOT_ASKED
+    confidential_compute: Maybe[bool] = NOT_ASKED  # whether confidential computing is on
+    kernel_module: Maybe[str] = NOT_ASKED  # its version, by /proc
+    open_module: Maybe[bool] = NOT_ASKED  # whether it is the open one
+    modules: Maybe[tuple[str, ...]] = NOT_ASKED  # kernel modules around the GPUs that are loaded: nvidia, nvidia_peermem, gdrdrv, …
+    device_nodes: Maybe[tuple[str, ...]] = NOT_ASKED  # names in /dev: nvidia0, nvidiactl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumaNode:
     """A NUMA node; without CPUs it is the memory of a GPU."""
 
-    id: int
-    cpus: str = ""
-    memory: Maybe[int] = NOT_ASKED
-    distances: Maybe[tuple[int, ...]] = NOT_ASKED
+    id: int  # the kernel's number
+    cpus: str = ""  # a list like 0-15,32-47; empty where it has none
+    memory: Maybe[int] = NOT_ASKED  # bytes
+    distances: Maybe[tuple[int, ...]] = NOT_ASKED  # to each node in order, 10 = itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disk:
     """A mounted file system, and what is known of the device under it."""
 
-    mount: str
-    filesystem: str
-    device: Maybe[str] = NOT_ASKED
-    total: Maybe[int] = NOT_ASKED
-    free: Maybe[int] = NOT_ASKED
-    local: bool = True
-    read_only: bool = False
-    nvme: Maybe[bool] = NOT_ASKED
-    model: Maybe[str] = NOT_ASKED
-    numa_node: Maybe[int] = NOT_ASKED
+    mount: str  # where it is mounted
+    filesystem: str  # ext4, nfs4, tmpfs, …
+    device: Maybe[str] = NOT_ASKED  # /dev/nvme0n1p1, or the server's path
+    total: Maybe[int] = NOT_ASKED  # bytes
+    free: Maybe[int] = NOT_ASKED  # bytes that this user may write
+    local: bool = True  # a file system of this host, none of the network
+    read_only: bool = False  # mounted so
+    nvme: Maybe[bool] = NOT_ASKED  # whether an NVMe drive is under it
+    model: Maybe[str] = NOT_ASKED  # of the drive
+    numa_node: Maybe[int] = NOT_ASKED  # of the drive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nic:
     """A network interface."""
 
-    name: str
-    state: Maybe[str] = NOT_ASKED
+    name: str  # eth0
+    state: Maybe[str] = NOT_ASKED  # up, down, unknown, …: the kernel's operstate
     speed: Maybe[int] = NOT_ASKED
     """Mbit/s; unknown for an interface that is down or virtual."""
-    mtu: Maybe[int] = NOT_ASKED
-    virtual: bool = False
-    wireless: bool = False
-    default_route: bool = False
-    numa_node: Maybe[int] = NOT_ASKED
+    mtu: Maybe[int] = NOT_ASKED  # bytes
+    virtual: bool = False  # by its name: a bridge, a veth, docker0
+    wireless: bool = False  # Wi-Fi
+    default_route: bool = False  # whether the host's IPv4 default route leads over it
+    numa_node: Maybe[int] = NOT_ASKED  # of its PCI device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IbPort:
     """A port of an RDMA adapter: InfiniBand, or RoCE where the link layer is Ethernet."""
 
-    device: str
-    port: int
-    state: Maybe[str] = NOT_ASKED
-    gbps: Maybe[float] = NOT_ASKED
-    link_layer: Maybe[str] = NOT_ASKED
-    numa_node: Maybe[int] = NOT_ASKED
+    device: str  # mlx5_0
+    port: int  # from 1
+    state: Maybe[str] = NOT_ASKED  # ACTIVE, DOWN, INIT, …
+    gbps: Maybe[float] = NOT_ASKED  # Gbit/s, as it was negotiated
+    link_layer: Maybe[str] = NOT_ASKED  # InfiniBand or Ethernet
+    numa_node: Maybe[int] = NOT_ASKED  # of its adapter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciGpu:
     """A GPU as the PCI bus shows it, also without a driver."""
 
-    bus_id: str
-    numa_node: Maybe[int] = NOT_ASKED
-    cpus: Maybe[str] = NOT_ASKED
-    driver: Maybe[str] = NOT_ASKED
+    bus_id: str  # 0000:1b:00.0
+    numa_node: Maybe[int] = NOT_ASKED  # of the CPUs next to it
+    cpus: Maybe[str] = NOT_ASKED  # those, as a list like 0-15
+    driver: Maybe[str] = NOT_ASKED  # the kernel driver that has it: nvidia, vfio-pci
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """The computer around the GPUs, as far as this process may use it."""
 
-    name: Maybe[str] = NOT_ASKED
-    system: Maybe[str] = NOT_ASKED
-    kernel: Maybe[str] = NOT_ASKED
-    cpu: Maybe[str] = NOT_ASKED
-    cpu_flags: Maybe[tuple[str, ...]] = NOT_ASKED
+    name: Maybe[str] = NOT_ASKED  # as os.uname() has it
+    system: Maybe[str] = NOT_ASKED  # Ubuntu 22.04.4 LTS
+    kernel: Maybe[str] = NOT_ASKED  # release: 5.15.0-105-generic
+    cpu: Maybe[str] = NOT_ASKED  # model name
+    cpu_flags: Maybe[tuple[str, ...]] = NOT_ASKED  # of those that DeepSpeed's CPU ops use: avx2, avx512f, …
     cpus: Maybe[int] = NOT_ASKED
     """Logical CPUs of the machine."""
     cpus_usable: Maybe[int] = NOT_ASKED
     """Those that this process may run on."""
-    cpu_set: Maybe[str] = NOT_ASKED
+    cpu_set: Maybe[str] = NOT_ASKED  # the same as a list like 0-15,32-47
     cores: Maybe[int] = NOT_ASKED
     """Physical cores of the machine."""
     cores_usable: Maybe[int] = NOT_ASKED
@@ -257,35 +257,35 @@ class Host:
     """The hardware threads of each usable core: ("0,32", "1,33")."""
     cpu_quota: Maybe[float | None] = NOT_ASKED
     """CPUs' worth of time that the cgroup grants; null = no quota."""
-    memory_total: Maybe[int] = NOT_ASKED
-    memory_available: Maybe[int] = NOT_ASKED
+    memory_total: Maybe[int] = NOT_ASKED  # bytes of RAM
+    memory_available: Maybe[int] = NOT_ASKED  # bytes that can be had without swapping
     memory_limit: Maybe[int | None] = NOT_ASKED
     """The cgroup's limit; null = none."""
-    memory_limit_used: Maybe[int] = NOT_ASKED
-    swap_free: Maybe[int] = NOT_ASKED
-    shm_total: Maybe[int] = NOT_ASKED
-    shm_free: Maybe[int] = NOT_ASKED
+    memory_limit_used: Maybe[int] = NOT_ASKED  # bytes that the cgroup has taken of it
+    swap_free: Maybe[int] = NOT_ASKED  # bytes
+    shm_total: Maybe[int] = NOT_ASKED  # bytes of /dev/shm
+    shm_free: Maybe[int] = NOT_ASKED  # bytes
     memlock: Maybe[int | None] = NOT_ASKED
     """Bytes that a process may pin; null = no limit. Ranks on another host have that host's limit."""
-    nofile: Maybe[int | None] = NOT_ASKED
-    nproc: Maybe[int | None] = NOT_ASKED
-    hugepages_total: Maybe[int] = NOT_ASKED
-    hugepages_free: Maybe[int] = NOT_ASKED
-    hugepage_size: Maybe[int] = NOT_ASKED
-    numa: Maybe[tuple[NumaNode, ...]] = NOT_ASKED
-    numa_balancing: Maybe[bool] = NOT_ASKED
-    disks: Maybe[tuple[Disk, ...]] = NOT_ASKED
-    nics: Maybe[tuple[Nic, ...]] = NOT_ASKED
+    nofile: Maybe[int | None] = NOT_ASKED  # open files per process; null = no limit
+    nproc: Maybe[int | None] = NOT_ASKED  # processes of this user; null = no limit
+    hugepages_total: Maybe[int] = NOT_ASKED  # pages that are reserved
+    hugepages_free: Maybe[int] = NOT_ASKED  # pages
+    hugepage_size: Maybe[int] = NOT_ASKED  # bytes of a page
+    numa: Maybe[tuple[NumaNode, ...]] = NOT_ASKED  # by number
+    numa_balancing: Maybe[bool] = NOT_ASKED  # whether the kernel moves pages between nodes by itself
+    disks: Maybe[tuple[Disk, ...]] = NOT_ASKED  # mounted file systems with room, local ones first
+    nics: Maybe[tuple[Nic, ...]] = NOT_ASKED  # all but the loopback
     ports: Maybe[tuple[int, ...]] = NOT_ASKED
     """TCP ports on which somebody listens."""
-    infiniband: Maybe[tuple[IbPort, ...]] = NOT_ASKED
-    pci_gpus: Maybe[tuple[PciGpu, ...]] = NOT_ASKED
-    nvswitches: Maybe[int] = NOT_ASKED
-    iommu: Maybe[bool] = NOT_ASKED
-    virtual_machine: Maybe[bool] = NOT_ASKED
-    container: Maybe[str | None] = NOT_ASKED
-    wsl: Maybe[bool] = NOT_ASKED
-    scheduler: Maybe[str | None] = NOT_ASKED
+    infiniband: Maybe[tuple[IbPort, ...]] = NOT_ASKED  # empty where there is no RDMA adapter
+    pci_gpus: Maybe[tuple[PciGpu, ...]] = NOT_ASKED  # NVIDIA's
+    nvswitches: Maybe[int] = NOT_ASKED  # how many are on the PCI bus
+    iommu: Maybe[bool] = NOT_ASKED  # whether it is on
+    virtual_machine: Maybe[bool] = NOT_ASKED  # whether a hypervisor is under it
+    container: Maybe[str | None] = NOT_ASKED  # docker, podman, kubernetes, …; null = none
+    wsl: Maybe[bool] = NOT_ASKED  # Windows Subsystem for Linux
+    scheduler: Maybe[str | None] = NOT_ASKED  # slurm, pbs, …; null = none
     allocation: Mapping[str, str] = field(default_factory=dict)
     """The scheduler's own variables: SLURM_NNODES and the like."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -306,52 +306,52 @@ class Host:
 class Software:
     """Versions as their own metadata gives them (null = not installed), and programs by where they are (null = not found)."""
 
-    python: Maybe[str] = NOT_ASKED
-    python_path: Maybe[str] = NOT_ASKED
-    torch: Maybe[str | None] = NOT_ASKED
+    python: Maybe[str] = NOT_ASKED  # version
+    python_path: Maybe[str] = NOT_ASKED  # of the interpreter that was asked
+    torch: Maybe[str | None] = NOT_ASKED  # version
     torch_cuda: Maybe[str | None] = NOT_ASKED
     """The CUDA that torch was built for; null = a build without CUDA."""
-    torch_hip: Maybe[str | None] = NOT_ASKED
-    deepspeed: Maybe[str | None] = NOT_ASKED
-    accelerate: Maybe[str | None] = NOT_ASKED
-    transformers: Maybe[str | None] = NOT_ASKED
-    mpi4py: Maybe[str | None] = NOT_ASKED
-    pynvml: Maybe[str | None] = NOT_ASKED
-    nccl: Maybe[str | None] = NOT_ASKED
-    cuda_home: Maybe[str | None] = NOT_ASKED
-    cuda_toolkit: Maybe[str | None] = NOT_ASKED
-    nvcc: Maybe[str | None] = NOT_ASKED
-    gxx: Maybe[str | None] = NOT_ASKED
-    ninja: Maybe[str | None] = NOT_ASKED
-    python_headers: Maybe[bool] = NOT_ASKED
-    libaio: Maybe[bool] = NOT_ASKED
-    libaio_headers: Maybe[bool] = NOT_ASKED
-    ssh: Maybe[str | None] = NOT_ASKED
-    pdsh: Maybe[str | None] = NOT_ASKED
-    mpirun: Maybe[str | None] = NOT_ASKED
-    srun: Maybe[str | None] = NOT_ASKED
-    numactl: Maybe[str | None] = NOT_ASKED
+    torch_hip: Maybe[str | None] = NOT_ASKED  # the ROCm that torch was built for; null = a build without
+    deepspeed: Maybe[str | None] = NOT_ASKED  # version
+    accelerate: Maybe[str | None] = NOT_ASKED  # version
+    transformers: Maybe[str | None] = NOT_ASKED  # version
+    mpi4py: Maybe[str | None] = NOT_ASKED  # version
+    pynvml: Maybe[str | None] = NOT_ASKED  # version of nvidia-ml-py
+    nccl: Maybe[str | None] = NOT_ASKED  # version of the wheel beside torch
+    cuda_home: Maybe[str | None] = NOT_ASKED  # folder of the CUDA toolkit
+    cuda_toolkit: Maybe[str | None] = NOT_ASKED  # its version
+    nvcc: Maybe[str | None] = NOT_ASKED  # path
+    gxx: Maybe[str | None] = NOT_ASKED  # path of g++ or c++
+    ninja: Maybe[str | None] = NOT_ASKED  # path
+    python_headers: Maybe[bool] = NOT_ASKED  # whether Python.h is there
+    libaio: Maybe[bool] = NOT_ASKED  # whether the library is there
+    libaio_headers: Maybe[bool] = NOT_ASKED  # whether libaio.h is there
+    ssh: Maybe[str | None] = NOT_ASKED  # path
+    pdsh: Maybe[str | None] = NOT_ASKED  # path
+    mpirun: Maybe[str | None] = NOT_ASKED  # path
+    srun: Maybe[str | None] = NOT_ASKED  # path
+    numactl: Maybe[str | None] = NOT_ASKED  # path
     fp16: Maybe[bool] = NOT_ASKED
     """Whether DeepSpeed's accelerator for CPUs takes this type here. Asked only where it matters: DeepSpeed is imported for it."""
-    bf16: Maybe[bool] = NOT_ASKED
+    bf16: Maybe[bool] = NOT_ASKED  # likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """One machine at one moment. Build it with `probe`, `read_machine` or `Machine.unprobed`."""
 
-    source: str = "nothing looked at yet"
+    source: str = "nothing looked at yet"  # a sentence: this machine, the snapshot dgx.json, h2 over ssh
     recorded: bool = False
     """Whether it was read from a file: plans are made for it, and nothing is launched."""
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[Gpu, ...] = ()  # by index
     links: Matrix = ()
     """The pair matrix, cell for cell as `nvidia-smi topo -m` names it: X, NV12, PIX, PXB, PHB, NODE, SYS; ? where unknown."""
     p2p: Mapping[str, Matrix] = field(default_factory=dict)
     """read, write, nvlink, atomics, pci -> the pair matrix of `nvidia-smi topo -p2p`: X, OK, CNS, GNS, TNS, DR, NS, U."""
-    islands: tuple[Island, ...] = ()
-    driver: Driver = Driver()
-    host: Host = Host()
-    software: Software = Software()
+    islands: tuple[Island, ...] = ()  # a GPU is in one of them
+    driver: Driver = Driver()  # NVIDIA's
+    host: Host = Host()  # around the GPUs
+    software: Software = Software()  # that the ranks would use
 
     @classmethod
     def unprobed(cls) -> Machine:

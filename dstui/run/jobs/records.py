@@ -115,12 +115,15 @@ class JobStatus:
     started: float | None = None
     """When the job was started (its first attempt), seconds since the epoch."""
     ended: float | None = None
+    """When its last rank ended, or the stop was through; seconds since the epoch. None until then."""
     exit_code: int | None = None
     """The job's: of the rank that failed first, or what a stop asked for. None until the end."""
     supervisor: ProcessRecord | None = None
+    """Who looks after the job, or did so last."""
     owner: ProcessRecord | None = None
     """The command or terminal with which the job ends (key "front"); None of a detached job."""
     launcher: ProcessRecord | None = None
+    """`python -m deepspeed.launcher.runner` of the current attempt."""
     command: tuple[str, ...] = ()
     """The launcher's argv, of the current attempt."""
     ranks: Mapping[int, RankStatus] = field(default_factory=dict)
@@ -210,6 +213,7 @@ class LaunchRecord:
     bind: str | None = None
     """The file by which each rank binds itself to its cores; None where it does not."""
     restarts: RestartPolicy = RestartPolicy()
+    """What happens after a failure."""
     silence: float | None = None
     """Seconds without a line after which a rank is called silent; None for the default."""
     metrics: Mapping[str, str] = field(default_factory=dict)
