@@ -47,7 +47,7 @@ def _command(name: str, words: list[str]) -> int:
     from dstui.arguments import Parser
 
     module = import_module(f"dstui.commands.{name}")
-    parser = Parser(prog=f"dstui {name}", description=COMMANDS[name].capitalize() + ".")
+    parser = Parser(prog=f"dstui {name}", description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".")
     module.add_arguments(parser)
     code: int = module.run(parser.parse_args(words))
     return code
