@@ -20,7 +20,13 @@ SAMPLES: dict[str, tuple[str, ...]] = {
         "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 30.0 GiB for an array with shape (4026531840,)",
     ),
     "SIGBUS-SHM": ("RuntimeError: unable to write to file </torch_77_123_0>: shared memory: unable to write to shared memory",),
-    "GPU-BUSY": ("RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",),
+    "GPU-BUSY": (
+        "RuntimeError: CUDA error: all CUDA-capable devices are busy or unavailable",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 79.15 GiB of which 12.31 MiB is "
+        "free. Including non-PyTorch memory, this process has 482.00 MiB memory in use.",
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 32.00 MiB (GPU 0; 15.78 GiB total capacity; 0 bytes already allocated; "
+        "9.12 MiB free; 0 bytes reserved in total by PyTorch)",
+    ),
     "PINNED-MEM": ("RuntimeError: CUDA driver error: cudaHostAlloc refused 4 GiB",),
     "TOO-MANY-FILES": ("OSError: [Errno 24] Too many open files: '/data/shard-00017.arrow'", "RuntimeError: received 0 items of ancdata"),
     "DL-WORKER": ("RuntimeError: DataLoader worker (pid(s) 4711, 4712) exited unexpectedly",),
@@ -127,13 +133,52 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "CKPT-WORLD": (
         "deepspeed.runtime.zero.utils.ZeRORuntimeException: The checkpoint being loaded used a DP world size of 8 but the current world size is 4.",
     ),
-    "CKPT-SHAPE": ("RuntimeError: Error(s) in loading state_dict for Net:",),
+    "CKPT-SHAPE": (
+        "RuntimeError: Error(s) in loading state_dict for Net:",
+        "AssertionError: num_layers value from checkpoint (24) is not equal to the input argument value (12).",
+    ),
     "CKPT-WEIGHTS-ONLY": ("_pickle.UnpicklingError: Weights only load failed. This file can still be loaded",),
     "CKPT-DISK": (
         "OSError: [Errno 28] No space left on device",
+        "safetensors_rust.SafetensorError: Error while serializing: I/O error: Disk quota exceeded (os error 122)",
+        'safetensors_rust.SafetensorError: Error while serializing: IoError(Os { code: 28, kind: StorageFull, message: "No space left on device" })',
         "RuntimeError: [enforce fail at inline_container.cc:664] . unexpected pos 960 vs 854",
     ),
     "CKPT-PERM": ("PermissionError: [Errno 13] Permission denied: '/checkpoints/step_100'",),
+    "GATHER16": (
+        "ValueError: Cannot get 16bit model weights because `stage3_gather_16bit_weights_on_model_save` in DeepSpeed config is False. To save the model",
+    ),
+    "ACCELERATE-FIELDS": (
+        "ValueError: When using `deepspeed_config_file`, the following accelerate config variables will be ignored: ['gradient_accumulation_steps',",
+    ),
+    "ACCELERATE-DUMMY": (
+        "ValueError: You cannot create a `DummyOptim` without specifying an optimizer in the config file.",
+        "ValueError: You cannot specify an optimizer in the config file and in the code at the same time. Please remove the optimizer from",
+        "ValueError: You cannot specify a scheduler in the config file and in the code at the same time. Please remove the scheduler from",
+        "ValueError: You can only specify `accelerate.utils.DummyScheduler` in the code when using `accelerate.utils.DummyOptim`.",
+        "ValueError: Either specify a scheduler in the config file or pass in the `lr_scheduler_callable` parameter when using `accelerate",
+    ),
+    "ACCELERATE-HIDDEN": (
+        "ValueError: Can't find `model.config` entry, therefore it's not possible to automatically fill out the following `auto` entries in",
+        "ValueError: Can find neither `model.config.hidden_size` nor `model.config.hidden_sizes`, therefore it's not possible to automatically",
+        "ValueError: The model's config file has neither `hidden_size` nor `hidden_sizes` entry, therefore it's not possible to automatically",
+    ),
+    "ACCELERATE-BATCH": (
+        "ValueError: When using DeepSpeed, `accelerate.prepare()` requires you to pass at least one of training or evaluation dataloaders with",
+    ),
+    "ACCELERATE-AUTO": (
+        "ValueError: `scheduler.params.total_num_steps` not found in kwargs. Please specify `scheduler.params.total_num_steps` without `auto`",
+    ),
+    "CKPT-FOLDER": (
+        "ValueError: Unable to find 'latest' file at /checkpoints/global_step100/latest",
+        "FileNotFoundError: can't find *_optim_states.pt files in directory '/checkpoints/global_step100'",
+        "ValueError: /checkpoints/x/mp_rank_00_model_states.pt is not a zero checkpoint",
+    ),
+    "CUDA-UNKNOWN": ("torch.AcceleratorError: CUDA error: unknown error",),
+    "QUANT-SPILL": (
+        "ValueError: Some modules are dispatched on the CPU or the disk. Make sure you have enough GPU RAM to fit the quantized model. If you",
+    ),
+    "HYDRA-CONFIG": ("omegaconf.errors.ConfigAttributeError: Key 'optimiser' is not in struct",),
     "USER-PY": ("ValueError: a sample without an answer", "ZeroDivisionError: division by zero", "my.package.OddInputError: 17"),
 }
 """Cause -> last lines of tracebacks, or single lines, that show it."""

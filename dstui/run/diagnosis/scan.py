@@ -19,6 +19,21 @@ KEPT = 40
 """Hits of one signature in one stream that are kept."""
 
 
+FIRST_CALLS = frozenset({"set_device", "_lazy_init", "init", "synchronize", "mem_get_info", "current_stream"})
+"""Functions of torch.cuda that need nothing but the GPU itself: no memory for them means that somebody else has it."""
+
+
+def _at_its_place(signature: Signature, raised: Raised | None) -> Signature:
+    """The signature that the same words stand for where they were raised."""
+    if raised is None:
+        return signature
+    if signature.id == "CKPT-SHAPE" and raised.place == "MODEL-LOAD":
+        return BY_ID["MODEL-LOAD"]
+    if signature.id == "OOM-GPU" and "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS:
+        return BY_ID["GPU-BUSY"]
+    return signature
+
+
 class Scanner:
     """Feed it the lines of one file after another."""
 
@@ -70,8 +85,7 @@ class Scanner:
         for sign, signature in signs:
             if sign.matches(label.text):
                 matched |= signature.role not in ("benign", "hint", "performance")
-                loading = raised is not None and raised.place == "MODEL-LOAD" and signature.id == "CKPT-SHAPE"
-                self._keep(BY_ID["MODEL-LOAD"] if loading else signature, label, place, key, raised)
+                self._keep(_at_its_place(signature, raised), label, place, key, raised)
         if raised and not matched and raised.traced and raised.name != "SystemExit":
             self._keep(BY_ID[raised.place or "USER-PY"], label, place, key, raised)
 

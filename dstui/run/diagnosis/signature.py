@@ -78,6 +78,8 @@ class Signature:
     """Whether the words allow no other reading."""
     alone: bool = False
     """Whether the line says by itself that something ended: a kernel's or a scheduler's word needs no traceback around it."""
+    only_rank: int | None = None
+    """The rank that alone can meet it, where no line says which did."""
     in_code: bool = False
     """Whether the words are a line of source code in a traceback."""
     answer: str = ""

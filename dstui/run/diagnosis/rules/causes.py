@@ -35,6 +35,8 @@ def cause(context: FailureContext) -> Verdict | None:
     sub = [hit for hit in roots(context) if hit.signature.id in first.signature.explains]
     by_launcher = first.signature.launcher or bool(first.raised and first.raised.in_launcher)
     rank, certain = (None, True) if by_launcher else _rank_of(context, [*same, *sub])
+    if rank is None and not by_launcher and not context.found.agents:
+        rank = first.signature.only_rank
     confidence = _confidence(context, first, same, certain or rank is None)
     if others and confidence == "high":
         confidence = "medium"

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dstui.run.diagnosis.signature import Signature
-from dstui.run.diagnosis.signatures import communication, configuration, endings, install, launching, memory_limits, training
+from dstui.run.diagnosis.signatures import (
+    accelerate,
+    checkpoints,
+    communication,
+    configuration,
+    endings,
+    install,
+    launching,
+    memory_limits,
+    training,
+)
 
 ALL: tuple[Signature, ...] = tuple(
     signature
-    for area in (memory_limits, install, launching, configuration, communication, training, endings)
+    for area in (memory_limits, install, launching, configuration, accelerate, communication, training, checkpoints, endings)
     for signature in area.SIGNATURES
 )
 BY_ID: dict[str, Signature] = {signature.id: signature for signature in ALL}

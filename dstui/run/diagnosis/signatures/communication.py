@@ -21,6 +21,7 @@ SIGNATURES = (
         (Remedy("Let a free port be chosen", patches.free_port), "Set another cluster.master_port, or end what holds it: ss -ltnp"),
         "ss -ltnp | grep PORT on the master's host.",
         explains=("RDZV-TIMEOUT", "NCCL-SYSTEM"),
+        only_rank=0,
     ),
     Signature(
         "NCCL-SHM",

@@ -186,7 +186,10 @@ SIGNATURES = (
         "root",
         "device_map or low_cpu_mem_usage cannot be combined with ZeRO 3",
         "ZeRO 3 places the parameters itself.",
-        (rx("DeepSpeed Zero-3 is not compatible with", r"DeepSpeed Zero-3 is not compatible with"), "dispatched on the CPU or the disk"),
+        (
+            rx("DeepSpeed Zero-3 is not compatible with", r"DeepSpeed Zero-3 is not compatible with"),
+            rx("dispatched on the CPU or the disk", r"dispatched on the CPU or the disk(?!.*enough GPU RAM)"),
+        ),
         ("from_pretrained without device_map and low_cpu_mem_usage",),
     ),
 )

@@ -191,7 +191,7 @@ SIGNATURES = (
         (
             rx("version mismatch! DeepSpeed ops were compiled", r"version mismatch! DeepSpeed ops were compiled"),
             rx("undefined symbol", r"undefined symbol: \w+"),
-            rx("cannot open shared object file", r"(?<!libcuda)\.so[.\d]*: cannot open shared object file"),
+            rx("cannot open shared object file", r"^(?!.*NCCL INFO).*(?<!libcuda)\.so[.\d]*: cannot open shared object file"),
         ),
         ("rm -rf ~/.cache/torch_extensions, and reinstall DeepSpeed with --no-build-isolation",),
         "ds_report: PyTorch and CUDA at build time against those of now.",

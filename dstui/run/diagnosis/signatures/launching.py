@@ -7,6 +7,26 @@ from dstui.run.diagnosis.signature import Remedy, Signature, rx
 
 SIGNATURES = (
     Signature(
+        "HYDRA-CONFIG",
+        "root",
+        "Hydra refused the configuration or an override of the command line",
+        "Every rank reads the same configuration, so all of them say it and end with 1, without a traceback.",
+        (
+            rx("Could not override", r"^Could not override '"),
+            rx("is not in struct", r"Key '.*' is not in struct"),
+            rx("Could not find", r"^(?:In '.*': )?Could not (?:find|load) '.+'"),
+            rx("Primary config", r"^Primary config (?:directory|module) .*not found|^Cannot find primary config"),
+            rx("mandatory value", r"[Mm]issing mandatory value: "),
+            rx("You must specify", r"^You must specify '.+', e\.g"),
+            rx("Error parsing override", r"^Error parsing override '"),
+        ),
+        (
+            "Mend the key that the message names; +KEY=VALUE adds one that the configuration does not have",
+            "HYDRA_FULL_ERROR=1 shows the whole traceback; --cfg job prints the configuration that is used",
+        ),
+        alone=True,
+    ),
+    Signature(
         "HOSTFILE-BAD",
         "root",
         "The hostfile cannot be read",

@@ -38,10 +38,28 @@ SIGNATURES = (
             "all CUDA-capable devices are busy or unavailable",
             # A rank's own context on a neighbour's GPU is half a gigabyte; so much is another program.
             rx("memory in use", r"Process \d+ has (?:[89]|\d{2,3})\.\d+ GiB memory in use"),
+            # Out of memory, and this process holds next to nothing of a GPU of many GiB.
+            rx(
+                "is free",
+                r"capacity of [\d.]+ GiB of which [\d.]+ (?:bytes|KiB|MiB) is free.*this process has (?:0 bytes|[\d.]+ (?:KiB|MiB))",
+            ),
+            rx("already allocated", r"GiB total capacity; [\d.]+ (?:bytes|KiB|MiB) already allocated; [\d.]+ (?:bytes|KiB|MiB) free"),
         ),
         ("End the processes that hold the GPU (nvidia-smi lists them), or choose other GPUs with cluster.include",),
         "nvidia-smi shows the pid and its memory.",
         explains=("OOM-GPU",),
+    ),
+    Signature(
+        "QUANT-SPILL",
+        "root",
+        "The quantized model does not fit on the GPU, and may not lie partly in host memory",
+        "device_map found too little free GPU memory and put modules on the CPU or the disk, which 8-bit and 4-bit weights refuse.",
+        (rx("dispatched on the CPU or the disk", r"dispatched on the CPU or the disk\..*enough GPU RAM"),),
+        (
+            "device_map={'': local rank}: each rank holds the whole quantized model on its own GPU",
+            "A smaller type (nf4 in the place of int8), or a GPU that nobody else uses",
+        ),
+        "nvidia-smi: what is free before the start.",
     ),
     Signature(
         "OOM-HOST",

@@ -1,4 +1,4 @@
-"""The program at work: model, data, numbers, GPUs, checkpoints."""
+"""The program at work: model, data, numbers, GPUs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIGNATURES = (
         "The weights could not be loaded into the model",
         "A damaged or half-downloaded file, or weights of another model.",
         (
-            rx("SafetensorError", r"SafetensorError|Error while deserializing header"),
+            rx("SafetensorError", r"SafetensorError: (?!Error while serializing|.*os error (?:28|122))|Error while deserializing header"),
             "MetadataIncompleteBuffer",
             "HeaderTooLarge",
             rx("Unable to load weights", r"Unable to load weights from"),
@@ -176,10 +176,21 @@ SIGNATURES = (
             "cudaErrorECCUncorrectable",
             "unspecified launch failure",
             "Uncorrectable NVLink error",
-            "CUDA error: unknown error",
         ),
         ("Drain the host and reset the GPU; replace it if it happens again",),
         "nvidia-smi -q -d ECC,ROW_REMAPPER",
+        explains=("NCCL-CUDA", "SIGABRT"),
+        sure=False,
+    ),
+    Signature(
+        "CUDA-UNKNOWN",
+        "root",
+        "A GPU's driver answered `unknown error`",
+        "The driver is in a bad state on that GPU: a fault of the GPU, a driver that was changed or suspended under the program, "
+        "a device file that a container lost.",
+        ("CUDA error: unknown error", "cudaErrorUnknown"),
+        ("nvidia-smi on that host, and a tiny program on that GPU alone; then reset the GPU or reboot", "Run without that GPU meanwhile"),
+        "dmesg | grep -i xid, at the time of the failure; the same local rank again means that GPU.",
         explains=("NCCL-CUDA", "SIGABRT"),
         sure=False,
     ),
@@ -266,94 +277,6 @@ SIGNATURES = (
         ),
         ("deepspeed.utils.set_z3_leaf_modules, or no prefetch: zero_optimization.stage3_prefetch_bucket_size: 0", "Upgrade DeepSpeed"),
         in_code=True,
-    ),
-    Signature(
-        "CKPT-WORLD",
-        "root",
-        "The checkpoint belongs to another number of ranks",
-        "ZeRO's optimizer states are partitioned over the ranks that saved them.",
-        (
-            rx("DP world size of", r"used a DP world size of \d+ but the current world size is \d+"),
-            "Automatic adjustment of ZeRO's optimizer state",
-        ),
-        ("Resume with as many ranks, or make a universal checkpoint (ds_to_universal) and load it with checkpoint.load_universal",),
-        "The number of *_zero_pp_rank_* files in the checkpoint.",
-    ),
-    Signature(
-        "CKPT-SHAPE",
-        "root",
-        "The checkpoint does not fit the model",
-        "The model or its arguments have changed since it was saved.",
-        (
-            "in loading state_dict for",
-            rx("size mismatch for", r"size mismatch for \S+:"),
-            rx("Missing key(s) in state_dict", r"Missing key\(s\) in state_dict"),
-            rx("checkpointvalue", r"class input value \S+ and checkpointvalue"),
-        ),
-        ("Build the model as it was when the checkpoint was saved, or load without strict",),
-        sure=False,
-    ),
-    Signature(
-        "CKPT-WEIGHTS-ONLY",
-        "root",
-        "torch.load refuses the checkpoint's objects",
-        "PyTorch 2.6 and newer load plain weights only, and DeepSpeed's checkpoints hold more.",
-        ("Weights only load failed", rx("weights_only", r"weights_only.{0,40}(?:Unsupported|not an allowed) global")),
-        ("Upgrade DeepSpeed; for a file that you trust, weights_only=False",),
-        explains=("MODEL-LOAD",),
-    ),
-    Signature(
-        "CKPT-DISK",
-        "root",
-        "There was no room for the checkpoint",
-        "Disk, inodes or quota are used up; with optimizer states it takes 14 to 18 bytes per parameter.",
-        (
-            rx("[Errno ", r"\[Errno (?:28|122)\]"),
-            "PytorchStreamWriter failed writing file",
-            "file write failed",
-            "Disk quota exceeded",
-            rx("unexpected pos", r"unexpected pos \d+ vs \d+"),
-            "basic_ios::clear: iostream error",
-            rx("No space left on device", r"(?:OSError|IOError|RuntimeError|write|error).*No space left on device"),
-        ),
-        ("Free space, keep fewer checkpoints (save_total_limit), or save elsewhere",),
-        "df -h, df -i and the quota of the target.",
-    ),
-    Signature(
-        "CKPT-PERM",
-        "root",
-        "A folder cannot be written",
-        "It belongs to somebody else, or the file system is mounted read-only on this host.",
-        ("PermissionError", "Read-only file system", rx("[Errno ", r"\[Errno (?:13|30)\]")),
-        ("Choose a folder that every host may write",),
-        "touch FOLDER/x, on the host that failed.",
-        sure=False,
-    ),
-    Signature(
-        "CKPT-LATEST",
-        "quiet",
-        "There was no checkpoint to resume from: training began anew",
-        "load_checkpoint only warns where the folder has no file `latest`, and returns (None, None).",
-        (rx("Unable to find latest file at", r"Unable to find latest file at"), "Unable to find 'latest' file"),
-        ("Give the folder that holds `latest`, or the tag of the checkpoint", "Let the script stop where load_checkpoint returns None"),
-        "ls of the folder: latest, global_step*",
-    ),
-    Signature(
-        "GATHER16",
-        "quiet",
-        "The 16-bit weights were not gathered: the saved model is a stub",
-        "ZeRO 3 writes whole weights only where it is told to.",
-        (
-            rx("stage3_gather_16bit_weights_on_model_save", r"stage3_gather_16bit_weights_on_model_save=?.*[Ff]alse"),
-            "Cannot get 16bit model weights because",
-        ),
-        (
-            Remedy(
-                "Gather them when saving", patches.setting("deepspeed.zero_optimization.stage3_gather_16bit_weights_on_model_save", True)
-            ),
-            "zero_to_fp32.py makes whole weights of the checkpoint that is there",
-        ),
-        "A pytorch_model.bin of a few hundred kilobytes.",
     ),
     Signature(
         "OFFLOAD-SLOW",
