@@ -13,7 +13,7 @@ from dstui.adopt.new_plan import Imported, plan_text, suited
 from dstui.adopt.script import CONFIG, OPTIONS, ScriptFacts
 from dstui.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import PLUGIN, TOP, AccelerateKey
-from dstui.plan.model import LAUNCHERS
+from dstui.plan.launchers import LAUNCHERS
 from dstui.plan.scalars import resolve
 
 ReadNamed = Callable[[str], str | None]

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from dstui.limits import MAX_RANKS, MAX_SLOTS
+from dstui.plan.launchers import LAUNCHERS
 
 MOST_PARAMETERS = 10**14
 """No model has more; what is larger is a slip."""
 WEEK = 7 * 24 * 3600
 INTEGRATIONS = ("deepspeed", "trainer", "accelerate")
-LAUNCHERS = ("local", "ssh", "pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm", "torchrun", "accelerate", "nossh")
 
 Integration = Literal["deepspeed", "trainer", "accelerate"]
 Builder = Literal["config", "script"]

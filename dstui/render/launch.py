@@ -18,6 +18,7 @@ from dstui.machine.snapshot import Machine
 from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, select
+from dstui.plan.launchers import BACKENDS
 from dstui.render.accelerate_env import accelerate_environment
 from dstui.text import UNSAFE
 
@@ -33,8 +34,6 @@ REPORTED = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
 NO_LOCAL_RANK = "--no_local_rank"
 """The launcher's option by which ranks get no --local_rank=N, which strict parsers refuse."""
 HERE = ("localhost", "127.0.0.1", "::1")
-BACKENDS = ("pdsh", "openmpi", "mpich", "impi", "mvapich", "slurm")
-"""What `deepspeed --launcher` knows; it starts the ranks of every host by itself."""
 
 
 class RenderError(Exception):

@@ -9,6 +9,7 @@ from dstui.doctor.case import Case, Judgement, check
 from dstui.doctor.checks.gpus import judgement_of, recommended
 from dstui.doctor.checks.reach import UNASKED
 from dstui.machine.codec import Unknown
+from dstui.plan.launchers import PROGRAMS
 
 Judgements = Iterator[Judgement]
 BUILD = "apt install build-essential python3-dev (or your system's names for g++ and Python.h), pip install ninja"
@@ -151,16 +152,8 @@ def extension_cache(case: Case) -> Judgements:
 def launcher(case: Case) -> Judgements:
     """The program that starts ranks on other hosts is on this machine."""
     name = case.get("cluster.launcher")
-    software = case.start.software
-    program, path = {
-        "pdsh": ("pdsh", software.pdsh),
-        "openmpi": ("mpirun", software.mpirun),
-        "mpich": ("mpirun", software.mpirun),
-        "impi": ("mpirun", software.mpirun),
-        "mvapich": ("mpirun", software.mpirun),
-        "slurm": ("srun", software.srun),
-        "ssh": ("ssh", software.ssh),
-    }.get(str(name), ("ssh", software.ssh))
+    program = PROGRAMS.get(str(name), "ssh")
+    path = getattr(case.start.software, program)
     if len(case.hosts) < 2 and case.here:
         yield Judgement("skipped", "one machine: the launcher is DeepSpeed's own")
     elif path is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dstui.plan import launchers
 from dstui.tui.forms.fields import Field, Option
 from dstui.tui.forms.steps.step import Step, always
 from dstui.tui.session.edits import UNSET
@@ -11,17 +12,7 @@ C = "cluster."
 
 LAUNCHERS = (
     Option(value=UNSET, label="by itself", says="local, srun or ssh"),
-    Option(value="local", label="local", says="this machine only"),
-    Option(value="ssh", label="ssh", says="dstui starts each host"),
-    Option(value="pdsh", label="pdsh", says="DeepSpeed's default"),
-    Option(value="openmpi", label="openmpi", says="mpirun"),
-    Option(value="mpich", label="mpich", says="mpirun"),
-    Option(value="impi", label="impi", says="Intel MPI"),
-    Option(value="mvapich", label="mvapich", says="mpirun"),
-    Option(value="slurm", label="slurm", says="srun"),
-    Option(value="torchrun", label="torchrun", says="torch's own"),
-    Option(value="accelerate", label="accelerate", says="accelerate launch"),
-    Option(value="nossh", label="nossh", says="you start each host"),
+    *(Option(value=launcher.name, label=launcher.name, says=launcher.says) for launcher in launchers.ALL),
 )
 BINDINGS = (
     Option(value=UNSET, label="none", says="the system decides"),
