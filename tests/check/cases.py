@@ -25,6 +25,11 @@ def gpus(count: int, name: str = "NVIDIA H100 80GB HBM3", capability: str = "9.0
 
 
 SCRIPT = "job: {script: t.py, args: ['{ds_config}']}"
+BOTH = """
+models:
+  student: {{role: train, deepspeed: {{train_micro_batch_size_per_gpu: auto, zero_optimization: {{stage: 2}}}}}}
+  teacher: {{role: inference, deepspeed: {{train_micro_batch_size_per_gpu: {}, zero_optimization: {{stage: {}}}}}}}
+"""
 ACCELERATED = "job: {script: t.py, integration: accelerate}"
 
 
@@ -544,6 +549,9 @@ READERS = [
         plan=ACCELERATED + "\naccelerate: {num_machines: 2}",
         plan_passes=ACCELERATED + "\naccelerate: {num_machines: 2}\ncluster: {hosts: {a: 4, b: 4}}",
     ),
+    Case("PL030", plan=ACCELERATED + BOTH.format("auto", 3), plan_passes=ACCELERATED + BOTH.format(1, 3)),
+    Case("PL031", plan=ACCELERATED + BOTH.format(1, 2), plan_passes=ACCELERATED + BOTH.format(1, 3)),
+    Case("PL032", plan=ACCELERATED + BOTH.format(1, 3).replace("inference", "infer"), plan_passes=ACCELERATED + BOTH.format(1, 3)),
 ]
 OLD = [
     Case("DS290", {"progressive_layer_drop": {}}, {"progressive_layer_drop": {"enabled": False}}, version="0.18.2", proof="no"),

@@ -22,6 +22,7 @@ from dstui.check.rules import (
     scheduler,
     schema,
     script,
+    several,
     trainer,
     zenflow,
     zero,
@@ -43,4 +44,4 @@ __all__ = [
     "parallel",
     "schema",
 ]
-__all__ += ["precision", "reader", "removed", "scheduler", "script", "trainer", "zenflow", "zero"]
+__all__ += ["precision", "reader", "removed", "scheduler", "script", "several", "trainer", "zenflow", "zero"]
