@@ -23,8 +23,8 @@ TWO_LAYERS = {
     *("accelerate", "host", "software"),
     # the Plan's model, and what is known of it; rates that are kept, and what measures them
     *("model", "rates"),
-    # what a layer adds to the findings; the launch from the screen, and how launches fail
-    *("findings", "launching"),
+    # what a layer adds to the findings; launchers and the launch from the screen, and how launches fail
+    *("findings", "launchers", "launching"),
 }
 """Names of modules that two layers share, since they are one part seen from both."""
 
