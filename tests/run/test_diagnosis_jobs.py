@@ -153,6 +153,15 @@ def test_a_job_that_runs_has_not_ended_well(tmp_path: Path) -> None:
     assert "still runs" in report(found)
 
 
+def test_a_job_that_failed_without_a_word_has_failed(tmp_path: Path) -> None:
+    folder = job(tmp_path / "job", {0: ["step 1"], 1: ["step 1"]}, {}, state="failed", ranks={})
+    for rank in range(2):
+        folder.record(rank).unlink()
+    found = diagnose_job(folder)
+    assert (found.cause, found.kind) == (None, "failure")
+    assert "Nothing in the logs says why" in report(found)
+
+
 def test_a_job_folder_that_is_half_there_is_still_answered(tmp_path: Path) -> None:
     folder = job(tmp_path / "job", {0: ["step 1"], 1: traceback(1, "ValueError: a bad shard")}, {1: (1, 2.0)})
     folder.record(0).write_text('{"rank": 0, "ho')

@@ -17,7 +17,7 @@ from dstui.plan.finding import Fix
 from dstui.regular import lies_in
 from dstui.run.diagnosis.confirm import add_facts, events_of, size
 from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence
-from dstui.run.diagnosis.engine import conclude
+from dstui.run.diagnosis.engine import UNKNOWN, conclude
 from dstui.run.diagnosis.exits import Exit, translated
 from dstui.run.diagnosis.findings import FACTS, Ended, Findings, Hit, Stop
 from dstui.run.diagnosis.kernel import KMSG, killed_for_memory
@@ -63,6 +63,8 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
             notes=(),
             title="The job still runs, and nothing has failed so far",
         )
+    if status and status.state in ("failed", "lost") and diagnosis.kind is None:  # its records know what no line says
+        return replace(diagnosis, kind="failure", title=UNKNOWN)
     if diagnosis.cause == "SUCCESS" and (unread := unread_configuration(folder)):
         return unread
     return _ignored_keys(diagnosis, plan) if diagnosis.cause == "SUCCESS" and plan else diagnosis
