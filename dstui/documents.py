@@ -123,7 +123,7 @@ def script_facts_of(plan: Plan) -> ScriptFacts | NoScript | None:
 
 
 def script_facts(folder: str, script: str | None, module: str | None) -> ScriptFacts | NoScript | None:
-    """The same for a script, or a module where it stands under the folder."""
+    """As `script_facts_of`, for a script, or for a module whose file stands under the folder."""
     from dstui.adopt.script import NoScript
 
     if script:

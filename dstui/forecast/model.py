@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -166,8 +166,3 @@ def _frozen_bytes(facts: ModelFacts, stored: str) -> float:
         return 0.95 * of_linear + 0.05 * 2
     linear = sum(t.size * t.times for t in arch.linears)
     return (linear * of_linear + (arch.params - linear) * 2) / arch.params
-
-
-def without_shape(facts: ModelFacts) -> ModelFacts:
-    """The same model with only its count."""
-    return replace(facts, architecture=None, notes=(*facts.notes, STAND_IN), memo={})

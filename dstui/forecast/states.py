@@ -29,8 +29,6 @@ ALL_REDUCE = 500_000_000
 """Elements that stage 0 reduces at once, from a flat copy (engine.py:151)."""
 NORM_CHUNK = 250_000_000
 """Elements of one parameter of which stage 3 with offload takes the norm at once, in 64 bits (zero/stage3.py:1960)."""
-SWAPPED = 1 << 20
-"""Bytes below which a tensor is never swapped (zero/... swap_tensor/optimizer_utils.py:180)."""
 
 
 @dataclass(slots=True)

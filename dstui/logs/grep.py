@@ -99,7 +99,7 @@ def _by_find(data: bytes, text: bytes) -> list[int] | None:
 
 
 def _by_strstr(data: bytes, text: bytes) -> list[int] | None:
-    """The same, where there is no NUL."""
+    """As `_by_find`, by strstr of the C library, for data without a NUL."""
     found: list[int] = []
     at = start = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
     while True:

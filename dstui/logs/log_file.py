@@ -65,7 +65,7 @@ class LogFile:
         return data if data[-1:] in (b"", b"\n") else data + b"\n"
 
     def read(self, start: int, end: int) -> list[bytes]:
-        """The same as a list, without newlines."""
+        """The lines that end in these bytes, without newlines; see `text`."""
         return self.text(start, end).split(b"\n")[:-1]
 
     def pread(self, start: int, end: int) -> bytes:

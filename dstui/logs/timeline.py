@@ -83,7 +83,7 @@ class Notices:
         return b"".join(line + b"\n" for line in self._lines[start:end])
 
     def read(self, start: int, end: int) -> list[bytes]:
-        """The same as a list, without newlines."""
+        """The lines from one number to before another, without newlines."""
         return self._lines[start:end]
 
 
@@ -161,11 +161,11 @@ class Timeline:
     # What is there already
 
     def back(self) -> Iterator[Slice]:
-        """What was there at the beginning, from its end."""
+        """The slices of what was in the logs when this timeline was made, the newest first."""
         return merge(self._notices_back(), self._recorded_back(), key=lambda part_slice: -part_slice.time)
 
     def forth(self) -> Iterator[Slice]:
-        """The same from its beginning."""
+        """As `back`, the oldest first."""
         return merge(reversed(list(self._notices_back())), self._recorded_forth(), key=lambda part_slice: part_slice.time)
 
     def _notices_back(self) -> Iterator[Slice]:
@@ -236,7 +236,7 @@ class Timeline:
     # What comes
 
     def poll(self, now: float) -> Iterator[Slice]:
-        """What has come since the last look."""
+        """The slices of what was written to the logs since the last poll. `now`: seconds since the epoch."""
         self._poll()
         parts = []
         self.taken += [0] * (len(self.sources) - len(self.taken))
@@ -289,7 +289,7 @@ def shares(ends: list[int], began: float, ended: float) -> Iterator[Slice]:
 
 
 def reversed_shares(ends: list[int], began: float, ended: float) -> Iterator[Slice]:
-    """The same from the end."""
+    """As `shares`, the last slice first."""
     return _shares(ends, began, ended, range(_count(ends))[::-1])
 
 

@@ -53,7 +53,7 @@ class TerminalApp(App[int]):
         return LastingDriver if chosen is LinuxDriver else chosen
 
     def exit(self, result: int | None = None, return_code: int = 0, message: Any = None) -> None:
-        """Leave. What still arrives afterwards is for nobody: the screens are being taken away."""
+        """End the app. Messages that arrive after this are dropped (`leaving`), since the widgets they are for are being removed."""
         self.leaving = True
         super().exit(result, return_code, message)
 

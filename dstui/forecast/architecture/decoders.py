@@ -53,7 +53,6 @@ class Decoder:
     """By which family's measured activations it is judged."""
 
 
-LAYER_NORM_BIAS = {"norm": "layer", "qkv_bias": True, "out_bias": True, "mlp_bias": True}
 GPT2 = Decoder(
     grouped=False, width="n_inner", norm="layer", qkv=("c_attn",),
     out="c_proj", qkv_bias=True, out_bias=True, mlp=("c_fc", "c_proj"), mlp_bias=True,

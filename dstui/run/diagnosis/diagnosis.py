@@ -60,7 +60,7 @@ class Diagnosis:
         return self.cause is not None
 
     def renamed(self, folder: str, to: str) -> Diagnosis:
-        """The same, with another name for the folder that was looked into."""
+        """This diagnosis with the folder called `to` in its evidence and notes: for a report that is read elsewhere."""
         evidence = tuple(replace(line, file=line.file.replace(folder, to, 1)) for line in self.evidence)
         return replace(self, evidence=evidence, notes=tuple(note.replace(folder, to) for note in self.notes))
 

@@ -57,7 +57,7 @@ class Process:
         return []
 
     def command(self) -> str:
-        """The same as one text."""
+        """Its command line as one text, safe to decode; "" where it is gone."""
         return os.fsencode(" ".join(self.words())).decode("utf-8", "replace").strip()
 
     def describe(self) -> str:

@@ -71,7 +71,7 @@ class ResourceFacts:
         self._least: dict[str, Any] = {}
 
     def now(self) -> dict[str, Any]:
-        """This moment; it counts for the least too."""
+        """Memory, kills and disks as they are now; the least that was free is kept up to date with it."""
         found = resources(self._own, self.places)
         self._least = least(self._least, found)
         return found

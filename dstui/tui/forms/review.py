@@ -139,7 +139,7 @@ def _content_row(name: str, line: str) -> Row:
 
 
 def headless_line(path: Path | None) -> str:
-    """The same run without the screen."""
+    """The command that starts this run without the TUI."""
     return f"dstui --headless {shlex.quote(str(path)) if path else 'PLAN.yaml   # save the Plan first: F2'}"
 
 

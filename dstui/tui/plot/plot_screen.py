@@ -214,7 +214,7 @@ class Plot(Over[None]):
         self.dismiss(None)
 
     def action_escape(self) -> None:
-        """The same."""
+        """Escape leads back to the log too."""
         self.dismiss(None)
 
 

@@ -41,9 +41,9 @@ class State:
     run: str = ""
     """The state of the job in a word: running, succeeded, failed…"""
     validated: str = ""
-    """The text of the Plan on which DeepSpeed's own parser has given its word."""
+    """The text of the Plan that DeepSpeed's own parser answered about last."""
     verdict: ReferenceVerdict | None = None
-    """That word; None before the first one."""
+    """What it said of that text; None before its first answer."""
     refusal: tuple[str, str] = ("", "")
     """The path of an edit that the Plan refused, and its sentence; gone with the next edit."""
 

@@ -58,7 +58,7 @@ class Requirement:
         return {**machine.host.environment, **self.environment}
 
     def chosen(self, machine: Machine) -> tuple[Gpu, ...]:
-        """The same as GPUs."""
+        """The GPUs of `slots`."""
         return tuple(machine.gpus[gpu] for gpu in self.slots(machine))
 
 
