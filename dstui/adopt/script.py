@@ -48,6 +48,8 @@ class ScriptFacts:
     optimizer_why: str = ""
     refuses_local_rank: bool = False
     """Its parser takes nothing that it does not know, and does not know --local_rank."""
+    accumulation: int | None = None
+    """The number that it gives Accelerator(gradient_accumulation_steps=…), where it is one."""
     says_precision: bool = False
     """It gives Accelerator its mixed_precision itself."""
 
@@ -78,6 +80,7 @@ def inspect_script(text: str) -> ScriptFacts:
                 builder,
                 builder_why,
                 refuses_local_rank=_refuses_local_rank(code),
+                accumulation=_accumulation(code),
                 says_precision=any(call.name.endswith("Accelerator") and call.value("mixed_precision") for call in code.calls),
             )
     return ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
@@ -170,6 +173,12 @@ def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:
     """The arguments that hand the configuration over; a switch --deepspeed of the script's own goes with them."""
     switch = next((other.word for other in code.options if other.switch and other.word == "--deepspeed"), None)
     return tuple(filter(None, (switch, option.word, CONFIG)))
+
+
+def _accumulation(code: Code) -> int | None:
+    given = [call.value("gradient_accumulation_steps") for call in code.calls if call.name.endswith("Accelerator")]
+    numbers = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, int)]
+    return numbers[0] if numbers else None
 
 
 def _parses_trainer(code: Code) -> bool:

@@ -11,8 +11,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -116,25 +118,32 @@ def _command(kind: Kind, checkpoint: Checkpoint, made: Path, shard: str) -> list
 def _run(command: list[str], work: Path, progress: Callable[[str, int], None]) -> None:
     """Run DeepSpeed's tool, away from any folder that could hold a module of its name, and end it where we are ended."""
     env = {**os.environ, "DS_ACCELERATOR": "cpu", "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
-    log = work / "output.txt"
-    with log.open("wb") as output:
-        child = subprocess.Popen(command, cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+    child = subprocess.Popen(command, cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said: deque[bytes] = deque(maxlen=16)
+    reader = threading.Thread(target=_read, args=(child, said), daemon=True)
+    reader.start()
     try:
         while child.poll() is None:
             time.sleep(0.1)
-            progress(_last_line(log), _written(work) - log.stat().st_size)
+            progress(_last_line(said), _written(work))
+        reader.join(5)
     finally:
         if child.poll() is None:
             child.kill()
             child.wait()
     if child.returncode:
-        raise FileProblem(f"DeepSpeed's tool ended with {child.returncode}: {_last_line(log)}")
+        raise FileProblem(f"DeepSpeed's tool ended with {child.returncode}: {_last_line(said)}")
 
 
-def _last_line(log: Path) -> str:
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - 8192))
-        lines = file.read().decode(errors="replace").splitlines()
+def _read(child: subprocess.Popen[bytes], said: deque[bytes]) -> None:
+    """Keep the last of what it prints: in memory, for the disk may be what is full."""
+    assert child.stdout is not None
+    while chunk := os.read(child.stdout.fileno(), 4096):
+        said.append(chunk)
+
+
+def _last_line(said: Iterable[bytes]) -> str:
+    lines = b"".join(list(said)).decode(errors="replace").splitlines()
     return sanitise(next((line for line in reversed(lines) if line.strip()), ""))
 
 

@@ -549,6 +549,13 @@ READERS = [
         plan=ACCELERATED + "\naccelerate: {num_machines: 2}",
         plan_passes=ACCELERATED + "\naccelerate: {num_machines: 2}\ncluster: {hosts: {a: 4, b: 4}}",
     ),
+    Case(
+        "DS335",
+        {"gradient_accumulation_steps": 4, STAGE: 0},
+        {"gradient_accumulation_steps": 2, STAGE: 0},
+        plan=ACCELERATED,
+        script="from accelerate import Accelerator\nAccelerator(gradient_accumulation_steps=2)",
+    ),
     Case("PL030", plan=ACCELERATED + BOTH.format("auto", 3), plan_passes=ACCELERATED + BOTH.format(1, 3)),
     Case("PL031", plan=ACCELERATED + BOTH.format(1, 2), plan_passes=ACCELERATED + BOTH.format(1, 3)),
     Case("PL032", plan=ACCELERATED + BOTH.format(1, 3).replace("inference", "infer"), plan_passes=ACCELERATED + BOTH.format(1, 3)),

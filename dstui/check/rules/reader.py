@@ -154,6 +154,17 @@ def no_pipeline_through_accelerate(c: Context) -> Problems:
         yield c.problem("tensor_parallel.autotp_size", message, why=why, severity="info")
 
 
+@rule("DS335", "warning", source="accelerate/accelerator.py (gradient_accumulation_steps)", readers=("accelerate",))
+def accumulation_of_the_script(c: Context) -> Problems:
+    """The script gives Accelerator another gradient_accumulation_steps than the configuration has: the configuration wins."""
+    path, own = "gradient_accumulation_steps", c.facts.accumulation if c.facts is not None else None
+    written = _plugin(c).get(path, AUTO) if c.raw.get(path) == AUTO else c.raw.get(path, MISSING)
+    if own is not None and isinstance(written, int) and written != own:
+        message = f"{path} is {written}: Accelerator({path}={own}) in the script has no effect"
+        fix = c.put(path, own, f"write {own}, as the script has it")
+        yield c.problem(path, message, why="accelerate takes the plugin's value and says nothing", fix=fix)
+
+
 def _plugin(c: Context) -> Mapping[str, Any]:
     """accelerate's own keys, where a Plan has some."""
     inner = c.plan.accelerate.get("deepspeed_config") if c.plan is not None else None
