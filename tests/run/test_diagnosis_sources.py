@@ -148,6 +148,15 @@ def test_what_stands_before_a_line_changes_nothing(tmp_path: Path, prefix: str) 
     assert bare.cause == "USER-PY"
 
 
+def test_torchruns_label_is_the_rank_where_all_ranks_are_on_one_host(tmp_path: Path) -> None:
+    plain = [line.partition("]: ")[2] for line in traceback(2, "KeyError: 'labels'")]
+    lines = [*(f"[default{rank}]:step 1" for rank in range(4)), *(f"[default2]:{line}" for line in plain)]
+    ready = [f"[default{rank}]:[INFO] world_size=4 rank={rank}" for rank in range(4)]
+    assert of_lines(tmp_path / "a", [*ready, *lines]).first_failing_rank == 2
+    assert of_lines(tmp_path / "b", ["world_size=8", *lines]).first_failing_rank is None, "there are other hosts"
+    assert of_lines(tmp_path / "c", lines).first_failing_rank is None, "nobody knows"
+
+
 def test_lines_that_are_all_different_and_long_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dstui.run.diagnosis import shapes
 

@@ -20,6 +20,11 @@ class FailureContext:
 
     def __init__(self, found: Findings) -> None:
         self.found = found
+        if found.world is not None and found.local == found.world - 1:  # all ranks are on one host
+            for hit in found.hits:
+                if hit.rank is None and hit.local is not None:
+                    hit.rank = hit.local
+                    found.spoke |= {hit.local} if hit.signature.role in ("root", "symptom", "cascade") else set()
         if self.tasks_are_ranks:
             for hit in found.hits:
                 hit.rank = hit.task if hit.rank is None else hit.rank

@@ -27,6 +27,7 @@ class Hit:
     rank: int | None = None
     host: str | None = None
     task: int | None = None
+    local: int | None = None
     time: float | None = None
     raised: Raised | None = None
     """The exception, where the line is one."""
@@ -91,6 +92,8 @@ class Findings:
     orphaned: Place | None = None
     tails: dict[str, list[str]] = field(default_factory=dict)
     """File -> its last lines."""
+    local: int | None = None
+    """The highest rank on a host that torchrun's labels tell."""
     last: dict[int, int] = field(default_factory=dict)
     """File, by its number -> where its last lines begin."""
     cut: list[str] = field(default_factory=list)

@@ -55,11 +55,13 @@ class Label:
     host: str | None = None
     task: int | None = None
     """The number of srun's label: a rank only where each task is one."""
+    local: int | None = None
+    """The number of torchrun's label: the rank on its host, which is the rank only where there is one host."""
 
 
 def read_label(line: str) -> Label:
     """Take the labels off a line."""
-    stream, rank, host, task, text = "", None, None, None, line
+    stream, rank, host, task, local, text = "", None, None, None, None, line
     for _ in range(3):
         for pattern, kind in LABELS:
             found = pattern.match(text)
@@ -71,6 +73,8 @@ def read_label(line: str) -> Label:
                 task = int(found[1])
             elif kind == "rank":
                 rank = int(found[1])
+            elif kind == "local":
+                local = int(found[1])
             elif kind == "host":
                 host = next((name for name in found.groups() if name), None)
             break
@@ -78,7 +82,7 @@ def read_label(line: str) -> Label:
             break
     if found := RANK.match(text) or LATE_RANK.search(text):
         rank, stream, text = int(found[1]), f"rank{found[1]}", text[found.end() :]
-    return Label(text, stream, rank, host, task)
+    return Label(text, stream, rank, host, task, local)
 
 
 def _no_host(name: str | None) -> bool:

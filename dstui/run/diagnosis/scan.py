@@ -67,6 +67,8 @@ class Scanner:
         label = read_label(line)
         if label.rank is None and self._file_rank is not None:
             label = Label(label.text, label.stream, self._file_rank, label.host, None)
+        if label.local is not None:
+            self.found.local = max(self.found.local or 0, label.local)
         key = (place[0], label.stream)
         trace = self._traces[key]
         code = trace.is_code(label.text)
@@ -93,9 +95,8 @@ class Scanner:
         rank = label.rank if label.rank is not None else rank_in(label.text)
         if signature.role in ("root", "symptom", "cascade") and rank is not None and not (raised and raised.ignored):
             self.found.spoke.add(rank)
-        hit = Hit(
-            signature, place, label.text[:TEXT_CAP], f"{place[0]}:{label.stream}", rank, label.host, label.task, self._time.get(key), raised
-        )
+        stream, when = f"{place[0]}:{label.stream}", self._time.get(key)
+        hit = Hit(signature, place, label.text[:TEXT_CAP], stream, rank, label.host, label.task, label.local, when, raised)
         kept = self._kept[(signature.id, label.stream, place[0])]
         if kept and kept[-1].at == place:
             return
