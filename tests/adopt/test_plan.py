@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dstui.adopt.new_plan import plan_of_dsconfig
 from dstui.plan import load
@@ -45,3 +49,26 @@ def test_the_script_and_its_arguments_come_from_the_command_line() -> None:
 @pytest.mark.parametrize(("text", "integration"), [('{"bf16": {"enabled": "auto"}}', "trainer"), ('{"a": 1, /* hjson */ }', "deepspeed")])
 def test_auto_values_mean_the_trainer_and_comments_do_not_hurt(text: str, integration: str) -> None:
     assert load(plan_of_dsconfig(text, "ds.json")).job.integration == integration
+
+
+NAMES = st.sampled_from(["stage", "zero_optimization", "yes", "null", "1", "a b", "x: y", "# z", "\u00e9", "-", "auto"])
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**12), 10**12)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text("ab: #'\"{}[]\\-1e\u00e9", max_size=8)
+)
+JSON = st.dictionaries(
+    NAMES,
+    st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=8),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(JSON)
+@settings(max_examples=150)
+def test_any_configuration_renders_again_as_it_was(config: dict[str, object]) -> None:
+    again = ds_config(load(plan_of_dsconfig(json.dumps(config), "ds.json")))
+    assert json.dumps(json.loads(again)) == json.dumps(config), "key for key, in its order"
