@@ -119,31 +119,31 @@ def _run(command: list[str], work: Path, progress: Callable[[str, int], None]) -
     """Run DeepSpeed's tool, away from any folder that could hold a module of its name, and end it where we are ended."""
     env = {**os.environ, "DS_ACCELERATOR": "cpu", "PYTHONSAFEPATH": "1", "PYTHONUNBUFFERED": "1"}
     child = subprocess.Popen(command, cwd=work, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    said: deque[bytes] = deque(maxlen=16)
-    reader = threading.Thread(target=_read, args=(child, said), daemon=True)
+    output: deque[bytes] = deque(maxlen=16)
+    reader = threading.Thread(target=_read, args=(child, output), daemon=True)
     reader.start()
     try:
         while child.poll() is None:
             time.sleep(0.1)
-            progress(_last_line(said), _written(work))
+            progress(_last_line(output), _written(work))
         reader.join(5)
     finally:
         if child.poll() is None:
             child.kill()
             child.wait()
     if child.returncode:
-        raise FileProblem(f"DeepSpeed's tool ended with {child.returncode}: {_last_line(said)}")
+        raise FileProblem(f"DeepSpeed's tool ended with {child.returncode}: {_last_line(output)}")
 
 
-def _read(child: subprocess.Popen[bytes], said: deque[bytes]) -> None:
+def _read(child: subprocess.Popen[bytes], output: deque[bytes]) -> None:
     """Keep the last of what it prints: in memory, for the disk may be what is full."""
     assert child.stdout is not None
     while chunk := os.read(child.stdout.fileno(), 4096):
-        said.append(chunk)
+        output.append(chunk)
 
 
-def _last_line(said: Iterable[bytes]) -> str:
-    lines = b"".join(list(said)).decode(errors="replace").splitlines()
+def _last_line(output: Iterable[bytes]) -> str:
+    lines = b"".join(list(output)).decode(errors="replace").splitlines()
     return sanitise(next((line for line in reversed(lines) if line.strip()), ""))
 
 
