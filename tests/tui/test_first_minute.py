@@ -133,7 +133,7 @@ async def test_launch_is_heard_on_every_step_and_leads_to_review_first(begin: Be
         for number in "12345679":
             await pilot.press(number, "l")
             assert pilot.app.step is STEPS[7]
-            assert any("l once more launches this" in note.message for note in pilot.app._notifications)
+            await until(pilot, lambda: any("l once more launches this" in note.message for note in pilot.app._notifications))
             assert not launched
         await pilot.press("l")
         assert launched == [True]
