@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lab import Lab, end_of, gone, of_job, read, ready, shims
+from lab import Lab, end_of, gone, kills_by_the_kernel, of_job, read, ready, shims
 
 from dstui.logs.log_folder import FINAL
 from dstui.run.jobs.events import Event, Exited, Notice
@@ -59,7 +59,8 @@ def one_rank_exits(lab: Lab) -> dict[str, Any]:
 
 
 def one_rank_is_killed(lab: Lab) -> dict[str, Any]:
-    return ending(lab.start("1:kill", "0:hang"))
+    with kills_by_the_kernel(wanted=False):
+        return ending(lab.start("1:kill", "0:hang"))
 
 
 def the_shim_is_killed(lab: Lab) -> dict[str, Any]:

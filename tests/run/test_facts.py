@@ -189,7 +189,6 @@ print(end_of(Lab(Path(sys.argv[1])).start("1:eat", "0:hang"))["state"])
 
 
 @pytest.mark.launcher
-@pytest.mark.xdist_group("outcome")  # the kernel counts kills for the whole host: not beside the jobs whose ranks are killed
 def test_live_a_rank_that_its_cgroup_had_no_memory_for_is_proven_by_the_count(tmp_path: Path) -> None:
     with memory_cgroup(2 * GIB) as group:
         script = f'echo $$ > {group}/cgroup.procs && exec "$@"'

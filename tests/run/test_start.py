@@ -105,8 +105,8 @@ mount -t tmpfs -o {options} none "$1" && cp "$1".py "$1"/train.py 2>/dev/null; c
 TRY = """
 import sys
 from pathlib import Path
-sys.path.insert(0, {tests!r})
-from test_start import launch
+sys.path.insert(0, {root!r})
+from tests.run.test_start import launch
 from dstui.run.supervise.start import LaunchError
 place = Path(sys.argv[1])
 before = sorted(place.rglob("*"))
@@ -136,7 +136,7 @@ def test_a_full_or_read_only_disk_is_said_and_nothing_half_written_stays(place: 
         str(disk),
         str(place),
         sys.executable,
-        TRY.format(tests=str(Path(__file__).parent)),
+        TRY.format(root=str(Path(__file__).parents[2])),
     ]
     answer = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (answer.returncode, answer.stderr) == (0, "")

@@ -22,7 +22,7 @@ from tests.job_json import status_json, write_status_json
 from tests.tui.conftest import PLAN, Open, attach, job_view, screen, store, text_of, until, value
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
-from lab import Lab, ready
+from lab import Lab, kills_by_the_kernel, ready
 
 OOM = "Traceback (most recent call last):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
 CLOSED = "Traceback (most recent call last):\nRuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:2\n"
@@ -188,20 +188,23 @@ async def test_of_a_job_that_hangs_it_is_said_live_who_is_missing_and_p_says_whe
 async def test_live_a_fault_is_named_with_its_rank_by_itself(
     open_app: Open, tmp_path: Path, behaviour: tuple[str, ...], cause: str, said: str
 ) -> None:
-    folder = Lab(tmp_path).start(*behaviour)
-    try:
-        async with open_app() as pilot:
-            await attach(pilot, folder)
-            why = pilot.app.screen.query_one(DiagnosisPane)
-            await until(pilot, lambda: why.diagnosis is not None and why.diagnosis.cause == cause and why.display, 120)
-            assert why.diagnosis.first_failing_rank == 1
-            await until(
-                pilot, lambda: text_of(pilot, "#why").startswith("✖ rank 1 on ") and said in text_of(pilot, "#why").replace("\n", " ")
-            )
-            await until(pilot, lambda: store(pilot).state.run == "failed", 120)
-            assert why.diagnosis.cause == cause, "the launcher's last words change nothing"
-    finally:
-        stop(folder)
+    with kills_by_the_kernel(wanted=False):
+        folder = Lab(tmp_path).start(*behaviour)
+        try:
+            await its_reason(open_app, folder, cause, said)
+        finally:
+            stop(folder)
+
+
+async def its_reason(open_app: Open, folder: JobFolder, cause: str, said: str) -> None:
+    async with open_app() as pilot:
+        await attach(pilot, folder)
+        why = pilot.app.screen.query_one(DiagnosisPane)
+        await until(pilot, lambda: why.diagnosis is not None and why.diagnosis.cause == cause and why.display, 120)
+        assert why.diagnosis.first_failing_rank == 1
+        await until(pilot, lambda: text_of(pilot, "#why").startswith("✖ rank 1 on ") and said in text_of(pilot, "#why").replace("\n", " "))
+        await until(pilot, lambda: store(pilot).state.run == "failed", 120)
+        assert why.diagnosis.cause == cause, "the launcher's last words change nothing"
 
 
 async def test_the_reason_is_wrapped_for_the_screen_that_it_is_on(open_app: Open, tmp_path: Path) -> None:
