@@ -183,7 +183,8 @@ class MonkeySession:
         said = self.output.decode(errors="replace")
         asked = 0, -signal.SIGINT  # ctrl+c where the terminal was not the session's yet, or no more
         if terminal.code not in asked or "Traceback" in said:
-            self.problem(f"ended with {terminal.code}: {traced(said) or said[-2000:]}")
+            told = ESCAPES.sub("", said.rpartition("\x1b[?1049l")[2])
+            self.problem(f"ended with {terminal.code}: {traced(said)}\n{told[:1500]}\n…\n{told[-1500:]}")
         self.played.left += 1
         return True
 

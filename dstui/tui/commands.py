@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -37,7 +38,10 @@ class Command(NamedTuple):
 
 
 class Palette(CommandPalette, Over[None]):
-    """Textual's palette, which ends once and then looks for nothing more. Before its list was laid out it has no page to turn."""
+    """Textual's palette, which ends once and then looks for nothing more.
+
+    Its list has no page to turn before it was laid out, and fails over an option that is gone while the next ones arrive.
+    """
 
     PANE = CHOOSING
     DEFAULT_CSS = "Palette Footer { dock: bottom; height: 1; }"
@@ -52,7 +56,8 @@ class Palette(CommandPalette, Over[None]):
 
     def _action_command_list(self, action: str) -> None:
         if self.query_one(CommandList).virtual_size.height:
-            super()._action_command_list(action)
+            with suppress(LookupError):
+                super()._action_command_list(action)
 
 
 class Commands(Provider):
