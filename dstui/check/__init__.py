@@ -36,11 +36,11 @@ def check(  # noqa: PLR0913 - all but the first two are named
     """
     from dstui.check.context import Context
     from dstui.machine.snapshot import Machine
-    from dstui.plan.catalogue import release
+    from dstui.plan.catalogue import is_version, release
     from dstui.render.target import Target
 
     installed = machine.software.deepspeed if machine is not None else None
-    known = release(deepspeed_version or (installed if isinstance(installed, str) else None))
+    known = release(deepspeed_version or (installed if is_version(installed) else None))
     reader = integration or plan.job.integration
     ranks = world_size if world_size is not None else Target(plan, machine or Machine.unprobed()).world_size
     configs = {"deepspeed.": plan.deepspeed}

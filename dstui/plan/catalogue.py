@@ -98,6 +98,9 @@ class Release:
         return (key for path in self.records if (key := self.key(path)))
 
 
+VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.(\d{1,9}))?")
+
+
 @cache
 def release(version: str | None = None) -> Release:
     """The catalogue of a release: its own, else the nearest older one's, else the oldest. None is the newest."""
@@ -130,10 +133,15 @@ def nearest_release(version: str | None) -> str:
     return max((known for known in RELEASES if version_tuple(known) <= wanted), key=version_tuple, default=RELEASES[0])
 
 
+def is_version(value: object) -> bool:
+    """Whether `version_tuple` takes it: a recorded machine may say anything of its software."""
+    return isinstance(value, str) and VERSION.match(value) is not None
+
+
 @lru_cache(maxsize=64)
 def version_tuple(version: str) -> tuple[int, ...]:
     """`0.19.8+cu128`, `0.19.8rc1` -> (0, 19, 8). Raises ValueError for what is no version."""
-    match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
+    match = VERSION.match(version)
     if match is None:
         raise ValueError(f"{version!r} is no version")
     return tuple(int(part or 0) for part in match.groups())

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, Protocol, cast
 
+from textual import events
 from textual.app import ComposeResult
 from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
@@ -37,6 +38,15 @@ class Command(NamedTuple):
     act: Callable[[], object]
 
 
+class PaletteList(CommandList):
+    """Textual's list of commands. What was clicked on may be gone: other commands arrive with each letter."""
+
+    async def _on_click(self, event: events.Click) -> None:
+        option = event.style.meta.get("option")
+        if option is not None and option >= self.option_count:
+            event.prevent_default()
+
+
 class Palette(CommandPalette, Over[None]):
     """Textual's palette, which ends once and then looks for nothing more.
 
@@ -48,7 +58,8 @@ class Palette(CommandPalette, Over[None]):
 
     def compose(self) -> ComposeResult:
         """Textual's parts, and the keys."""
-        yield from super().compose()
+        for widget in super().compose():
+            yield PaletteList() if isinstance(widget, CommandList) else widget
         yield self.footer
 
     def _gather_commands(self, search_value: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dstui.check import check, check_config
@@ -41,6 +43,16 @@ def test_the_machines_deepspeed_decides_which_keys_exist() -> None:
     assert "DS028" in {f.code for f in check(plan)}
     assert "DS028" not in {f.code for f in check(plan, machine)}
     assert "DS028" in {f.code for f in check(plan, machine, deepspeed_version="0.19.8")}
+
+
+def test_a_recorded_machine_whose_deepspeed_is_no_version_is_as_one_without() -> None:
+    plan = load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 1, zenflow: {}}\n")
+    said = [check(plan, Machine.unprobed(), world_size=1)]
+    said += [
+        check(plan, replace(Machine.unprobed(), software=Software(deepspeed=text)), world_size=1)
+        for text in ("true", "", "9" * 5000 + ".1")
+    ]
+    assert all(each == said[0] for each in said)
 
 
 def test_errors_come_first_and_lines_within_them() -> None:

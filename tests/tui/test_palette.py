@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from rich.style import Style
+from textual import events
 from textual.command import CommandList
 from textual.pilot import Pilot
 
@@ -50,6 +52,16 @@ async def test_every_action_and_every_step_is_offered_whatever_is_on_the_screen(
                 if key.name and key.where & ANYWHERE and key.name not in LEFT_OUT:
                     assert any(k.action == key.action and f"{k.label.capitalize()} ({k.shown})" in names for k in KEYS), key
             await pilot.press("escape")
+
+
+async def test_a_click_on_what_has_just_gone_from_the_list_does_nothing(open_app: Open) -> None:
+    async with open_app() as pilot:
+        found = await opened(pilot)
+        gone = Style(meta={"option": found.option_count + 3})
+        facts = {"button": 1, "shift": False, "meta": False, "ctrl": False, "screen_x": 4, "screen_y": 4}
+        found.post_message(events.Click(found, 4, 1, 0, 0, **facts, style=gone))
+        await pilot.pause()
+        assert pilot.app.is_running and isinstance(pilot.app.screen, Palette)
 
 
 async def test_typed_names_act_as_their_keys_do(open_app: Open, tmp_path: Path) -> None:
