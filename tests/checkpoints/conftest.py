@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +16,7 @@ import pytest
 from tests.releases import FOLDER
 
 HERE = Path(__file__).parent
-RUNNER = ("-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--no_local_rank", "--master_port", "29547")
+RUNNER = ("-m", "deepspeed.launcher.runner", "--num_gpus", "2", "--no_local_rank", "--master_port")
 
 
 @pytest.fixture
@@ -23,8 +25,11 @@ def checkpoint(tmp_path: Path) -> Callable[[int], Path]:
 
     def of_stage(stage: int) -> Path:
         kept = FOLDER / "checkpoints" / f"stage{stage}"
-        if not (kept / "latest").is_file():
-            _train(stage, kept)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        with kept.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # other processes of the suite want it too
+            if not (kept / "latest").is_file():
+                _train(stage, kept)
         return Path(shutil.copytree(kept, tmp_path / f"stage{stage}", dirs_exist_ok=True))
 
     return of_stage
@@ -32,9 +37,10 @@ def checkpoint(tmp_path: Path) -> Callable[[int], Path]:
 
 def _train(stage: int, kept: Path) -> None:
     new = kept.with_name(f"{kept.name}.{os.getpid()}")
-    new.parent.mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
     env = {**os.environ, "DS_ACCELERATOR": "cpu", "LOCAL_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, *RUNNER, str(HERE / "save.py"), str(stage), str(new)]
+    words = [sys.executable, *RUNNER, port, str(HERE / "save.py"), str(stage), str(new)]
     done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     shutil.rmtree(kept, ignore_errors=True)
