@@ -29,7 +29,7 @@ from dstui.render.launch import RenderError
 from dstui.render.target import Target
 from dstui.run.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
 from dstui.run.jobs.access_time import was_read
-from dstui.run.jobs.events import Event, Exited, Line, Notice, RankState, Started
+from dstui.run.jobs.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
 from dstui.run.observe.follow import Follower
@@ -243,7 +243,7 @@ class _Printer:
     def __call__(self, event: Event) -> None:
         if isinstance(event, Line):
             tell(self.prefix(event.rank), " ", event.text)
-        elif isinstance(event, Notice):
+        elif isinstance(event, (Notice, HostChange)):
             say(event.text)
         elif isinstance(event, RankState) and event.exit_code:
             cause = "" if event.killed_after is None else f": it was killed after rank {event.killed_after} had failed"

@@ -36,6 +36,20 @@ class RankState:
 
 
 @dataclass(frozen=True, slots=True)
+class HostChange:
+    """A host of the job has been reached, is unreachable, or has ended: nothing of the job is left there."""
+
+    host: str
+    state: str
+    """As in records.HostState."""
+    text: str
+    """The same for a person, with the reason where there is one."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"event": "host", "host": self.host, "state": self.state, "text": self.text}
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """A line of a rank's log, safe to show; `rank` is None for the launcher's own."""
 
@@ -82,4 +96,4 @@ class Exited:
         return {"event": "exit", "exit_code": self.exit_code, "state": self.state}
 
 
-Event = Started | RankState | Line | Metric | Notice | Exited
+Event = Started | RankState | HostChange | Line | Metric | Notice | Exited

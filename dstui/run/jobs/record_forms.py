@@ -18,6 +18,9 @@ Form = Callable[[Any], bool]
 
 STATES = ("starting", "running", *FINAL)
 RANK_STATES = ("waiting", "started", "ended", "lost")
+HOST_STATES = ("starting", "reached", "unreachable", "ended")
+MOST_HOSTS = 4096
+"""Hosts that a job may have."""
 MOST_ATTEMPTS = 1 << 16
 """Attempts that a job may have."""
 LARGEST_PID = (1 << 31) - 1
@@ -81,6 +84,10 @@ def _is_ranks(value: Any) -> bool:
     return isinstance(value, dict) and all(rank_number(number) is not None and RANK(facts) for number, facts in value.items())
 
 
+def _is_hosts(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) <= MOST_HOSTS and all(is_text(name) and HOST(facts) for name, facts in value.items())
+
+
 def _is_master(value: Any) -> bool:
     """MASTER_ADDR and MASTER_PORT, both None where the rank has none: names of files are made of them."""
     return isinstance(value, list) and len(value) == 2 and all(part is None or (is_text(part) and "/" not in part) for part in value)
@@ -96,6 +103,7 @@ def _is_rank_list(value: Any) -> bool:
 
 PROCESS = record(pid=is_pid, ticks=is_tick, host=is_text, boot=is_text, started=is_text)
 RANK = record(host=is_text, pid=is_pid, state=one_of(RANK_STATES), exit_code=is_code, killed_after=whole(0, MAX_RANKS - 1))
+HOST = record(state=one_of(HOST_STATES), since=is_time, problem=is_text, exit_code=is_code)
 
 is_version = whole(1, 1 << 30)
 
@@ -112,6 +120,7 @@ STATUS: Mapping[str, Form] = {
     "exit_code": is_code,
     "command": is_texts,
     "ranks": _is_ranks,
+    "hosts": _is_hosts,
     "tag": is_text,
 }
 RESTARTS = {"max": whole(0, 1 << 30), "backoff": is_number, "args": is_texts}

@@ -25,6 +25,9 @@ VERSION = 1
 JobState = Literal["starting", "running", "succeeded", "failed", "stopped", "lost"]
 RankState = Literal["waiting", "started", "ended", "lost"]
 """waiting: not started yet; ended: with an exit status; lost: gone without one, so it was killed, or its host went down."""
+HostState = Literal["starting", "reached", "unreachable", "ended"]
+"""starting: not connected yet; reached: connected, and the job looked after; unreachable: no connection now, which says nothing of the
+ranks there; ended: nothing of the job is left there, and everything that it wrote was brought home."""
 
 NEW_STATUS: Mapping[str, Any] = {
     "state": "starting",
@@ -104,6 +107,27 @@ class RankStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class HostStatus:
+    """One host of a job that runs on other hosts than the supervisor's alone. A job has ended everywhere where every host has."""
+
+    state: HostState = "starting"
+    since: float | None = None
+    """When it came into this state, seconds since the epoch."""
+    problem: str | None = None
+    """Why it is unreachable, or what went wrong there; a sentence without a full stop."""
+    exit_code: int | None = None
+    """Of the host's own launcher, where it has one, once it has ended: 128 + n for signal n. The job's follows from its ranks alone."""
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> HostStatus:
+        return cls(found.get("state") or "starting", from_iso(found.get("since")), found.get("problem"), found.get("exit_code"))
+
+    def as_json(self) -> dict[str, Any]:
+        since = None if self.since is None else iso(self.since)
+        return {"state": self.state, "since": since, "problem": self.problem, "exit_code": self.exit_code}
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """What status.json says of a job."""
 
@@ -127,6 +151,8 @@ class JobStatus:
     command: tuple[str, ...] = ()
     """The launcher's argv, of the current attempt."""
     ranks: Mapping[int, RankStatus] = field(default_factory=dict)
+    hosts: Mapping[str, HostStatus] = field(default_factory=dict)
+    """By the hosts' names in the Plan; empty where all ranks run on the supervisor's host, started by it."""
     next_attempt: float | None = None
     """When the next attempt starts, while the pause before it lasts; seconds since the epoch."""
     version: int = VERSION
@@ -168,6 +194,7 @@ def _status_values(found: Mapping[str, Any]) -> dict[str, Any]:
         **{name: ProcessRecord.from_json(found.get(KEYS.get(name, name))) for name in ("supervisor", "owner", "launcher")},
         "command": tuple(found.get("command") or ()),
         "ranks": {int(number): RankStatus.from_json(rank) for number, rank in (found.get("ranks") or {}).items()},
+        "hosts": {name: HostStatus.from_json(host) for name, host in (found.get("hosts") or {}).items()},
         "version": found.get("version") or VERSION,
     }
 
@@ -176,6 +203,8 @@ def _encoded(name: str, value: Any) -> Any:
     """One field as JSON has it."""
     if name == "ranks":
         return {str(number): rank.as_json() for number, rank in sorted(value.items())}
+    if name == "hosts":
+        return {host: status.as_json() for host, status in value.items()}
     if isinstance(value, ProcessRecord):
         return value.as_json()
     if name in TIMES and value is not None:

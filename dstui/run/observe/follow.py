@@ -13,7 +13,7 @@ from dataclasses import replace
 from dstui.logs.log_folder import FINAL
 from dstui.logs.tail import Tail, allow_files
 from dstui.regular import json_object
-from dstui.run.jobs.events import Event, Exited, Line, Notice, RankState, Started
+from dstui.run.jobs.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.records import JobStatus, RankStatus
 from dstui.run.jobs.status import ranks_of, refresh
@@ -202,6 +202,8 @@ class Follower:
             found = json_object(line.encode())
             if found.get("event") == "notice":
                 events.append(Notice(sanitise(str(found.get("text")))))
+            elif found.get("event") == "host":
+                events.append(HostChange(*(sanitise(str(found.get(name))) for name in ("host", "state", "text"))))
         return events
 
     def _read_logs(self, events: list[Event], budget: int) -> set[int | None]:

@@ -1,0 +1,51 @@
+"""What a job's records say of its hosts, and how it is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dstui.run.jobs.events import HostChange
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.records import HostStatus, JobStatus, RankStatus
+from dstui.run.jobs.status import initial
+from dstui.run.observe.follow import Follower
+
+HOSTS = {"h1": HostStatus("reached", 1000.0), "h2": HostStatus("unreachable", 1012.5, "no answer for 8 s", 3)}
+
+
+def test_what_a_status_says_of_hosts_is_read_as_it_was_written(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    folder.prepare(1)
+    folder.write_status(JobStatus("running", "tag", ranks={0: RankStatus("h1"), 1: RankStatus("h2")}, hosts=HOSTS))
+    found = folder.read_status()
+    assert found and found.hosts == HOSTS
+    assert found.as_json()["hosts"]["h2"] == {
+        "state": "unreachable",
+        "since": "1970-01-01T00:16:52.500+00:00",
+        "problem": "no answer for 8 s",
+        "exit_code": 3,
+    }
+
+
+def test_a_job_of_this_machine_alone_names_no_hosts() -> None:
+    assert initial("tag", {0: "here"}, None).hosts == {}
+    assert "hosts" not in initial("tag", {0: "here"}, None).as_json()
+
+
+@pytest.mark.parametrize("hosts", [[], {"h1": None}, {"h1": {"state": "odd"}}, {"h1": {"exit_code": "3"}}, {"h\0": {}}])
+def test_a_status_whose_hosts_make_no_sense_is_none(hosts: object) -> None:
+    assert JobStatus.from_json({"state": "running", "hosts": hosts}) is None
+
+
+def test_what_happens_to_a_host_is_an_event(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    folder.prepare(1)
+    folder.write_status(JobStatus("succeeded", "tag", exit_code=0, ranks={0: RankStatus("h1", 1, "ended", 0)}))
+    folder.append_event(1.0, "host", host="h1", state="unreachable", text="h1 is unreachable:\x1b[2J no answer for 8 s")
+    follower = Follower(folder)
+    (change,) = (event for event in follower.poll() if isinstance(event, HostChange))
+    follower.close()
+    assert "\x1b" not in change.text
+    assert change.as_json() == {"event": "host", "host": "h1", "state": "unreachable", "text": change.text}
