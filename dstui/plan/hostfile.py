@@ -6,7 +6,7 @@ Source: deepspeed/launcher/runner.py (_parse_hostfile, parse_resource_filter, ma
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dstui.limits import MAX_DIGITS, MAX_RANKS, MAX_SLOTS
 
@@ -102,6 +102,45 @@ def select(
     if num_gpus:
         slots = {host: list(range(num_gpus)) for host in slots}
     return slots
+
+
+def include_for(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) -> str | None:
+    """The `include` that selects these slots of these hosts: `worker-0@worker-1:0,2`; None where that is all there is.
+
+    `select(pool, include=include_for(pool, chosen))` gives `chosen` again. Raises HostfileError where nothing is chosen, or what is not
+    there.
+    """
+    wanted = _sets(pool, chosen)
+    if not wanted:
+        raise HostfileError("no slot is chosen: DeepSpeed needs one at least")
+    if all(len(wanted.get(host, ())) == slots for host, slots in pool.items()):
+        return None
+    return "@".join(_part(host, pool[host], wanted[host]) for host in pool if host in wanted)
+
+
+def exclude_for(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) -> str | None:
+    """The `exclude` that leaves these slots of these hosts; None where all are left. Raises HostfileError as `include_for` does."""
+    if include_for(pool, chosen) is None:
+        return None
+    wanted = _sets(pool, chosen)
+    left_out = {host: set(range(slots)) - wanted.get(host, set()) for host, slots in pool.items()}
+    return "@".join(_part(host, pool[host], slots) for host, slots in left_out.items() if slots)
+
+
+def _sets(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
+    """The chosen slots of the hosts that have any."""
+    wanted = {host: set(slots) for host, slots in chosen.items()}
+    for host, slots in wanted.items():
+        if host not in pool or not slots <= set(range(pool[host])):
+            raise HostfileError(f"{host[:60]!r} does not have the slots {', '.join(map(_short, sorted(slots)[:20]))}")
+    return {host: slots for host, slots in wanted.items() if slots}
+
+
+def _part(host: str, slots: int, chosen: set[int]) -> str:
+    """One host of a filter."""
+    if ":" in host or "@" in host:
+        raise HostfileError(f"{host[:60]!r} cannot stand in a filter, where '@' and ':' mean something else: give the host a name")
+    return host if len(chosen) == slots else f"{host}:{','.join(map(str, sorted(chosen)))}"
 
 
 def _refuse_many(ranks: int) -> None:

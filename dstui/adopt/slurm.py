@@ -1,0 +1,91 @@
+"""Hosts and slots of a SLURM allocation, from its variables alone: what `scontrol show hostnames` would say, without asking it.
+
+Source: the grammar of host lists in Slurm 22.05 (src/common/hostlist.c): `node[01-03,7],gpu1`, several brackets in a name allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import product
+
+from dstui.limits import MAX_RANKS, MAX_SLOTS
+from dstui.plan.hostfile import HostfileError, wrong_with_host
+
+_NAME = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
+_PART = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
+_TASKS = re.compile(r"(\d{1,6})(?:\(x(\d{1,6})\))?")
+
+
+def expand_nodelist(text: str) -> list[str]:
+    """The hosts of a list such as `node[01-03,7],gpu1`, in its order. Raises HostfileError where it is none."""
+    text = text.strip()
+    names = _NAME.findall(text)
+    if not names or ",".join(names) != text:
+        raise HostfileError(f"{text[:60]!r} is no list of SLURM's nodes: node[01-03,7],gpu1")
+    hosts: list[str] = []
+    for name in names:
+        for host in _expanded(name):
+            if problem := wrong_with_host(host):
+                raise HostfileError(f"{host[:60]!r}: {problem}")
+            hosts.append(host)
+            if len(hosts) > MAX_RANKS:
+                raise HostfileError(f"more than {MAX_RANKS:,} hosts")
+    return hosts
+
+
+def _expanded(name: str) -> Iterator[str]:
+    """Every name that one name with brackets stands for."""
+    parts = [_numbers(match[1]) if match[2] is None else [match[2]] for match in _PART.finditer(name)]
+    return ("".join(words) for words in product(*parts))
+
+
+def _numbers(ranges: str) -> list[str]:
+    """`01-03,7` -> 01, 02, 03, 7: as wide as the range's first number is written."""
+    found: list[str] = []
+    for part in ranges.split(","):
+        match = _RANGE.fullmatch(part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if match is None or not first <= last <= first + MAX_RANKS:
+            raise HostfileError(f"[{ranges[:60]}] is no range of SLURM's nodes: [01-03,7]")
+        found += [str(number).zfill(len(match[1])) for number in range(first, last + 1)]
+        if len(found) > MAX_RANKS:
+            raise HostfileError(f"more than {MAX_RANKS:,} hosts")
+    return found
+
+
+def hosts_of_allocation(environment: Mapping[str, str]) -> dict[str, int] | None:
+    """Host -> slots of the SLURM allocation that this environment belongs to; None outside of one. Raises HostfileError.
+
+    A node's slots are its GPUs, where the allocation says how many, else its tasks, else 1.
+    """
+    nodes = environment.get("SLURM_JOB_NODELIST") or environment.get("SLURM_NODELIST")
+    if not nodes:
+        return None
+    hosts = expand_nodelist(nodes)
+    if gpus := gpus_per_node(environment):
+        return dict.fromkeys(hosts, gpus)
+    tasks = _tasks(environment.get("SLURM_TASKS_PER_NODE") or environment.get("SLURM_STEP_TASKS_PER_NODE") or "")
+    return dict(zip(hosts, tasks, strict=True)) if len(tasks) == len(hosts) else dict.fromkeys(hosts, 1)
+
+
+def gpus_per_node(environment: Mapping[str, str]) -> int | None:
+    """GPUs that the allocation has on each node: `8`, `a100:8`, or the numbers of this node's; None where it does not say."""
+    for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"):
+        count = environment.get(name, "").rpartition(":")[2]
+        if re.fullmatch(r"\d{1,4}", count) and 0 < int(count) <= MAX_SLOTS:
+            return int(count)
+    listed = environment.get("SLURM_JOB_GPUS") or environment.get("SLURM_STEP_GPUS") or ""
+    return len(listed.split(",")) if re.fullmatch(r"\d+(,\d+)*", listed) else None
+
+
+def _tasks(text: str) -> list[int]:
+    """`2(x3),1` -> 2, 2, 2, 1; nothing where it is something else."""
+    found: list[int] = []
+    for part in text.split(",") if text else ():
+        match = _TASKS.fullmatch(part)
+        if match is None or not 0 < int(match[1]) <= MAX_SLOTS:
+            return []
+        found += [int(match[1])] * min(int(match[2] or 1), MAX_RANKS)
+    return found
