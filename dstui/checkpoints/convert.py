@@ -1,7 +1,7 @@
 """A checkpoint made into whole weights, or into one for any number of ranks, by DeepSpeed's own tools in a child process.
 
-The child loads the pickles, which executes what they name: it is started only where all that they name is known. It writes beside the place
-that was asked for, and what it wrote gets its name only when it is whole.
+The child loads the pickles as torch loads untrusted files (dstui/oracle/convert_checkpoint.py): nothing that they name is executed. It
+writes beside the place that was asked for, and what it wrote gets its name only when it is whole.
 """
 
 from __future__ import annotations
@@ -26,8 +26,20 @@ from dstui.files import FileProblem, is_there, reason, write_atomic
 from dstui.text import sanitise
 
 Kind = Literal["fp32", "universal"]
+SAFE = Path(__file__).parent.parent / "oracle" / "convert_checkpoint.py"
 TEMPORARY = ".dstui-"
 """What the folder of an unfinished conversion begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What is made of a checkpoint."""
+
+    kind: Kind
+    shard: str = "5GB"
+    """The largest file of whole weights."""
+    trusted: bool = False
+    """Whether its pickles may execute what they name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +76,14 @@ def cost(kind: Kind, checkpoint: Checkpoint, target: Path) -> ConversionCost:
 
 
 def convert(
-    kind: Kind,
+    conversion: Conversion,
     checkpoint: Checkpoint,
     target: Path,
-    *,
-    shard: str = "5GB",
     progress: Callable[[str, int], None] = lambda _line, _bytes: None,
 ) -> None:
     """Write the converted checkpoint to a folder that is not there yet. Raises FileProblem; nothing is left where it fails.
 
-    `shard`: the largest file of weights; `progress` gets what DeepSpeed prints, and how many bytes are written.
+    `progress` gets what DeepSpeed prints, and how many bytes are written.
     """
     target = target.absolute()
     if is_there(target) and (not target.is_dir() or any(target.iterdir())):
@@ -85,13 +95,13 @@ def convert(
         raise FileProblem(f"{target}: {reason(error)}") from None
     try:
         made = work / target.name
-        _run(_command(kind, checkpoint, made, shard), work, progress)
+        _run(_command(conversion, checkpoint, made), work, progress)
         if not made.is_dir() or not any(made.iterdir()):
             raise FileProblem(f"{target}: DeepSpeed's tool ended well and wrote nothing")
         if target.is_dir():
             target.rmdir()
         made.replace(target)
-        if kind == "universal":
+        if conversion.kind == "universal":
             write_atomic(target.parent / "latest_universal", target.name, replace=True)
     except OSError as error:
         raise FileProblem(f"{target}: {reason(error)}") from None
@@ -99,20 +109,15 @@ def convert(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _command(kind: Kind, checkpoint: Checkpoint, made: Path, shard: str) -> list[str]:
-    if kind == "universal":
-        words = ["deepspeed.checkpoint.ds_to_universal", "--input_folder", str(checkpoint.path.absolute()), "--output_folder", str(made)]
-        return [sys.executable, "-m", *words, "--inject_missing_state"]
-    words = [
-        "deepspeed.utils.zero_to_fp32",
-        str(checkpoint.folder.absolute()),
-        str(made),
-        "--tag",
-        checkpoint.tag,
-        "--max_shard_size",
-        shard,
-    ]
-    return [sys.executable, "-m", *words, "--safe_serialization"]
+def _command(conversion: Conversion, checkpoint: Checkpoint, made: Path) -> list[str]:
+    """The tool; where its pickles are trusted, as DeepSpeed runs it."""
+    if conversion.kind == "universal":
+        folders = ["--input_folder", str(checkpoint.path.absolute()), "--output_folder", str(made)]
+        words = ["deepspeed.checkpoint.ds_to_universal", *folders, "--inject_missing_state"]
+    else:
+        options = ["--tag", checkpoint.tag, "--max_shard_size", conversion.shard, "--safe_serialization"]
+        words = ["deepspeed.utils.zero_to_fp32", str(checkpoint.folder.absolute()), str(made), *options]
+    return [sys.executable, "-m", *words] if conversion.trusted else [sys.executable, str(SAFE), *words]
 
 
 def _run(command: list[str], work: Path, progress: Callable[[str, int], None]) -> None:

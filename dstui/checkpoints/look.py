@@ -11,10 +11,12 @@ from typing import Any
 
 from dstui.checkpoints.torch_file import TorchFileProblem, elements, mapping, read_torch_file
 from dstui.files import FileProblem, is_file, is_folder, is_there, read_text
+from dstui.text import sanitise
 
 MODEL = re.compile(r"(?:zero_pp_rank_(?P<rank>\d+)_)?mp_rank_(?P<mp>\d+)_model_states\.pt")
 OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_(?P<rank>\d+)_mp_rank_(?P<mp>\d+)_optim_states\.pt")
 MOST_FILES = 20_000
+MOST_RANKS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -136,17 +138,20 @@ def _of_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
     here = folder / tag
     names = [one.name for one in _entries(here)]
     models, optimizers = _by_rank(MODEL, names), _by_rank(OPTIMIZER, names)
-    problems, strange, read = [], set[str](), dict[str, dict[Any, Any]]()
-    for name in sorted({*models.values(), *optimizers.values()}, key=_natural):
+    problems, strange = [], set[str]()
+    model, state = dict[Any, Any](), dict[Any, Any]()
+    for path in _pickles(here):
+        name = str(path.relative_to(here))
         try:
-            found = read_torch_file(here / name)
+            found = read_torch_file(path)
         except TorchFileProblem as error:
-            problems.append(f"{name}: {error}")
+            problems.append(f"{sanitise(name)}: {error}")
             continue
         strange.update(found.strange)
-        read[name] = mapping(found.value)
-    model = next((read[name] for name in models.values() if name in read), {})
-    state = next((mapping(read[name].get("optimizer_state_dict")) for name in optimizers.values() if name in read), {})
+        if name in models.values():
+            model = model or mapping(found.value)
+        elif name in optimizers.values():
+            state = state or mapping(mapping(found.value).get("optimizer_state_dict"))
     universal = is_folder(here / "zero")
     stage = 3 if any(rank is not None for rank, _ in models) else _stage(state) if optimizers else 0 if models else None
     ranks = _whole(model.get("dp_world_size")) or _partitions(state)
@@ -172,9 +177,9 @@ def _of_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
         trained or None,
         sum(sizes),
         len(sizes),
-        str(model.get("ds_version", ""))[:40],
+        _word(model.get("ds_version"), 40),
         next((name for name in ("bf16", "fp16") if mapping(config.get(name)).get("enabled") is True), "fp32" if config else ""),
-        tuple(str(name)[:100] for name in model if name not in OWN),
+        tuple(_word(name, 100) for name in model if isinstance(name, str) and name not in OWN),
         config,
         tuple(problems),
         tuple(sorted(strange)),
@@ -207,6 +212,9 @@ def _missing(
 ) -> Iterator[str]:
     """Files of ranks that are not there."""
     expected = ranks or 1 + max((rank for rank, _ in optimizers if rank is not None), default=-1)
+    if not 0 <= expected * parallel <= MOST_RANKS:
+        yield f"it names {expected} x {parallel} ranks, which makes no sense"
+        return
     for what, files in (("optimizer states", optimizers), ("model states", models)):
         sharded = files is optimizers or stage == 3
         if not files and (files is models or stage):
@@ -228,25 +236,43 @@ def _stage(state: Mapping[Any, Any]) -> int | None:
 
 def _partitions(state: Mapping[Any, Any]) -> int | None:
     value = state.get("partition_count")
-    return max((one for one in value if isinstance(one, int)), default=None) if isinstance(value, list) else _whole(value)
+    return max(filter(None, map(_whole, value)), default=None) if isinstance(value, list) else _whole(value)
 
 
 def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63 else None
 
 
 def _shapes(value: Any) -> int:
     """Elements of all shapes, or tensors, in a mapping or in a list of them."""
-    if isinstance(value, list):
-        return sum(map(_shapes, value))
-    return sum(elements(one) for one in mapping(value).values())
+    return sum(elements(one) for group in (value if isinstance(value, list) else [value]) for one in mapping(group).values())
+
+
+def _pickles(here: Path) -> list[Path]:
+    """All that a tool could load: DeepSpeed's find their files by patterns, not by a list."""
+    found = sorted((one for one in _below(here) if one.suffix == ".pt"), key=lambda path: _natural(path.name))
+    if len(found) > MOST_FILES:
+        raise FileProblem(f"{here}: more than {MOST_FILES:,} files of torch.save: too many to look at")
+    return found
 
 
 def _sizes(here: Path) -> Iterator[int]:
+    for one in _below(here):
+        with suppress(OSError):
+            if not one.is_symlink():
+                yield one.stat().st_size
+
+
+def _below(here: Path) -> Iterator[Path]:
+    """The regular files in a folder and its folders, a few more than MOST_FILES at most."""
     with suppress(OSError):
         for count, one in enumerate(here.rglob("*")):
-            if count > MOST_FILES:
+            if count > 2 * MOST_FILES:
                 return
-            with suppress(OSError):
-                if is_file(one) and not one.is_symlink():
-                    yield one.stat().st_size
+            if is_file(one):
+                yield one
+
+
+def _word(value: Any, most: int) -> str:
+    """A text of a pickle; what is no text is not shown, since its words may be without end."""
+    return value[:most] if isinstance(value, str) else ""

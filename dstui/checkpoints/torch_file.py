@@ -6,57 +6,69 @@ becomes an inert class, so nothing is imported and nothing is called. `names` te
 
 from __future__ import annotations
 
-import math
 import pickle
 import re
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, ClassVar
 
-MOST = 256 << 20
-"""Bytes of a data.pkl that are read: the names and shapes of a million tensors take less."""
+MOST = 32 << 20
+"""Bytes of a data.pkl that are read: the names and shapes of a hundred thousand tensors take less, and each byte may become an object."""
+MOST_NAMES = 1000
+"""Classes that one pickle may name; a checkpoint names about twenty."""
+MOST_DIMENSIONS, MOST_ELEMENTS = 64, 1 << 63
+"""Of a tensor: those of torch."""
 ALLOWED = re.compile(
-    r"collections\.(OrderedDict|defaultdict|deque)|builtins\.(set|frozenset|slice|complex|bytearray|list|dict|tuple|int|float|bool|str)"
-    r"|torch\.(\w+Storage|Size|Tensor|device|dtype|float\w*|bfloat16|int\w+|bool|Generator)|torch\._utils\._rebuild_\w+"
+    r"collections\.(OrderedDict|defaultdict|deque)|builtins\.(set|frozenset|slice|complex|list|dict|tuple|int|float|bool|str)"
+    r"|torch\.(\w+Storage|Size|Tensor|device|dtype|float\w*|bfloat16|int\w+|bool|Generator)"
+    r"|torch\._utils\._rebuild_(tensor|tensor_v2|tensor_v3|parameter|parameter_with_state|device_tensor_from_numpy|sparse_tensor|qtensor)"
     r"|torch\._tensor\._rebuild_from_type_v2|torch\.nn\.parameter\.Parameter|torch\.storage\.(Untyped|Typed)Storage|torch\.serialization\._get_layout"
     r"|numpy\.(ndarray|dtype|core\.multiarray\.(_reconstruct|scalar)|_core\.multiarray\.(_reconstruct|scalar))"
-    r"|deepspeed\.(runtime|utils|checkpoint|moe)\.[\w.]+|argparse\.Namespace|pathlib\.(Posix)?Path|_codecs\.encode"
+    r"|deepspeed\.runtime\.fp16\.loss_scaler\.(Dynamic)?LossScaler|deepspeed\.runtime\.zero\.config\.ZeroStageEnum"
+    r"|deepspeed\.utils\.tensor_fragment\.fragment_address|argparse\.Namespace|pathlib\.(Pure)?(Posix)?Path|_codecs\.encode"
 )
-"""What a checkpoint of a training run names. Anything else in a pickle may be a program."""
+"""What a checkpoint of a training run names, each in full: a pickle may also name an attribute of an attribute
+(`deepspeed.runtime.engine.os.system`). Anything else may be a program."""
 
 
 class TorchFileProblem(Exception):
     """The file cannot be read as one that torch.save wrote: a sentence."""
 
 
-class Inert(dict):  # type: ignore[type-arg]
-    """An object of a pickle: how its class is called, what it was made of and what was put into it. It does nothing."""
+class Inert(dict[Any, Any]):
+    """An object of a pickle: how its class is called, what it was made of and what was put into it. It does nothing.
+
+    A dictionary, since pickles fill an OrderedDict item by item; hashable, since they may use any object as a key.
+    """
 
     qualified = ""
+    args: tuple[Any, ...]
+    state: Any
 
-    def __init__(self, *args: Any, **_keywords: Any) -> None:
+    def __new__(cls, *args: Any, **_keywords: Any) -> Inert:
+        made = super().__new__(cls)
+        made.args, made.state = args, None
+        return made
+
+    def __init__(self, *_args: Any, **_keywords: Any) -> None:
         super().__init__()
-        self.args = args
-        self.state: Any = None
-        self.items_added: list[Any] = []
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
 
     def append(self, item: Any) -> None:
         """As a list would take it."""
-        self.items_added.append(item)
 
     def extend(self, items: Any) -> None:
         """As a list would take them."""
-        self.items_added.extend(items)
 
     def add(self, item: Any) -> None:
         """As a set would take it."""
-        self.items_added.append(item)
 
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    def __hash__(self) -> int:  # type: ignore[override] # a dictionary has none, by its type
+        return id(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,48 +88,109 @@ class TorchFile:
 def read_torch_file(path: Path) -> TorchFile:
     """Read its values. Raises TorchFileProblem, also where the file was cut off."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            member = next((info for info in archive.infolist() if info.filename.endswith("data.pkl")), None)
-            if member is None:
-                raise TorchFileProblem("a zip, but none that torch.save wrote: it has no data.pkl")
-            if member.file_size > MOST:
-                raise TorchFileProblem(f"its data.pkl has {member.file_size / 2**20:,.0f} MiB: no checkpoint's has")
-            with archive.open(member) as stream:
-                return _read(stream)
+        with zipfile.ZipFile(path) as archive, archive.open(_pickle_in(archive)) as stream:
+            return _read(stream)
     except zipfile.BadZipFile:
         raise TorchFileProblem(
             "incomplete: a file of torch.save ends with a directory, which is missing (cut off while it was written?)"
         ) from None
-    except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+    except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:  # zipfile's, of encrypted or oddly packed members
         raise TorchFileProblem(f"cannot be read: {error}") from None
 
 
-def _read(stream: Any) -> TorchFile:
-    names: set[str] = set()
+def _pickle_in(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
+    """The one data.pkl. torch takes the first that matches without regard to case: of two it might read the other."""
+    members = archive.infolist()
+    found = [member for member in members if member.filename.lower().endswith("data.pkl")]
+    if not found:
+        raise TorchFileProblem("a zip, but none that torch.save wrote: it has no data.pkl")
+    if len(found) > 1:
+        raise TorchFileProblem(f"it has {len(found)} data.pkl: torch.save writes one")
+    if any(member.filename.lower().endswith("constants.pkl") for member in members):
+        raise TorchFileProblem("it holds a TorchScript program, which no checkpoint does")
+    if found[0].file_size > MOST:
+        raise TorchFileProblem(f"its data.pkl has {found[0].file_size / 2**20:,.0f} MiB: no checkpoint's has")
+    return found[0]
 
-    class Reader(pickle.Unpickler):
-        def find_class(self, module: str, name: str) -> type:
-            names.add(f"{module}.{name}")
-            return type(name[:100] or "Inert", (Inert,), {"qualified": f"{module}.{name}"})
 
-        def persistent_load(self, pid: Any) -> Any:
-            return pid
+PYTHON_UNPICKLER: Any = pickle._Unpickler
+"""Any, since typeshed leaves out most of what it has."""
 
+
+class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc] # of type Any, see above
+    """The pure Python unpickler, since the one in C allocates what a pickle merely announces: gigabytes for an index of its memo."""
+
+    dispatch: ClassVar[dict[int, Any]] = {code: load for code, load in PYTHON_UNPICKLER.dispatch.items() if code != pickle.BYTEARRAY8[0]}
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__(stream)
+        self.classes: dict[str, type[Inert]] = {}
+
+    def find_class(self, module: str, name: str) -> type[Inert]:
+        qualified = f"{module}.{name}"
+        if len(self.classes) > MOST_NAMES:
+            raise pickle.UnpicklingError("it names more classes than any checkpoint does")
+        return self.classes.setdefault(qualified, type("Named", (Inert,), {"qualified": qualified}))
+
+    def persistent_load(self, pid: Any) -> Any:
+        return pid
+
+    def _check_keys(self, keys: Iterable[Any]) -> None:
+        """Before they are hashed: tuples that hold a tuple twice, which holds another twice, take for ever."""
+        for key in keys:
+            if isinstance(key, tuple) and any(isinstance(part, tuple) for part in key):
+                raise pickle.UnpicklingError("a key of nested tuples")
+
+    def load_setitem(self) -> None:
+        self._check_keys(self.stack[-2:-1])
+        super().load_setitem()
+
+    def load_setitems(self) -> None:
+        self._check_keys(self.stack[::2])
+        super().load_setitems()
+
+    def load_dict(self) -> None:
+        self._check_keys(self.stack[::2])
+        super().load_dict()
+
+    def load_additems(self) -> None:
+        self._check_keys(self.stack)
+        super().load_additems()
+
+    def load_frozenset(self) -> None:
+        self._check_keys(self.stack)
+        super().load_frozenset()
+
+    dispatch |= {
+        pickle.SETITEM[0]: load_setitem,
+        pickle.SETITEMS[0]: load_setitems,
+        pickle.DICT[0]: load_dict,
+        pickle.ADDITEMS[0]: load_additems,
+        pickle.FROZENSET[0]: load_frozenset,
+    }
+
+
+DAMAGED = (
+    AttributeError,
+    EOFError,
+    IndexError,
+    KeyError,
+    MemoryError,
+    OverflowError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+)
+
+
+def _read(stream: IO[bytes]) -> TorchFile:
+    reader = _Reader(stream)
     try:
-        value = Reader(stream).load()
-    except (
-        pickle.UnpicklingError,
-        AttributeError,
-        IndexError,
-        KeyError,
-        TypeError,
-        ValueError,
-        EOFError,
-        MemoryError,
-        RecursionError,
-    ) as error:
+        value = reader.load()
+    except DAMAGED as error:
         raise TorchFileProblem(f"its data.pkl is damaged: {type(error).__name__}") from None
-    return TorchFile(value, frozenset(names))
+    return TorchFile(value, frozenset(reader.classes))
 
 
 def mapping(value: Any) -> dict[Any, Any]:
@@ -126,15 +199,29 @@ def mapping(value: Any) -> dict[Any, Any]:
 
 
 def elements(value: Any) -> int:
-    """How many elements a shape stands for: torch.Size, or a tensor of a pickle."""
-    if not isinstance(value, Inert):
+    """How many elements a shape stands for: torch.Size, or a tensor of a pickle. 0 for what makes no sense."""
+    shape = _shape(value)
+    if not isinstance(shape, (tuple, list)) or len(shape) > MOST_DIMENSIONS:
         return 0
-    if value.qualified == "torch.Size":
-        shape = value.args[0] if value.args else ()
-    elif value.qualified.endswith("_rebuild_from_type_v2"):
-        shape = value.args[2][2] if len(value.args) > 2 and isinstance(value.args[2], tuple) and len(value.args[2]) > 2 else ()
-    elif "_rebuild_tensor" in value.qualified:
-        shape = value.args[2] if len(value.args) > 2 else ()
-    else:
-        return elements(value.args[0]) if value.args else 0
-    return math.prod(size for size in shape if isinstance(size, int)) if isinstance(shape, (tuple, list)) else 0
+    count = 1
+    for size in shape:
+        if not isinstance(size, int) or not 0 <= size * count < MOST_ELEMENTS:
+            return 0
+        count *= size
+    return count
+
+
+def _shape(value: Any) -> Any:
+    """The shape that an object of a pickle was made with; None where it has none."""
+    for _wrapped in range(8):  # a Parameter around a tensor
+        if not isinstance(value, Inert) or not value.args:
+            return None
+        if value.qualified == "torch.Size":
+            return value.args[0]
+        if value.qualified.endswith("_rebuild_from_type_v2"):
+            made_of = value.args[2] if len(value.args) > 2 else ()
+            return made_of[2] if isinstance(made_of, tuple) and len(made_of) > 2 else None
+        if "_rebuild_tensor" in value.qualified:
+            return value.args[2] if len(value.args) > 2 else None
+        value = value.args[0]
+    return None

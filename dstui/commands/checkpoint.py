@@ -7,7 +7,7 @@ import json
 import os
 from pathlib import Path
 
-from dstui.checkpoints.convert import Kind, convert, cost, gib
+from dstui.checkpoints.convert import Conversion, Kind, convert, cost, gib
 from dstui.checkpoints.look import Checkpoint, read_checkpoint
 from dstui.checkpoints.resume import can_resume
 from dstui.files import FileProblem, read_plan, read_pool
@@ -90,7 +90,7 @@ def _convert(kind: Kind, checkpoint: Checkpoint, target: Path, args: argparse.Na
         say(f"{needed.too_much}: nothing was written (--force tries all the same)")
         return 1
     show = _Progress(needed.disk)
-    convert(kind, checkpoint, target, shard=args.max_shard_size, progress=show)
+    convert(Conversion(kind, args.max_shard_size, trusted=bool(checkpoint.strange)), checkpoint, target, show)
     show.end()
     tell(f"written  {target}  ({', '.join(sorted(path.name for path in target.iterdir())[:6])})")
     return 0

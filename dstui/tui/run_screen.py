@@ -130,7 +130,7 @@ class RunScreen(MainScreen):
         if event.key == WHOLE:
             self.action_reason()
         else:
-            self.explaining.show_evidence(event.key)  # type: ignore[arg-type]  # the other keys of this pane are evidence
+            self.explaining.show_evidence(event.key)
 
     @on(StacksRead)
     def _stacks_read(self, event: StacksRead) -> None:

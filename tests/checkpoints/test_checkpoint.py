@@ -10,11 +10,12 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dstui.checkpoints import convert as conversion
-from dstui.checkpoints.convert import convert
+from dstui.checkpoints.convert import Conversion, convert
 from dstui.checkpoints.look import Checkpoint, read_checkpoint
 from dstui.checkpoints.resume import can_resume
 from dstui.cli import main
@@ -154,7 +155,7 @@ def some(tmp_path: Path) -> Checkpoint:
 def test_what_fails_in_the_middle_leaves_nothing_behind(program: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversion, "_command", lambda *_all: [sys.executable, "-c", program])
     with pytest.raises(FileProblem, match=said):
-        convert("fp32", some(tmp_path), tmp_path / "out")
+        convert(Conversion("fp32"), some(tmp_path), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -162,9 +163,9 @@ def test_it_gets_its_name_only_when_it_is_whole_and_progress_is_told(tmp_path: P
     program = (
         "import pathlib, time; p = pathlib.Path('{0}'); p.mkdir(); (p / 'model').write_text('x' * 1000); print('50 %'); time.sleep(0.5)"
     )
-    monkeypatch.setattr(conversion, "_command", lambda _kind, _one, made, _shard: [sys.executable, "-c", program.format(made)])
+    monkeypatch.setattr(conversion, "_command", lambda _how, _one, made: [sys.executable, "-c", program.format(made)])
     seen: list[tuple[str, int, bool]] = []
-    convert("fp32", some(tmp_path), tmp_path / "out", progress=lambda line, size: seen.append((line, size, (tmp_path / "out").exists())))
+    convert(Conversion("fp32"), some(tmp_path), tmp_path / "out", lambda line, size: seen.append((line, size, (tmp_path / "out").exists())))
     assert (tmp_path / "out" / "model").stat().st_size == 1000
     assert ("50 %", 1000, False) in seen and not any(there for *_, there in seen)
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
@@ -184,7 +185,7 @@ def test_it_gets_its_name_only_when_it_is_whole_and_progress_is_told(tmp_path: P
     ],
 )
 def test_what_keeps_a_plan_from_going_on_is_told_before_it_starts(
-    change: dict[str, object], plan: str, ranks: int | None, code: str | None, tmp_path: Path
+    change: dict[str, Any], plan: str, ranks: int | None, code: str | None, tmp_path: Path
 ) -> None:
-    found = list(can_resume(replace(some(tmp_path), **change), load(f"version: 1\ndeepspeed: {plan}\n"), ranks))  # type: ignore[arg-type]
+    found = list(can_resume(replace(some(tmp_path), **change), load(f"version: 1\ndeepspeed: {plan}\n"), ranks))
     assert [f.code for f in found] == ([code] if code else [])

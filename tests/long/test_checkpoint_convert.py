@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from dstui.checkpoints.convert import SAFE
 from dstui.checkpoints.look import read_checkpoint
 from tests.checkpoints.conftest import checkpoint
+from tests.checkpoints.test_hostile import calls, write
 
 __all__ = ["checkpoint"]
 RESUME = """
@@ -52,3 +54,12 @@ def test_a_disk_that_is_full_in_the_middle_leaves_nothing(blocks: int, checkpoin
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".dstui-*"))
+
+
+def test_the_universal_tool_executes_nothing_that_a_file_names(checkpoint: Callable[[int], Path], tmp_path: Path) -> None:
+    folder, proof = checkpoint(2), tmp_path / "executed"
+    for shard in (folder / "global_step3").glob("*.pt"):
+        write(shard, calls("os", "system", f"touch {proof}"))
+    words = ["--input_folder", str(folder / "global_step3"), "--output_folder", str(tmp_path / "out")]
+    done = subprocess.run([sys.executable, str(SAFE), "deepspeed.checkpoint.ds_to_universal", *words], capture_output=True, check=False)
+    assert done.returncode and not proof.exists()

@@ -39,7 +39,7 @@ def stale_locks(root: Path) -> tuple[Path, ...]:
 def _is_stale(lock: Path) -> bool:
     with suppress(OSError):
         facts = lock.lstat()
-        own = stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid()
+        own = stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid() and facts.st_size == 0  # torch writes nothing into it
         return own and time.time() - facts.st_mtime > SETTLED and not holders(lock.resolve())
     return False
 

@@ -11,7 +11,6 @@ from dstui.tui.run.diagnosis_rows import stack_rows, whole_rows
 from dstui.tui.run.job_view import JobView
 
 if TYPE_CHECKING:
-    from dstui.run.diagnosis import Evidence
     from dstui.run.observe.stacks import Stack
 
 
@@ -26,9 +25,11 @@ class Explaining:
         if (diagnosis := self._view.why.diagnosis) is not None:
             self._view.app.push_screen(TextViewer("Why it ended", whole_rows(diagnosis, self._room)), self.show_evidence)
 
-    def show_evidence(self, evidence: Evidence | None) -> None:
-        """A line of evidence where it stands in the log."""
-        if evidence is None or self._view.job is None:
+    def show_evidence(self, evidence: object) -> None:
+        """A line of evidence where it stands in the log; any other row of that pane leads nowhere."""
+        from dstui.run.diagnosis import Evidence
+
+        if not isinstance(evidence, Evidence) or self._view.job is None:
             return
         if Path(evidence.file).suffix != ".log":
             say(self._view.app, f"{evidence.file}, line {evidence.line}")

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from dstui.tui.forms.fields import Field, Option
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, row
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
+    from dstui.forecast.choices import Choice
     from dstui.forecast.forecast import Forecast
 
 Way = tuple[int, str, str]
@@ -28,7 +29,7 @@ def own_offload(state: State) -> tuple[str, str]:
 
 def forecast_of(state: State, way: Way) -> Forecast | None:
     """The forecast of a way, with everything else as in the Plan; None where there is none, or the way is not possible."""
-    return state.outlook.choices.get(way) if state.outlook is not None else None  # type: ignore[call-overload]  # a Choice is such a tuple
+    return state.outlook.choices.get(cast("Choice", way)) if state.outlook is not None else None  # a Choice is such a tuple
 
 
 def with_figures(field: Field, state: State, way_of: Callable[[State, Any], Way]) -> Field:

@@ -1,0 +1,55 @@
+"""DeepSpeed's tools for checkpoints, with torch's own reader of untrusted files: `python convert_checkpoint.py MODULE ARGS…`.
+
+The tools load with `weights_only=False`, which executes what a file names. TORCH_FORCE_WEIGHTS_ONLY_LOAD overrides that: torch then makes
+only what it knows to be harmless, and what is added below; anything else ends the tool with a sentence that names it.
+Run by file path as a child process; imports nothing else of dstui.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import pathlib
+import runpy
+import sys
+from contextlib import suppress
+from typing import Any
+
+RECORDS = {
+    "deepspeed.runtime.fp16.loss_scaler": ("LossScaler", "DynamicLossScaler"),
+    "deepspeed.runtime.zero.config": ("ZeroStageEnum",),
+    "deepspeed.utils.tensor_fragment": ("fragment_address",),
+    "numpy": ("ndarray", "dtype"),
+    "numpy.core.multiarray": ("_reconstruct", "scalar"),
+    "numpy._core.multiarray": ("_reconstruct", "scalar"),
+}
+"""Classes that the checkpoints of a training run hold and that do nothing when they are made; those of dstui.checkpoints.torch_file."""
+
+
+def harmless() -> list[Any]:
+    """The classes themselves, of those that this release has."""
+    found: list[Any] = [argparse.Namespace, pathlib.PosixPath, pathlib.PurePosixPath]
+    for module, names in RECORDS.items():
+        with suppress(ImportError):
+            loaded = importlib.import_module(module)
+            found += [getattr(loaded, name) for name in names if hasattr(loaded, name)]
+    with suppress(ImportError):
+        import numpy
+
+        found += [type(numpy.dtype(kind)) for kind in ("float64", "float32", "int64", "uint32", "bool")]
+    return found
+
+
+def main(module: str) -> None:
+    """Become the tool."""
+    os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # torch asks for it at each load, also in the tool's own processes
+    import torch
+
+    torch.serialization.add_safe_globals(harmless())
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    del sys.argv[0]
+    main(sys.argv[0])

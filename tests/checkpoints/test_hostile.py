@@ -1,0 +1,142 @@
+"""A checkpoint that somebody made up: looked at without a call, without end or without memory; converted without what it names being run."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dstui.checkpoints import torch_file
+from dstui.checkpoints.convert import SAFE
+from dstui.checkpoints.look import read_checkpoint
+from dstui.checkpoints.torch_file import TorchFileProblem, elements, read_torch_file
+from dstui.cli import main
+
+Made = Callable[[int], Path]
+SHARD = "mp_rank_00_model_states.pt"
+
+
+def write(path: Path, data: bytes, *more: tuple[str, bytes]) -> Path:
+    """A file as torch.save writes it."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in (("archive/data.pkl", data), *more):
+            archive.writestr(name, text)
+    return path
+
+
+def calls(module: str, name: str, argument: str) -> bytes:
+    """A pickle that calls a function of a module, or of what a module has imported."""
+    words = "".join(f"\x8c{chr(len(word))}{word}" for word in (module, name)).encode("latin-1")
+    return b"\x80\x04" + words + b"\x93" + b"\x8c" + bytes([len(argument)]) + argument.encode() + b"\x85R."
+
+
+def folder_with(tmp_path: Path, data: bytes, name: str = SHARD) -> Path:
+    (tmp_path / "ck" / "step1").mkdir(parents=True)
+    (tmp_path / "ck" / "latest").write_text("step1")
+    write(tmp_path / "ck" / "step1" / SHARD, pickle.dumps({"module": {}, "global_steps": 1}, 2))
+    write(tmp_path / "ck" / "step1" / name, data)
+    return tmp_path / "ck"
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("os", "system"), ("deepspeed.runtime.engine", "os.system"), ("torch._utils", "_rebuild_x.os"), ("torch.float16", "os.system")],
+)
+def test_whatever_a_pickle_names_that_no_training_writes_is_said(module: str, name: str, tmp_path: Path) -> None:
+    found = read_checkpoint(folder_with(tmp_path, calls(module, name, "x")))
+    assert found.strange == (f"{module}.{name}",)
+
+
+@pytest.mark.parametrize("name", ["extra_optim_states.pt", "layer_0_expert_0_mp_rank_00_model_states.pt", "deeper/zero_pp_rank_0_x.pt"])
+def test_files_that_no_list_names_are_looked_at_too(name: str, tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, pickle.dumps({}, 2))
+    (folder / "step1" / name).parent.mkdir(exist_ok=True)
+    write(folder / "step1" / name, calls("os", "system", "true"))
+    assert read_checkpoint(folder).strange == ("os.system",)
+
+
+def test_the_tool_itself_executes_nothing_either(checkpoint: Made, tmp_path: Path) -> None:
+    """Whatever was seen before: a file may change in between."""
+    folder, proof = checkpoint(3), tmp_path / "executed"
+    for shard in (folder / "global_step3").glob("*.pt"):
+        write(shard, calls("os", "system", f"touch {proof}"))
+    made = subprocess.run(
+        [sys.executable, str(SAFE), "deepspeed.utils.zero_to_fp32", str(folder), str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode and not proof.exists()
+    assert "weights only" in made.stderr.lower() or "weights_only" in made.stderr, made.stderr[-1500:]
+
+
+def test_a_file_that_torch_would_read_differently_is_none(tmp_path: Path) -> None:
+    good, evil = pickle.dumps({}, 2), calls("os", "system", "true")
+    for more in (("archive/DATA.PKL", evil), ("other/data.pkl", evil), ("archive/constants.pkl", good)):
+        with pytest.raises(TorchFileProblem):
+            read_torch_file(write(tmp_path / "one.pt", good, more))
+
+
+NESTED = b"".join([b"\x80\x02)", *(b"q%c" % i + b"h%c" % i + b"\x86" for i in range(60))])
+"""A tuple that holds a tuple twice, which holds another twice, 60 times: 2**60 elements when it is hashed or shown."""
+
+HOSTILE = {
+    "an object without its __init__": b"\x80\x02cx\ny\n)\x81.",
+    "an index of 4 billion": b"\x80\x02]r" + struct.pack("<I", 2**32 - 1) + b".",
+    "8 GB announced": b"\x80\x05\x96" + struct.pack("<Q", 8 << 30) + b".",
+    "lists within lists": b"\x80\x02" + b"]" * 200_000 + b"a" * 199_999 + b".",
+    "a key without end": b"\x80\x02}" + NESTED[2:] + b"Ns.",
+    "a million classes": b"\x80\x02" + b"".join(b"cx\nn%d\n0" % number for number in range(200_000)) + b"N.",
+    "nothing": b"",
+    "an end in the middle": b"\x80\x02}(X\xff\xff\xff\x00abc",
+    "an extension": b"\x80\x02\x82\x01.",
+    "a call of a text": b"\x80\x02U\x01x)R.",
+    "a state for a class": b"\x80\x02cx\ny\n}b.",
+}
+
+
+LOOK = """
+import resource, sys
+from dstui.cli import main
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30,) * 2)
+resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+for folder in sys.argv[1:]:
+    print("ENDED", main(["checkpoint", folder]), flush=True)
+"""
+
+
+def test_a_pickle_that_somebody_made_up_costs_nothing_and_is_a_sentence_at_most(tmp_path: Path) -> None:
+    folders = [str(folder_with(tmp_path / str(number), data)) for number, data in enumerate(HOSTILE.values())]
+    done = subprocess.run([sys.executable, "-c", LOOK, *folders], capture_output=True, text=True, check=False)
+    ended = [line for line in done.stdout.splitlines() if line.startswith("ENDED")]
+    assert len(ended) == len(HOSTILE) and set(ended) <= {"ENDED 0", "ENDED 1"}, (list(HOSTILE)[len(ended) :], done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+
+
+def shape(*sizes: object) -> object:
+    """torch.Size as a pickle's reader gives it."""
+    data = io.BytesIO(b"\x80\x02ctorch\nSize\n" + pickle.dumps(sizes, 2)[2:-1] + b"\x85R.")
+    return torch_file._read(data).value
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"), [((4, 5), 20), ((), 1), ((2**40, 2**40), 0), ((-4, -5), 0), (("a", 2), 0), ((1,) * 100, 0), ((2.5,), 0)]
+)
+def test_a_shape_that_no_tensor_has_counts_nothing(sizes: tuple[object, ...], count: int) -> None:
+    assert elements(shape(*sizes)) == count
+
+
+@pytest.mark.parametrize("ranks", [10**30, -5, 10**7, "many"])
+def test_a_number_of_ranks_that_makes_no_sense_is_said_and_costs_nothing(
+    ranks: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = folder_with(tmp_path, pickle.dumps({"module": {}, "dp_world_size": ranks, "mp_world_size": 10**6, ("a", 1): 2}, 2))
+    assert main(["checkpoint", str(folder)]) in (0, 1)
+    assert len(capsys.readouterr().out) < 2000
