@@ -12,6 +12,7 @@ from dstui.output import refuse, say, tell
 from dstui.plan import Plan, PlanError
 from dstui.render.artifacts import Artifact, artifacts, for_accelerate, for_the_script
 from dstui.render.launch import RenderError
+from dstui.render.quoting import FILES
 from dstui.render.target import Target
 
 NAMES = {
@@ -39,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         plan = read_plan(args.plan, args.set)
         machine = read_machine(args.machine) if args.machine else probe()
-        config = str((args.output / "ds_config.json").absolute()) if args.output else "./ds_config.json"
+        config = f"{FILES}/ds_config.json" if args.output else "./ds_config.json"
         files = _chosen(Target(plan, machine, _pool(plan, args.only)), config, args.only)
         if args.output:
             _write(files, args.output, args.force)

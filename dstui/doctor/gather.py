@@ -27,7 +27,8 @@ from dstui.machine.snapshot import Machine
 from dstui.model_files import read_models
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
-from dstui.render.launch import HERE, RenderError, interpreter
+from dstui.render.launch import RenderError, interpreter
+from dstui.render.spec import HERE
 from dstui.render.target import Target
 from dstui.trusted_python import own, probe_python
 

@@ -1,36 +1,216 @@
-"""What may start the ranks (`cluster.launcher`), as a table: rendering, forms and the doctor all follow from it."""
+"""What may start the ranks (`cluster.launcher`), as a table: rendering, forms, rules and the doctor all follow from it.
+
+What each does was seen with DeepSpeed 0.19.8, Open MPI 4.1, MPICH 4.0, Slurm 22.05, torch 2.13 and accelerate 1.15 on two hosts;
+of impi and mvapich it is read from deepspeed/launcher/multinode_runner.py.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+Start = Literal["here", "hosts", "login"]
+Carries = Literal["all", "listed", "given"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
     """One value of cluster.launcher."""
 
     name: str
     says: str
     """What it is, in a few words, for the form."""
+    start: Start
+    """here: one command, for ranks on this machine; hosts: one command on each host; login: one command here that starts all hosts."""
     backend: bool = False
-    """Whether `deepspeed --launcher` knows it: DeepSpeed then starts the ranks of every host by itself."""
+    """Whether the command is `deepspeed --launcher NAME`."""
     program: str = "ssh"
-    """What must be installed where it is started: a field of the Machine's software."""
+    """What must be installed where it is started: a field of the Machine's software; empty where nothing is."""
+    needs: str
+    """What it needs on every host, in a sentence."""
+    equal_slots: bool = False
+    """Whether it refuses (or cannot say) another number of ranks on one host than on the others."""
+    filters: bool = True
+    """Whether cluster.include, exclude, num_nodes and num_gpus can be said to it."""
+    single_slots: bool = True
+    """Whether single slots of a host can be chosen."""
+    mpi: bool = False
+    """Whether ranks learn their number from MPI alone, so that DeepSpeed imports mpi4py."""
+    carries: Carries
+    """What of the environment where it is started reaches the ranks: all of it; NCCL_*, PYTHON* and a few more; or only what is given."""
+    ctrl_c: str
+    """What Ctrl-C does to the plain command, in a sentence."""
+    rank_fails: str
+    """What happens when a rank dies under the plain command, in a sentence."""
+    traps: tuple[str, ...] = ()
+    """What people fall into with the plain command, each a sentence."""
 
+
+ENDS_ITS_HOST = "its host's command ends with the rank's status at once, the other hosts' when their next collective fails"
+EACH_HOST = "the commands are independent: each host's must be stopped"
+SAME_PATHS = "the interpreter, the folder of the job and the script at the same paths"
+MPI_SLOTS = "hosts are cut down in the hostfile: include, exclude, num_nodes and num_gpus are refused"
 
 ALL = (
-    Launcher("local", "this machine only"),
-    Launcher("ssh", "dstui starts each host"),
-    Launcher("pdsh", "DeepSpeed's default", backend=True, program="pdsh"),
-    Launcher("openmpi", "mpirun", backend=True, program="mpirun"),
-    Launcher("mpich", "mpirun", backend=True, program="mpirun"),
-    Launcher("impi", "Intel MPI", backend=True, program="mpirun"),
-    Launcher("mvapich", "mpirun", backend=True, program="mpirun"),
-    Launcher("slurm", "srun", backend=True, program="srun"),
-    Launcher("torchrun", "torch's own"),
-    Launcher("accelerate", "accelerate launch"),
-    Launcher("nossh", "you start each host"),
+    Launcher(
+        name="local",
+        says="this machine only",
+        start="here",
+        program="",
+        needs="nothing: the ranks run on this machine",
+        carries="all",
+        ctrl_c="ends the ranks one after another",
+        rank_fails="the launcher ends the other ranks and exits with the rank's status",
+    ),
+    Launcher(
+        name="ssh",
+        says="dstui starts each host",
+        start="hosts",
+        needs=f"sshd with a login by key; {SAME_PATHS}",
+        carries="given",
+        ctrl_c="ends the ranks of every host that is reached; those that are not are named",
+        rank_fails=ENDS_ITS_HOST,
+    ),
+    Launcher(
+        name="pdsh",
+        says="DeepSpeed's default",
+        start="login",
+        backend=True,
+        program="pdsh",
+        needs=f"sshd with a login by key; {SAME_PATHS}",
+        carries="listed",
+        ctrl_c="ends every DeepSpeed job of yours on these hosts (pkill -f), in about 2 s",
+        rank_fails="the command ends with the largest status of the hosts, once all of them have ended",
+        traps=(
+            "a host that is lost is no event: the others wait for it for ever",
+            "a killed pdsh, or a closed terminal, leaves silent ranks running",
+            "a host without the job's folder starts the ranks in the home folder",
+            "every variable that is passed on stands in the process list of each host",
+        ),
+    ),
+    Launcher(
+        name="openmpi",
+        says="mpirun",
+        start="login",
+        backend=True,
+        program="mpirun",
+        needs=f"orted on the PATH of a non-interactive ssh, mpi4py for the interpreter; {SAME_PATHS}",
+        filters=False,
+        single_slots=False,
+        mpi=True,
+        carries="listed",
+        ctrl_c="ends all ranks; SIGTERM to the deepspeed command alone leaves them running",
+        rank_fails="hangs for ever where the rank failed in Python: mpi4py waits for its peers at exit",
+        traps=(
+            MPI_SLOTS,
+            "mpirun as root needs OMPI_ALLOW_RUN_AS_ROOT=1 and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+            "its interface is eth0 unless --launcher_args says --mca btl_tcp_if_include NAME",
+            "--master_port does not reach the ranks: MASTER_ADDR and MASTER_PORT must be in .deepspeed_env, else two jobs meet on 29500",
+        ),
+    ),
+    Launcher(
+        name="mpich",
+        says="mpirun",
+        start="login",
+        backend=True,
+        program="mpirun",
+        needs=f"hydra_pmi_proxy at the same path, and the name of the host that starts it; {SAME_PATHS}",
+        equal_slots=True,
+        filters=False,
+        single_slots=False,
+        carries="all",
+        ctrl_c="ends all ranks",
+        rank_fails="the command exits with 0 all the same: DeepSpeed's helper drops the rank's status",
+        traps=(MPI_SLOTS, "where hydra_pmi_proxy cannot start on a host, mpirun waits for ever without a word"),
+    ),
+    Launcher(
+        name="impi",
+        says="Intel MPI",
+        start="login",
+        backend=True,
+        program="mpirun",
+        needs=f"Intel MPI at the same path; {SAME_PATHS}",
+        equal_slots=True,
+        filters=False,
+        single_slots=False,
+        carries="all",
+        ctrl_c="ends all ranks",
+        rank_fails="mpirun ends the others and exits with a status of its own",
+        traps=(MPI_SLOTS,),
+    ),
+    Launcher(
+        name="mvapich",
+        says="MVAPICH2-GDR",
+        start="login",
+        backend=True,
+        program="mpirun",
+        needs=f"MVAPICH2-GDR (mpiname says so), mpi4py for the interpreter; {SAME_PATHS}",
+        equal_slots=True,
+        filters=False,
+        single_slots=False,
+        mpi=True,
+        carries="listed",
+        ctrl_c="ends all ranks",
+        rank_fails="mpirun ends the others and exits with a status of its own",
+        traps=(MPI_SLOTS, "its hostfile is one fixed file in the temporary folder: two jobs overwrite each other's"),
+    ),
+    Launcher(
+        name="slurm",
+        says="srun, in an allocation",
+        start="hosts",
+        program="srun",
+        needs=f"slurmd, and a folder of the job that all nodes share; {SAME_PATHS}",
+        carries="all",
+        ctrl_c="srun asks for a second Ctrl-C within a second, then ends every node's ranks",
+        rank_fails="srun --kill-on-bad-exit=1 ends the other nodes; its own status may be the 143 of a node that was told to stop",
+        traps=(
+            "deepspeed --launcher slurm cannot start DeepSpeed by itself (no RANK, no MASTER_ADDR) and is not used: srun starts one "
+            "`deepspeed --no_ssh` on each node",
+        ),
+    ),
+    Launcher(
+        name="torchrun",
+        says="torch's own",
+        start="hosts",
+        needs=f"sshd with a login by key; {SAME_PATHS}",
+        carries="given",
+        ctrl_c=EACH_HOST,
+        rank_fails="its host's torchrun exits with 1 whatever the rank's status; each host names only its own ranks",
+        traps=(
+            "a torchrun that is killed with SIGKILL leaves its ranks running, and the other hosts notice nothing",
+            "with --rdzv-backend c10d ranks meet at a host's name: every host must resolve it",
+            "the first host waits for the others without a word",
+        ),
+    ),
+    Launcher(
+        name="accelerate",
+        says="accelerate launch",
+        start="hosts",
+        needs=f"accelerate beside DeepSpeed; sshd with a login by key; {SAME_PATHS}",
+        equal_slots=True,
+        single_slots=False,
+        carries="given",
+        ctrl_c=EACH_HOST,
+        rank_fails="as with torchrun, which it starts: 1 on each host, naming its own ranks",
+        traps=(
+            "the first host waits for the others without a word",
+            "with pdsh it appends its whole environment, secrets too, to ./.deepspeed_env, which then rules other launches",
+            "with openmpi, mpich or mvapich it cannot work: it gives options which these refuse",
+        ),
+    ),
+    Launcher(
+        name="nossh",
+        says="you start each host",
+        start="hosts",
+        program="",
+        needs=SAME_PATHS,
+        carries="given",
+        ctrl_c=EACH_HOST,
+        rank_fails=ENDS_ITS_HOST,
+        traps=("nobody but you can stop the other hosts: dstui gives the commands, one for each, and starts nothing",),
+    ),
 )
-LAUNCHERS = tuple(launcher.name for launcher in ALL)
-BACKENDS = tuple(launcher.name for launcher in ALL if launcher.backend)
+BY_NAME = {launcher.name: launcher for launcher in ALL}
+LAUNCHERS = tuple(BY_NAME)
 PROGRAMS = {launcher.name: launcher.program for launcher in ALL}
+"""The field of the Machine's software that each needs where it is started; empty where none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,8 +12,14 @@ from dstui.plan.hostfile import hostfile_text
 from dstui.render.accelerate import accelerate_yaml
 from dstui.render.code import code
 from dstui.render.jsontext import json_text
-from dstui.render.launch import BIND, LaunchSpec, RenderError
+from dstui.render.launch import RenderError
+from dstui.render.launch_script import script
+from dstui.render.quoting import FILES
+from dstui.render.spec import BIND
 from dstui.render.target import Target
+
+SHELL, ESCAPED = re.compile(r'["$`\\]'), r"\\\g<0>"
+"""What a shell would look at within double quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +37,27 @@ def ds_config(plan: Plan) -> str:
     return json_text(plan.deepspeed)
 
 
-def env_text(env: Mapping[str, str]) -> str:
-    """.deepspeed_env: NAME=value lines. DeepSpeed's reader knows neither comments nor empty lines."""
-    return "".join(f"{name}={value}\n" for name, value in env.items())
+def env_text(env: Mapping[str, str], launcher: str = "") -> str:
+    """.deepspeed_env: NAME=value lines. DeepSpeed's reader knows neither comments nor empty lines.
 
-
-def script(spec: LaunchSpec, ds_config_path: str = "./ds_config.json") -> str:
-    """launch.sh: the command, to read, to keep, to paste."""
-    return f"#!/bin/sh\n{spec.command(ds_config_path)}\n"
+    With pdsh a shell on each host reads the value within double quotes: what it would expand there is escaped.
+    """
+    texts = {name: SHELL.sub(ESCAPED, value) if launcher == "pdsh" else value for name, value in env.items() if FILES not in value}
+    return "".join(f"{name}={text}\n" for name, text in texts.items())
 
 
 def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple[Artifact, ...]:
     """The files of a Plan, ds_config.json first. Raises RenderError where there is no command for it."""
     plan, spec = target.plan, target.launch
     files = [Artifact("ds_config.json", ds_config(plan), "DeepSpeed's configuration: the deepspeed section of the Plan")]
-    if plan.job.integration == "accelerate":
+    if plan.job.integration == "accelerate" or spec.launcher == "accelerate":
         files.append(for_accelerate(target))
-    if plan.cluster.hosts is not None:
-        files.append(Artifact("hostfile", hostfile_text(plan.cluster.hosts), "the hosts and their slots, for the launcher"))
-    if plan.cluster.env:
-        files.append(Artifact(".deepspeed_env", env_text(plan.cluster.env), "variables that the launcher gives to every rank"))
+    hosts = plan.cluster.hosts if plan.cluster.hosts is not None else target.pool
+    if hosts is not None:
+        files.append(Artifact("hostfile", hostfile_text(hosts), "the hosts and their slots, for the launcher"))
+    if spec.by_file:
+        text = env_text(spec.environment(ds_config_path), spec.launcher)
+        files.append(Artifact(spec.env_file, text, "variables that DeepSpeed's launcher gives to every rank"))
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
     files.append(Artifact("launch.sh", script(spec, ds_config_path), "the command that starts the ranks", executable=True))

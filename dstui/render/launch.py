@@ -7,33 +7,24 @@ the tag, the shim. Sources: deepspeed/launcher/runner.py and launch.py of releas
 from __future__ import annotations
 
 import posixpath
-import re
-import shlex
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from dstui.machine.binding import Binding, even_binding, near_binding
 from dstui.machine.snapshot import Machine
 from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
+from dstui.plan.accelerate_keys import FILE, SECTION
 from dstui.plan.hostfile import HostfileError, select
-from dstui.plan.launchers import BACKENDS
+from dstui.plan.launchers import BY_NAME, Launcher
+from dstui.render.accelerate import PORT, accelerate_data
 from dstui.render.accelerate_env import accelerate_environment
-from dstui.text import UNSAFE
+from dstui.render.spec import DS_CONFIG, ENV_FILE, HERE, AccelerateFile, LaunchSpec
 
-DS_CONFIG = "{ds_config}"
-"""In the arguments of a job: the path of the rendered ds_config.json."""
-AUTO = "auto"
 CONFIG_VARIABLE = "DSTUI_DS_CONFIG"
 """Where every rank finds that path too."""
-BIND = "bind.sh"
-"""The wrapper that starts each rank on its own CPUs."""
-REPORTED = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
-"""What a terminal must not see; a line break within quotes may stay."""
 NO_LOCAL_RANK = "--no_local_rank"
 """The launcher's option by which ranks get no --local_rank=N, which strict parsers refuse."""
-HERE = ("localhost", "127.0.0.1", "::1")
 
 
 class RenderError(Exception):
@@ -42,86 +33,6 @@ class RenderError(Exception):
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
         self.path, self.message = path, message
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchSpec:
-    """How the ranks are started. Paths are absolute, but for the script, which is relative to `workdir`."""
-
-    python: str
-    launcher_options: tuple[str, ...]
-    """Between `python -m deepspeed.launcher.runner` and the script."""
-    script: tuple[str, ...]
-    """`("train.py",)` or `("-m", "pkg.train")`."""
-    script_args: tuple[str, ...]
-    """With `{ds_config}` still in it."""
-    workdir: str
-    env: Mapping[str, str] = field(default_factory=dict)
-    """What is added to the environment, with `{ds_config}` still in it."""
-    ranks: Mapping[int, str] = field(default_factory=dict)
-    """Rank -> host; empty where the number of ranks is not known yet (no GPU was looked for)."""
-    cpu: bool = False
-    launcher: str = "local"
-    hosts: tuple[str, ...] = ("localhost",)
-    bindings: tuple[Binding, ...] = ()
-    """The CPUs of each local rank, where bind.sh gives them; it stands beside the ds_config.json."""
-
-    @property
-    def local(self) -> bool:
-        """Whether every rank runs on this machine."""
-        return self.launcher == "local"
-
-    def options(self, node: int | None = None) -> tuple[str, ...]:
-        """The launcher's options; those of one node, where each node has a command of its own."""
-        return self.launcher_options if node is None else (*self.launcher_options, "--node_rank", str(node))
-
-    def argv(self, ds_config: str = "./ds_config.json", node: int | None = None) -> list[str]:
-        """The launcher as a list of words."""
-        return [*self._launcher(node), *self._target(ds_config)]
-
-    def _launcher(self, node: int | None) -> list[str]:
-        """Up to the script."""
-        kind = ["--no_python"] if self.bindings else ["--module"] if self.script[0] == "-m" else []
-        return [self.python, "-m", "deepspeed.launcher.runner", *self.options(node), *kind]
-
-    def _target(self, ds_config: str) -> list[str]:
-        """The script with its arguments, behind bind.sh where ranks are bound to CPUs."""
-        args = [word.replace(DS_CONFIG, ds_config) for word in self.script_args]
-        if not self.bindings:
-            return [self.script[-1], *args]
-        return [posixpath.join(posixpath.dirname(ds_config) or ".", BIND), self.python, "-u", *self.script, *args]
-
-    def environment(self, ds_config: str = "./ds_config.json") -> dict[str, str]:
-        """What is added to the environment of the launcher."""
-        absolute = posixpath.normpath(posixpath.join(self.workdir, ds_config))
-        return {name: value.replace(DS_CONFIG, absolute) for name, value in self.env.items()}
-
-    def command(self, ds_config: str = "./ds_config.json") -> str:
-        """What a person pastes into a shell: one command, or one for each node where the launcher wants that."""
-        if self.launcher not in ("ssh", "nossh"):
-            return "\n".join(self._lines(ds_config, None))
-        return "\n\n".join(f"# on {host}\n" + "\n".join(self._lines(ds_config, node)) for node, host in enumerate(self.hosts))
-
-    def _lines(self, ds_config: str, node: int | None) -> Iterator[str]:
-        yield f"cd {quoted(self.workdir)} &&"
-        folder = posixpath.dirname(self.python)
-        if folder:  # ninja, pdsh and the like of a virtual environment are found beside its python
-            yield f'PATH={quoted(folder)}:"$PATH" \\'
-        for name, value in self.environment(ds_config).items():
-            yield f"{name}={quoted(value)} \\"
-        yield " ".join(map(quoted, self._launcher(node))) + " \\"
-        yield "  " + " ".join(map(quoted, self._target(ds_config)))
-
-
-def quoted(word: str) -> str:
-    """A word as any shell takes it and any terminal shows it: what is unsafe to show is told to printf by its bytes."""
-    parts, at = list[str](), 0
-    for match in REPORTED.finditer(word):
-        octal = "".join(f"\\{byte:03o}" for byte in match[0].encode("utf-8", "surrogateescape"))
-        parts += [shlex.quote(word[at : match.start()])] if match.start() > at else []
-        parts.append(f"\"$(printf '{octal}')\"")
-        at = match.end()
-    return "".join(parts + ([shlex.quote(word[at:])] if at < len(word) or not word else []))
 
 
 def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> dict[str, list[int]] | None:
@@ -153,44 +64,86 @@ def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
     if not job.script and not job.module:
         raise RenderError("job.script", "no script is named: give the training script, relative to workdir")
     used = slots(plan, machine, pool)
-    hosts = tuple(used or ("localhost",))
-    launcher = _launcher(cluster.launcher, hosts)
-    cpu = machine.accelerator == "cpu"
-    options = _local_options(plan, machine, used) if launcher == "local" else [*_far_options(plan, hosts, launcher), *_filters(plan)]
-    ranks = [host for host, chosen in (used or {}).items() for _ in chosen]
+    launcher = BY_NAME[_launcher(cluster.launcher, tuple(used or ("localhost",)), machine)]
+    _refuse(plan, launcher, used or {})
+    local = launcher.name == "local"
+    first = next(iter(used or ("localhost",)))
+    cpu = on_cpus(plan, machine, tuple(used or ()))
     return LaunchSpec(
         python=interpreter(plan),
-        launcher_options=(*options, *_common_options(plan), *cluster.launcher_args),
+        launcher_options=(
+            *(_local_options(plan, machine, used) if local else ()),
+            *_common_options(plan, launcher),
+            *cluster.launcher_args,
+        ),
         script=(_as_script(job.script),) if job.script else ("-m", str(job.module)),
         script_args=job.args,
         workdir=plan.place(job.workdir),
-        env=_environment(plan, cpu, launcher),
-        ranks=dict(enumerate(ranks)),
+        env=_environment(plan, cpu, launcher, first),
+        ranks=dict(enumerate(host for host, chosen in (used or {}).items() for _ in chosen)),
         cpu=cpu,
-        launcher=launcher,
-        hosts=hosts,
+        launcher=launcher.name,
+        slots={host: tuple(chosen) for host, chosen in (used or {}).items()},
         bindings=_bindings(machine, next(iter(used.values()), []) if used else []) if cluster.cpu_binding == "numactl" else (),
+        master_addr=None if local else master_address(plan, first),
+        master_port=cluster.master_port if local else cluster.master_port or PORT,
+        filters=tuple(_filters(plan)),
+        env_file=posixpath.basename(cluster.env_file or "") or ENV_FILE,
+        accelerate=_accelerate_file(plan, used) if launcher.name == "accelerate" else AccelerateFile(),
     )
 
 
-def _launcher(chosen: str | None, hosts: tuple[str, ...]) -> str:
-    """The Plan's launcher; where it names none, local for this machine and ssh for others. Raises RenderError."""
+def _launcher(chosen: str | None, hosts: tuple[str, ...], machine: Machine) -> str:
+    """The Plan's launcher; where it names none, local for this machine, srun in a SLURM allocation, ssh elsewhere. Raises RenderError."""
     far = next((host for host in hosts if host not in HERE), None)
-    launcher = chosen or ("local" if far is None else "ssh")
+    launcher = chosen or ("local" if far is None else "slurm" if machine.host.scheduler == "slurm" else "ssh")
     if launcher == "local" and far is not None:
         raise RenderError("cluster.launcher", f"local starts ranks on this machine only, but there is {far}")
-    if launcher in ("torchrun", "accelerate"):
-        usable = f"use null, local, ssh or one of {', '.join(BACKENDS)}"
-        raise RenderError("cluster.launcher", f"{launcher} cannot be rendered by this version: {usable}")
     return launcher
 
 
-def _common_options(plan: Plan) -> list[str]:
-    """Options that every launcher takes."""
+def _refuse(plan: Plan, launcher: Launcher, used: Mapping[str, Sequence[int]]) -> None:
+    """What the launcher itself would refuse, or take for something else. Raises RenderError."""
     cluster = plan.cluster
-    options = ["--master_port", str(cluster.master_port)] if cluster.master_port is not None else []
-    if cluster.cpu_binding == "deepspeed":
-        options.append("--bind_cores_to_rank")
+    filters = [name for name in ("include", "exclude", "num_nodes", "num_gpus") if getattr(cluster, name) is not None]
+    if filters and not launcher.filters:
+        raise RenderError(f"cluster.{filters[0]}", f"{launcher.name} takes no {filters[0]}: shorten hosts instead")
+    counts = {host: len(chosen) for host, chosen in used.items()}
+    if launcher.equal_slots and len(set(counts.values())) > 1:
+        reported = ", ".join(f"{host}: {count}" for host, count in list(counts.items())[:8])
+        raise RenderError("cluster.hosts", f"{launcher.name} needs the same number of slots on every host, here {reported}")
+    if not launcher.single_slots:
+        for host, chosen in used.items():
+            if list(chosen) != list(range(len(chosen))):
+                raise RenderError(
+                    f"cluster.{filters[0]}", f"{launcher.name} cannot choose single slots of {host}: only the first N of each host"
+                )
+
+
+def on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:
+    """Whether the ranks run on CPUs: this machine has no GPU and is where they run, or the Plan says so.
+
+    A machine from which other hosts are started is often a login node without a GPU: it says nothing of them.
+    """
+    says = plan.cluster.env.get("DS_ACCELERATOR")
+    if says is not None:
+        return says == "cpu"
+    if all(host in HERE for host in hosts) or machine.host.name in {host.rpartition("@")[2] for host in hosts}:
+        return machine.accelerator == "cpu"
+    return plan.get("cluster.cpu_ranks") is not None
+
+
+def master_address(plan: Plan, first: str) -> str:
+    """Where the ranks meet: as the Plan says, else the first host's name, without a user's."""
+    return plan.cluster.master_addr or first.rpartition("@")[2]
+
+
+def _common_options(plan: Plan, launcher: Launcher) -> list[str]:
+    """Options of DeepSpeed's launcher that do not depend on the hosts."""
+    cluster = plan.cluster
+    if launcher.name in ("torchrun", "accelerate"):
+        return []
+    options = ["--bind_cores_to_rank"] if cluster.cpu_binding == "deepspeed" else []
     if plan.job.integration == "accelerate" and NO_LOCAL_RANK not in cluster.launcher_args:
         options.append(NO_LOCAL_RANK)  # as accelerate launch: its scripts find it in LOCAL_RANK
     return options
@@ -223,18 +176,6 @@ def _local_options(plan: Plan, machine: Machine, used: Mapping[str, list[int]] |
     return ["--num_gpus", str(sum(map(len, used.values())))]
 
 
-def _far_options(plan: Plan, hosts: tuple[str, ...], launcher: str) -> list[str]:
-    """Several hosts, or one that is not this machine: without --force_multi a single one would be run here."""
-    options = ["--hostfile", plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "./hostfile"]
-    if launcher in BACKENDS:
-        options += ["--launcher", launcher, "--force_multi"]
-    address = plan.cluster.master_addr
-    if launcher in ("ssh", "nossh"):  # each node's own command must name where they meet
-        options += ["--no_ssh"]
-        address = address or hosts[0]
-    return options + (["--master_addr", address] if address else [])
-
-
 def _filters(plan: Plan) -> list[str]:
     options: list[str] = []
     for name in ("include", "exclude", "num_nodes", "num_gpus"):
@@ -244,15 +185,26 @@ def _filters(plan: Plan) -> list[str]:
     return options
 
 
-def _environment(plan: Plan, cpu: bool, launcher: str) -> dict[str, str]:
+def _accelerate_file(plan: Plan, used: Mapping[str, list[int]] | None) -> AccelerateFile:
+    """What the rendered YAML leaves to the command. Raises RenderError."""
+    section = plan.accelerate.get(SECTION)
+    multinode = str((section or {}).get("deepspeed_multinode_launcher") or "standard") if isinstance(section, Mapping) else "standard"
+    path = f"accelerate.{SECTION}.deepspeed_multinode_launcher"
+    if len(used or ()) < 2:
+        multinode = "standard"
+    if multinode not in ("standard", "pdsh", "nossh"):
+        raise RenderError(path, f"accelerate cannot start several machines with {multinode}: standard, pdsh or nossh")
+    data, _ = accelerate_data(plan, used, "ds_config.json")
+    return AccelerateFile(multinode, FILE in (data.get(SECTION) or {}))
+
+
+def _environment(plan: Plan, cpu: bool, launcher: Launcher, first: str) -> dict[str, str]:
     env = {"DS_ACCELERATOR": "cpu"} if cpu else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # so that indices mean what nvidia-smi says
     env[CONFIG_VARIABLE] = DS_CONFIG
-    if cpu and launcher == "local":  # slots, else the launcher counts NUMA nodes (before 0.16 by numactl, without which it dies)
+    if cpu and launcher.name == "local":  # slots, else the launcher counts NUMA nodes (before 0.16 by numactl, without which it dies)
         env["LOCAL_SIZE"] = str(sum((plan.cluster.hosts or {"localhost": plan.cluster.cpu_ranks}).values()))
-    if plan.job.integration == "accelerate":
+    if launcher.mpi:  # DeepSpeed's runner does not hand them on: ranks would meet on port 29500 whatever the Plan says
+        env |= {"MASTER_ADDR": master_address(plan, first), "MASTER_PORT": str(plan.cluster.master_port or PORT)}
+    if plan.job.integration == "accelerate" and launcher.name != "accelerate":  # which sets them itself
         env |= accelerate_environment(plan)
-    if plan.cluster.env_file:
-        env["DS_ENV_FILE"] = plan.place(plan.cluster.env_file)
-    elif launcher in BACKENDS and plan.cluster.env:
-        env["DS_ENV_FILE"] = "./.deepspeed_env"
     return env | dict(plan.cluster.env)

@@ -8,7 +8,8 @@ from functools import cached_property
 
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.render.launch import LaunchSpec, RenderError, launch_spec, slots
+from dstui.render.launch import RenderError, launch_spec, slots
+from dstui.render.spec import LaunchSpec
 
 
 @dataclass(frozen=True)

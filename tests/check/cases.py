@@ -636,16 +636,6 @@ PLANS = [
     Case(
         "PL010", {}, {}, plan=cluster("hosts: {a: 2, b: 4}, launcher: mpich"), plan_passes=cluster("hosts: {a: 4, b: 4}, launcher: mpich")
     ),
-    Case(
-        "PL011",
-        {},
-        {},
-        plan=cluster("hosts: {a: 2, b: 2}, launcher: slurm, include: 'a:0@b'"),
-        plan_passes=cluster("hosts: {a: 2, b: 2}, launcher: slurm, include: a@b"),
-    ),
-    Case(
-        "PL012", {}, {}, plan="job: {module: t, args: ['{ds_config}']}\ncluster: {launcher: slurm}", plan_passes=cluster("launcher: slurm")
-    ),
     Case("PL013", {}, {}, plan=cluster("num_gpus: 4"), plan_passes=cluster("num_gpus: 2"), machine=gpus(2)),
     Case("PL014", {}, {}, ranks=4, plan=cluster("cpu_binding: deepspeed"), plan_passes=cluster("cpu_binding: numactl"), machine=NO_GPU),
     Case(

@@ -8,9 +8,10 @@ from dstui.check.context import Context, Problem
 from dstui.check.rule import Problems, rule
 from dstui.plan.finding import Fix, Operation
 from dstui.plan.hostfile import HostfileError, select
+from dstui.plan.launchers import ALL
 
-MPI = ("openmpi", "mpich", "impi", "mvapich")
-EQUAL = ("mpich", "impi", "mvapich", "slurm")
+MPI = tuple(launcher.name for launcher in ALL if not launcher.filters)
+EQUAL = tuple(launcher.name for launcher in ALL if launcher.equal_slots)
 
 
 def about_the_plan(path: str, message: str, why: str = "", fix: Fix | None = None, says: str = "") -> Problem:
@@ -96,25 +97,6 @@ def unequal_slots(c: Context) -> Problems:
         yield about_the_plan(
             "cluster.hosts", f"{cluster.launcher} needs the same number of slots on every host", fix=fix if least else None
         )
-
-
-@rule("PL011", "error", when="launch", says="slurm backend cannot select specific device ids", source="launcher/multinode_runner.py")
-def slurm_and_slots(c: Context) -> Problems:
-    """SLURM chooses the devices: single slots cannot be named."""
-    cluster = c.plan.cluster if c.plan is not None else None
-    if cluster is not None and cluster.launcher == "slurm":
-        for name in ("include", "exclude"):
-            if ":" in (getattr(cluster, name) or ""):
-                hosts = "@".join(part.partition(":")[0] for part in getattr(cluster, name).split("@"))
-                fix = Fix("name hosts only", ({"op": "replace", "path": f"/cluster/{name}", "value": hosts},))
-                yield about_the_plan(f"cluster.{name}", "slurm takes hosts, not single slots", fix=fix)
-
-
-@rule("PL012", "warning", source="launcher/multinode_runner.py")
-def slurm_and_module(c: Context) -> Problems:
-    """The slurm launcher ignores that the script is a module."""
-    if c.plan is not None and c.plan.cluster.launcher == "slurm" and c.plan.job.module:
-        yield about_the_plan("job.module", "the slurm launcher runs a script, not a module: give job.script")
 
 
 @rule("PL013", "error", when="run", says="CUDA error: invalid device ordinal", source="launcher/runner.py:400-404")

@@ -9,6 +9,7 @@ from pathlib import Path
 from dstui.check import check as diagnostics
 from dstui.doctor.case import Case, Judgement, check
 from dstui.machine.report import size
+from dstui.plan.launchers import BY_NAME
 
 Judgements = Iterator[Judgement]
 ROOM = 20 << 30
@@ -30,7 +31,6 @@ STAY_BEHIND = (
     "https_proxy",
 )
 """Variables that people set and a job may need; launchers over ssh pass on only PYTHON*, NCCL*, UCX*, MV2*, MLFLOW*."""
-PASSES_ALL = ("slurm", "mpich")
 
 
 @check("plan", once=True)
@@ -115,6 +115,11 @@ def shared_folder(case: Case) -> Judgements:
         yield Judgement("warn", "the job's folder is not this machine's: files that ranks write there stay there", fix)
 
 
+def _passes_all(case: Case) -> bool:
+    launcher = BY_NAME.get(str(case.get("cluster.launcher")))
+    return launcher is not None and launcher.carries == "all"
+
+
 @check("environment", once=True)
 def environment(case: Case) -> Judgements:
     """What is set in this shell and the job may need reaches ranks on other hosts."""
@@ -127,7 +132,7 @@ def environment(case: Case) -> Judgements:
     if stale.is_file():
         fix = "move what is needed into cluster.env and remove the file: it applies to every launch of this user"
         yield Judgement("warn", f"{stale} is there, and is read before the Plan's own variables", fix)
-    if lost and case.get("cluster.launcher") not in PASSES_ALL:
+    if lost and not _passes_all(case):
         yield Judgement(
             "warn", f"set here, but not passed on to other hosts: {', '.join(lost)}", f"put {lost[0]} into cluster.env, if the job needs it"
         )

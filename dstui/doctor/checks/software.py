@@ -153,7 +153,7 @@ def launcher(case: Case) -> Judgements:
     """The program that starts ranks on other hosts is on this machine."""
     name = case.get("cluster.launcher")
     program = PROGRAMS.get(str(name), "ssh")
-    path = getattr(case.start.software, program)
+    path = getattr(case.start.software, program) if program else program
     if len(case.hosts) < 2 and case.here:
         yield Judgement("skipped", "one machine: the launcher is DeepSpeed's own")
     elif path is None:

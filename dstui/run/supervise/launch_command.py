@@ -15,7 +15,7 @@ from dstui.run.jobs.records import LaunchRecord
 
 if TYPE_CHECKING:  # the supervisor has no use for the rendering
     from dstui.plan.model import Run
-    from dstui.render.launch import LaunchSpec
+    from dstui.render.spec import LaunchSpec
 
 SHIM = Path(__file__).with_name("shim.py")
 PORT_OPTION = "--master_port"
@@ -25,13 +25,13 @@ PORTS = range(20000, 32768)
 
 def launch_json(spec: LaunchSpec, run: Run, folder: JobFolder, base: str) -> dict[str, Any]:
     """launch.json of a new job. `base`: the folder that relative paths of the Plan start from."""
-    from dstui.render.launch import BIND
+    from dstui.render.spec import BIND
 
     config = str(folder.ds_config)
     argv = spec.argv(config)
     return {
         "python": spec.python,
-        "options": list(spec.launcher_options),
+        "options": spec.options(config),
         "script": list(spec.script),
         "args": argv[len(argv) - len(spec.script_args) :],
         "env": spec.environment(config),

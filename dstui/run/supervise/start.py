@@ -17,7 +17,8 @@ from pathlib import Path
 
 from dstui.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
 from dstui.render.artifacts import artifacts
-from dstui.render.launch import LaunchSpec, RenderError
+from dstui.render.launch import RenderError
+from dstui.render.spec import LaunchSpec
 from dstui.render.target import Target
 from dstui.run.jobs.access_time import watch
 from dstui.run.jobs.create import create

@@ -9,7 +9,8 @@ from dstui.check.context import Context
 from dstui.machine.snapshot import Gpu, Machine
 from dstui.plan import Plan
 from dstui.plan.catalogue import release
-from dstui.render.launch import HERE, RenderError, slots
+from dstui.render.launch import RenderError, slots
+from dstui.render.spec import HERE
 
 ZERO = "zero_optimization"
 

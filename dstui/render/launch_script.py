@@ -1,0 +1,72 @@
+"""launch.sh: the commands of a Plan as a script that finds its own folder, so that it works from anywhere and on another machine.
+
+For launchers with one command on each host it holds all of them: `sh launch.sh` starts every host (over ssh, or by srun in an
+allocation), `sh launch.sh HOST` only that host's ranks, on that host.
+"""
+
+from __future__ import annotations
+
+from dstui.render.quoting import FILES, quoted
+from dstui.render.spec import WITH_PATHS, LaunchSpec
+
+FOLDER = """\
+here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd) || exit
+"""
+BY_SSH = """\
+# Without an argument: starts the ranks of every host over ssh, side by side. With a host's name: those of that host, here.
+# The folder of this script, the job's folder and the interpreter are at the same paths on every host.
+"""
+EACH_HOST = """\
+case "${1-}" in
+"")
+START
+  ;;
+CASES
+*)
+  echo "$0: there is no host $1: HOSTS" >&2
+  exit 2 ;;
+esac
+"""
+SSH = """\
+  pids= status=0 quoted=$(printf %s "$here" | sed "s/'/'\\\\\\\\''/g")
+  trap 'kill $pids 2>/dev/null; wait; exit 130' INT TERM HUP
+  for host in HOSTS; do
+    ssh -tt -o BatchMode=yes -o ServerAliveInterval=5 -o LogLevel=ERROR -- "$host" "sh '$quoted/launch.sh' '$host'" </dev/null &
+    pids="$pids $!"
+  done
+  for pid in $pids; do wait "$pid" || { code=$?; [ "$status" != 0 ] || status=$code; }; done
+  exit "$status"\
+"""
+SRUN = """\
+  exec srun --nodes=COUNT --nodelist=LIST --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 \\
+    sh -c 'exec sh "$0" "$SLURMD_NODENAME"' "$here/launch.sh"\
+"""
+BY_HAND = """\
+  echo "start each host by hand, at about the same time:" >&2
+  for host in HOSTS; do echo "  on $host: sh $here/launch.sh $host" >&2; done
+  exit 2\
+"""
+
+
+def script(spec: LaunchSpec, ds_config: str = f"{FILES}/ds_config.json") -> str:
+    """launch.sh. `ds_config`: its path, beside which the other generated files lie; with another than the default, to read and to paste."""
+    if FILES not in ds_config:
+        return f"#!/bin/sh\n{spec.command(ds_config)}\n"
+    if spec.start != "hosts" or spec.only_here:
+        return f"#!/bin/sh\n{FOLDER}{_env_file(spec, ds_config)}{spec.command_of(0, ds_config)}\n"
+    start = {"slurm": SRUN, "nossh": BY_HAND}.get(spec.launcher, SSH)
+    hosts = " ".join(map(quoted, spec.hosts))
+    start = start.replace("COUNT", str(len(spec.hosts))).replace("LIST", ",".join(spec.hosts)).replace("HOSTS", hosts)
+    cases = "\n".join(f"{quoted(host)})\n{spec.command_of(node, ds_config)}\n  ;;" for node, host in enumerate(spec.hosts))
+    body = EACH_HOST.replace("START", start).replace("HOSTS", " ".join(spec.hosts)).replace("CASES", cases)
+    return f"#!/bin/sh\n{BY_SSH if start.startswith(SSH[:7]) else ''}{FOLDER}{body}"
+
+
+def _env_file(spec: LaunchSpec, ds_config: str) -> str:
+    """What makes a copy of .deepspeed_env that also has the variables with paths of this folder: nobody expands them in that file."""
+    paths = {name: value for name, value in spec.environment(ds_config).items() if FILES in value}
+    if not spec.by_file or not paths:
+        return ""
+    words = " ".join(f"{name}={quoted(value)}" for name, value in paths.items())
+    file = quoted(f"{FILES}/{spec.env_file}")
+    return f"{{ cat {file}; printf '%s\\n' {words}; }} >{file}{WITH_PATHS} || exit\n"

@@ -1,0 +1,168 @@
+"""How a job is started, as a value: the command of each host, and the environment of the ranks."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dstui.machine.binding import Binding
+from dstui.plan.launchers import BY_NAME, Start
+from dstui.render.launcher_words import launcher_words
+from dstui.render.quoting import FILES, quoted
+
+DS_CONFIG = "{ds_config}"
+"""In the arguments of a job: the path of the rendered ds_config.json."""
+BIND = "bind.sh"
+"""The wrapper that starts each rank on its own CPUs."""
+ENV_FILE = ".deepspeed_env"
+HERE = ("localhost", "127.0.0.1", "::1")
+WITH_PATHS = ".here"
+"""What launch.sh appends to the name of ENV_FILE for its copy, which has the paths of its own folder too."""
+
+
+@dataclass(frozen=True, slots=True)
+class AccelerateFile:
+    """What `accelerate launch` must be told beside its YAML."""
+
+    multinode: str = "standard"
+    """deepspeed_multinode_launcher: standard (torchrun on each machine), pdsh or nossh."""
+    config_file: bool = False
+    """Whether the YAML names a ds_config.json."""
+
+    @property
+    def hostfile(self) -> bool:
+        """Whether DeepSpeed's launcher is underneath, which reads a hostfile."""
+        return self.multinode != "standard"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """How the ranks are started. Paths are absolute, but for the script, which is relative to `workdir`.
+
+    Generated files (hostfile, .deepspeed_env, bind.sh, accelerate.yaml) lie beside the ds_config.json, wherever that is.
+    """
+
+    python: str
+    launcher_options: tuple[str, ...]
+    """Options that do not depend on hosts, and the Plan's own (cluster.launcher_args)."""
+    script: tuple[str, ...]
+    """`("train.py",)` or `("-m", "pkg.train")`."""
+    script_args: tuple[str, ...]
+    """With `{ds_config}` still in it."""
+    workdir: str
+    env: Mapping[str, str] = field(default_factory=dict)
+    """What the ranks are to find in their environment, with `{ds_config}` still in it."""
+    ranks: Mapping[int, str] = field(default_factory=dict)
+    """Rank -> host; empty where the number of ranks is not known yet (no GPU was looked for)."""
+    cpu: bool = False
+    launcher: str = "local"
+    slots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Host -> the slots that are used there, rank 0's host first; empty where they are not known yet."""
+    bindings: tuple[Binding, ...] = ()
+    """The CPUs of each local rank, where bind.sh gives them."""
+    master_addr: str | None = None
+    """Where the ranks of several hosts meet: a name or an address of the first one."""
+    master_port: int | None = None
+    """None: DeepSpeed's own choice on this machine. A launch takes a free one of the first host: `replace(spec, master_port=…)`."""
+    filters: tuple[str, ...] = ()
+    """--include and the like, for a launcher that reads the whole hostfile."""
+    env_file: str = ENV_FILE
+    """The name of the file with `env`, where DeepSpeed's launcher hands it to the ranks of other hosts."""
+    accelerate: AccelerateFile = AccelerateFile()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """As the hostfile names them, rank 0's first."""
+        return tuple(self.slots) or ("localhost",)
+
+    @property
+    def local(self) -> bool:
+        """Whether every rank runs on this machine, started by DeepSpeed's own launcher."""
+        return self.launcher == "local"
+
+    @property
+    def only_here(self) -> bool:
+        """Whether no other host is named, whoever starts the ranks."""
+        return all(host in HERE for host in self.hosts)
+
+    @property
+    def start(self) -> Start:
+        """One command here for ranks here, one on each host, or one here that starts all hosts."""
+        if self.launcher == "accelerate":
+            return "login" if self.accelerate.multinode == "pdsh" else "hosts"
+        return BY_NAME[self.launcher].start
+
+    @property
+    def by_file(self) -> bool:
+        """Whether the ranks' environment goes through .deepspeed_env, as DeepSpeed's launcher for several hosts takes it."""
+        return BY_NAME[self.launcher].backend
+
+    def ranks_of(self, node: int) -> str:
+        """How many ranks the host has, as a word; empty where that is not known yet."""
+        counts = [str(len(chosen)) for chosen in self.slots.values()]
+        return counts[node] if counts else ""
+
+    def options(self, ds_config: str = "./ds_config.json", node: int = 0) -> list[str]:
+        """Between `python -m LAUNCHER` and the script; those of one host, where each has a command of its own."""
+        return launcher_words(self, _folder(ds_config), node)[2:]
+
+    def argv(self, ds_config: str = "./ds_config.json", node: int = 0, wrapper: Sequence[str] = ()) -> list[str]:
+        """The command as a list of words.
+
+        `wrapper`: a Python program with its own first arguments that gets interpreter-less the script and its arguments, as if it were
+        the script (dstui's shim); it also does what bind.sh would.
+        """
+        launcher = [self.python, *launcher_words(self, _folder(ds_config), node)]
+        args = [word.replace(DS_CONFIG, ds_config) for word in self.script_args]
+        if wrapper:
+            return [*launcher, *wrapper, *self.script, *args]
+        if self.bindings:
+            bound = [f"{_folder(ds_config)}/{BIND}", self.python, "-u"]
+            return [*launcher, "--no-python" if self.launcher == "torchrun" else "--no_python", *bound, *self.script, *args]
+        return [*launcher, *(["--module"] if self.script[0] == "-m" else []), self.script[-1], *args]
+
+    def environment(self, ds_config: str = "./ds_config.json", node: int = 0) -> dict[str, str]:
+        """What the ranks of a host are to find in their environment."""
+        absolute = self._absolute(ds_config)
+        env = {name: value.replace(DS_CONFIG, absolute) for name, value in self.env.items()}
+        chosen = list(self.slots.values())[node] if self.slots else ()
+        if self.launcher == "torchrun" and not self.cpu and list(chosen) != list(range(len(chosen))):
+            env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, chosen)))
+        return env
+
+    def launcher_environment(self, ds_config: str = "./ds_config.json", node: int = 0) -> dict[str, str]:
+        """What is set where the command is started: the ranks' own, or the name of the file that DeepSpeed's launcher hands to them."""
+        if not self.by_file:
+            return self.environment(ds_config, node)
+        return {"DS_ENV_FILE": self._absolute(f"{_folder(ds_config)}/{self.env_file}{WITH_PATHS if FILES in ds_config else ''}")}
+
+    def command(self, ds_config: str = "./ds_config.json") -> str:
+        """What a person pastes into a shell: one command, or one for each host where the launcher wants that."""
+        if self.start != "hosts" or self.only_here:
+            return self.command_of(0, ds_config)
+        return "\n\n".join(f"# on {host}\n{self.command_of(node, ds_config)}" for node, host in enumerate(self.hosts))
+
+    def command_of(self, node: int, ds_config: str = "./ds_config.json") -> str:
+        """One host's command, or that for all."""
+        return "\n".join(self._lines(ds_config, node))
+
+    def _absolute(self, path: str) -> str:
+        return path if FILES in path else posixpath.normpath(posixpath.join(self.workdir, path))
+
+    def _lines(self, ds_config: str, node: int) -> Iterator[str]:
+        yield f"cd {quoted(self.workdir)} &&"
+        folder = posixpath.dirname(self.python)
+        if folder:  # ninja, pdsh and the like of a virtual environment are found beside its python
+            yield f'PATH={quoted(folder)}:"$PATH" \\'
+        for name, value in self.launcher_environment(ds_config, node).items():
+            yield f"{name}={quoted(value)} \\"
+        words = self.argv(ds_config, node)
+        script = len(words) - len(self.script_args) - (3 + len(self.script) if self.bindings else 1)
+        yield " ".join(map(quoted, words[:script])) + " \\"
+        yield "  " + " ".join(map(quoted, words[script:]))
+
+
+def _folder(ds_config: str) -> str:
+    """Where the generated files lie."""
+    return posixpath.dirname(ds_config) or "."
