@@ -91,6 +91,7 @@ def _sentence(event: dict[str, object]) -> str:
     code = f", exit status {event['exit_code']}" if event.get("exit_code") is not None else ""
     sentences = {
         "notice": f"{event.get('text')}",
+        "host": f"{event.get('text')}",
         "rank": f"rank {event.get('rank')} on {event.get('host')}: {event.get('state')}{code}",
         "exit": f"the job has {event.get('state')}{code}",
     }

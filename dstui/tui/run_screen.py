@@ -156,7 +156,7 @@ class RunScreen(MainScreen):
         self._of_job(self.prompts.rank)
 
     def action_host(self) -> None:
-        """The log of the next host's ranks."""
+        """The next host, or a choice of one: its ranks and their log."""
         self._of_job(self.prompts.host)
 
     def action_time(self) -> None:
@@ -172,11 +172,11 @@ class RunScreen(MainScreen):
         copy(self.app, self.view.job_log.visible_text(), "the lines in view")
 
     def action_escape(self) -> None:
-        """End a search; from the list of jobs, back to the form. A job stays in view."""
+        """End a search, then leave a rank or a host; from the list of jobs, back to the form. A job stays in view."""
         if self.view.job is None:
             self._back()
         else:
-            self.view.job_log.find("")
+            self.view.back()
 
     # The job
 

@@ -50,11 +50,11 @@ def clock(second: float) -> str:
 async def test_what_all_ranks_said_is_one_row_with_its_time_until_u_unfolds_it(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)
-        assert f"{clock(119)}    ×8 step 119 loss 1.5" in screen(pilot)
+        assert f"{clock(119)}             ×8 step 119 loss 1.5" in screen(pilot)
         assert "124 rows, 964 lines" in screen(pilot)
         await pilot.press("u")
         await until(pilot, lambda: "964 lines" in screen(pilot) and " of 964" not in screen(pilot))
-        assert f"{clock(119)}    r7 step 119 loss 1.5" in screen(pilot)
+        assert f"{clock(119)} worker-1    r7 step 119 loss 1.5" in screen(pilot)
 
 
 async def test_v_shows_warnings_and_errors_then_errors_and_a_all_lines_again(open_app: Open, job: MadeJob) -> None:

@@ -15,7 +15,7 @@ from dstui.logs.tail import Tail, allow_files
 from dstui.regular import json_object
 from dstui.run.jobs.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.records import JobStatus, RankStatus
+from dstui.run.jobs.records import HostStatus, JobStatus, RankStatus
 from dstui.run.jobs.status import ranks_of, refresh
 from dstui.run.metrics.measurements import Measure, RankView
 from dstui.text import sanitise
@@ -55,6 +55,7 @@ class Follower:
         self._backlog, self._lines = backlog, lines
         self._wanted = None if lines else self.measure.wanted
         self._status: JobStatus | None = None
+        self._hosts: dict[str, HostStatus] = {}
         self._unwritten: JobStatus | None = None
         self._status_stamp: tuple[int, int] | None = None
         self._refreshed = 0.0
@@ -77,6 +78,11 @@ class Follower:
         """Seconds from the start to the end, or to now."""
         ended = (self._status.ended if self._status else None) or time.time()
         return max(ended - (self.started or ended), 0.0)
+
+    @property
+    def hosts(self) -> dict[str, HostStatus]:
+        """What is known of each host by its name, safe to show; empty for a job of this machine alone."""
+        return self._hosts
 
     @property
     def latest(self) -> dict[str, float]:
@@ -161,6 +167,9 @@ class Follower:
     def _take_status(self, status: JobStatus) -> list[int]:
         """Note what a status says; the ranks that have started since."""
         self._status = status
+        self._hosts = {
+            sanitise(name): replace(host, problem=host.problem and sanitise(host.problem)) for name, host in status.hosts.items()
+        }
         self.state, self.exit_code = status.state, status.exit_code
         allow_files(FILES_ASIDE + FILES_OF_A_RANK * len(status.ranks))
         began = [number for number, rank in status.ranks.items() if self._take(number, rank)]

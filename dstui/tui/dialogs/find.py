@@ -2,79 +2,23 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from textual import on
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.widgets import Input
-
-from dstui.tui.dialogs.dialog import Lines
+from dstui.tui.dialogs.pick import Pick
 from dstui.tui.forms.fields import help_for
 from dstui.tui.forms.steps import STEPS
-from dstui.tui.kit.row_list import RowList
-from dstui.tui.kit.text_row import BLANK, Row, fit, row
+from dstui.tui.kit.text_row import Row, fit, row
 from dstui.tui.session.state import State
 
-SHOWN = 14
-"""Lines of the list at least."""
 
-
-class FoundKeys(RowList):
-    """What matches; the line that Enter takes is pointed at, while the focus is where the typing is."""
-
-    KEEPS_POINTER = True
-
-
-class Find(Lines):
-    """Type a part of a name; Enter goes there. The result is a dotted path of the Plan."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "move(1)", "down", show=False, priority=True),
-        Binding("up", "move(-1)", "up", show=False, priority=True),
-    ]
-
-    ROWS, BESIDE = "found", 3
+class Find(Pick):
+    """The result is a dotted path of the Plan."""
 
     def __init__(self, state: State) -> None:
-        super().__init__("Find a setting")
-        self.entries, self.text = _entries(state), ""
+        super().__init__("Find a setting", "a part of its name: bucket, warmup, nvme…")
+        self.entries = _entries(state)
 
-    def made_rows(self) -> RowList:
-        """What matches."""
-        return FoundKeys(id=self.ROWS)
-
-    def inside(self) -> ComposeResult:
-        """The line to type, and what matches."""
-        line = Input(placeholder="a part of its name: bucket, warmup, nvme…", compact=True)
-        line.cursor_blink = False
-        yield line
-        yield self.rows
-
-    def lines(self) -> list[Row]:
-        """What matches: everything, until something is typed. As high as a screenful, so that the box keeps its size."""
-        found = matching(self.entries, self.text)
-        return [*found, *[BLANK] * (SHOWN - len(found))]
-
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        event.stop()
-        self.text = event.value
-        self.redraw()
-
-    def action_move(self, by: int) -> None:
-        """Move in what was found, while typing goes on."""
-        self.rows.action_move(by)
-
-    @on(Input.Submitted)
-    def _entered(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.dismiss(self.rows.cursor)
-
-    @on(RowList.Chosen)
-    def _chosen(self, event: RowList.Chosen) -> None:
-        event.stop()
-        self.dismiss(event.key)
+    def matching(self, text: str) -> list[Row]:
+        """The settings with it in their name or help."""
+        return matching(self.entries, text)
 
 
 def _entries(state: State) -> list[tuple[str, str]]:

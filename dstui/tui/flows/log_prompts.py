@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from functools import partial
+from collections.abc import Collection
 
 from dstui.tui.dialogs.dialog import Prompt
 from dstui.tui.kit.notes import say
@@ -13,7 +12,7 @@ from dstui.tui.run.watched_job import WatchedJob
 STEP = r"\bstep\D{{0,3}}{}\b"
 """How lines name a step."""
 FEW_HOSTS = 5
-"""Up to so many choices a key goes round; of more hosts one is asked for by its name."""
+"""Up to so many choices a key goes round; of more hosts there is a list."""
 
 
 class LogPrompts:
@@ -23,20 +22,21 @@ class LogPrompts:
         self._view = view
 
     def host(self, job: WatchedJob) -> None:
-        """The log of the next host's ranks; where there are many hosts, ask which."""
+        """The next host, its ranks and their log; where there are many hosts, ask which."""
         hosts: list[str | None] = [None, *job.hosts]
         if len(hosts) > FEW_HOSTS:
-            wrong, take = partial(no_host, job.hosts), partial(self._host_typed, job.hosts)
-            self._view.app.push_screen(Prompt("Host", "Its name, or a part of it:", "", wrong), take)
+            from dstui.tui.dialogs.hosts import Hosts
+
+            self._view.app.push_screen(Hosts(lambda: self._view.hosts), self._host_chosen)
         elif len(hosts) == 2:
             say(self._view.app, f"All ranks are on {hosts[1]}.")
         else:
             here = self._view.job_log.filter.host
-            self._view.choose(rank=None, host=hosts[(hosts.index(here) + 1) % len(hosts)] if here in hosts else None)
+            self._view.show_host(hosts[(hosts.index(here) + 1) % len(hosts)] if here in hosts else None)
 
-    def _host_typed(self, hosts: Sequence[str], text: str | None) -> None:
-        if text:
-            self._view.choose(rank=None, host=host_named(hosts, text))
+    def _host_chosen(self, host: str | None) -> None:
+        if host is not None:
+            self._view.show_host(host or None)
 
     def time(self, job: WatchedJob) -> None:
         """Ask for a time or a step, and go there."""
@@ -73,17 +73,6 @@ class LogPrompts:
             search = self._view.log_view.search
             if search is not None and not search.found:
                 say(self._view.app, f"{text}: not found so far; its last match is shown as soon as there is one.")
-
-
-def host_named(hosts: Sequence[str], text: str) -> str | None:
-    """The host of this name, or the only one with it in its name."""
-    found = [host for host in hosts if host == text] or [host for host in hosts if text.strip() and text.strip() in host]
-    return found[0] if len(found) == 1 else None
-
-
-def no_host(hosts: Sequence[str], text: str) -> str:
-    """Why this names no host, in a sentence; "" where it does."""
-    return "" if host_named(hosts, text) else f"{text or '–'} is not the name of one host of this job."
 
 
 def no_time(text: str, latest: float) -> str:

@@ -89,7 +89,7 @@ KEYS: Final = (
         "a", "all_ranks", "all", "All ranks: their log, every line of it; in the plot a line for each, or the mean of all.", RUN | {PLOT}, 3
     ),
     KeyHint("v", "level", "level", "Warnings and errors only; then errors only; then every line again.", RUN, 6),
-    KeyHint("h", "host", "host", "The log of one host's ranks; then of the next host's.", RUN, 10),
+    KeyHint("h", "host", "host", "One host: its ranks and their log; then the next one. Of many hosts a list, the worst first.", RUN, 10),
     KeyHint("u", "dedup", "dedup", "Lines that several ranks wrote as one row (×64), or each by itself.", RUN, 12),
     KeyHint("t", "time", "time", "Go to a time or a step in the log.", RUN, 7),
     KeyHint("", "", "whole line", "Look at a line whole, with who said it and what that rank said around it.", RUN, display="Enter"),

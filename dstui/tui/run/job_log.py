@@ -14,6 +14,7 @@ from dstui.logs.log_filter import Filter
 from dstui.logs.log_rows import LogRows, Nothing
 from dstui.logs.log_search import PROBLEM, Search, expression_of
 from dstui.run.jobs.folder import JobFolder
+from dstui.tui.run.host_names import short_names
 from dstui.tui.run.log_view import LogView
 
 NEW_LOGS = 1.0
@@ -38,6 +39,13 @@ class JobLog:
         """Another job, or none."""
         self.folder, self.filter, self.view.search, self._goal = folder, Filter(), None, None
         self._open()
+
+    def show_hosts(self, hosts: Mapping[int, str]) -> None:
+        """Where each rank is: where there are several hosts, each line says it."""
+        if hosts != self.hosts:
+            self.hosts = hosts
+            several = len(set(hosts.values())) > 1
+            self.view.show_hosts(short_names(hosts) if several else {})
 
     def choose(self, **changes: Any) -> None:
         """Other lines; what is searched for stays, and so does the moment that is being read."""

@@ -21,10 +21,12 @@ from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row, row
 from dstui.tui.kit.threads import in_thread
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
+from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.job_log import JobLog
 from dstui.tui.run.rank_cell import cells_of
 from dstui.tui.run.rank_strip import RankStrip
 from dstui.tui.run.run_head import RunHead, stop_stage
+from dstui.tui.run.strip_layout import LookedAt
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 POLL = 1 / 12
 """Seconds between two looks at the job; what is new is painted at most this often, however fast the logs grow."""
+RANKS_EVERY = 1 / 4
+"""Seconds between two drawings of ranks and hosts, of which there may be hundreds; what somebody asks for is drawn at once."""
 NOTICE_SECONDS = 30.0
 """How long a notice stands in the head; it stays in the log."""
 
@@ -51,7 +55,10 @@ class JobView(Vertical):
         self._show_parts(job=False)
         self.why.display = False
         self.job: WatchedJob | None = None
+        self.hosts: list[HostLine] = []
+        """Its hosts as they were drawn last, the worst first."""
         self._notice, self._noticed = "", 0.0
+        self._ranks_drawn = 0.0
         self._timer: Timer | None = None
         self._reported = ""
         self._complete = False
@@ -132,9 +139,11 @@ class JobView(Vertical):
             self._reported = self.job.state
             self.post_message(JobStateChanged(self._reported))
         self.why.update(self.job.follower, self.job.hang)
-        self.job_log.hosts = {number: rank.host for number, rank in self.job.follower.ranks.items()}
+        self.job_log.show_hosts({number: rank.host for number, rank in self.job.follower.ranks.items()})
         self.job_log.tick(ended=self._complete)
-        self.draw()
+        self._draw_log()
+        if monotonic() - self._ranks_drawn >= RANKS_EVERY:
+            self._draw_ranks()
 
     def _take(self, job: WatchedJob, event: Event) -> None:
         match event:
@@ -147,11 +156,21 @@ class JobView(Vertical):
 
     def draw(self) -> None:
         """Header, ranks and the log's frame."""
+        self._draw_ranks()
+        self._draw_log()
+
+    def _draw_ranks(self) -> None:
         if self.job is None:
             return
-        follower = self.job.follower
-        self.head.show(follower, self.job.folder.path, self._note(self.job), self.job.sampler)
-        self.ranks.show(cells_of(follower.ranks, time.time(), self.job.silence, self.job.usage), self.job_log.filter.rank)
+        self._ranks_drawn, now = monotonic(), time.time()
+        cells = cells_of(self.job.follower.ranks, now, self.job.silence, self.job.usage)
+        self.hosts = host_lines(cells, self.job.follower.hosts, now, self.job.usage)
+        self.ranks.show(cells, self.hosts, LookedAt(self.job_log.filter.rank, self.job_log.filter.host))
+
+    def _draw_log(self) -> None:
+        if self.job is None:
+            return
+        self.head.show(self.job.follower, self.job.folder.path, self._note(self.job), self.job.sampler)
         self.job_log.draw()
 
     def _note(self, job: WatchedJob) -> str:
@@ -160,6 +179,8 @@ class JobView(Vertical):
             return stop_stage(job.stopping)
         if job.alive and self._notice and monotonic() - self._noticed < NOTICE_SECONDS:
             return self._notice
+        if job.alive and len(self.hosts) > 1 and (late := waited_for(self.hosts)):
+            return late
         return f"{job.name} {job.follower.foreign}: it is only looked at" if job.follower.foreign else ""
 
     # Which lines of the log
@@ -170,9 +191,20 @@ class JobView(Vertical):
             self.job_log.choose(**changes)
             self.draw()
 
+    def show_host(self, host: str | None) -> None:
+        """The log of one host's ranks, and these ranks; or those of all."""
+        self.choose(rank=None, host=host)
+
     def show_rank(self, rank: int | None) -> None:
         """The log of one rank, or of all."""
         self.choose(rank=rank, host=None)
+
+    def back(self) -> None:
+        """End the search; where there is none, the log of all ranks and hosts again."""
+        if self.log_view.search is not None:
+            self.job_log.find("")
+        elif self.job_log.filter.rank is not None or self.job_log.filter.host is not None:
+            self.show_rank(None)
 
     def action_all_ranks(self) -> None:
         """The log of all ranks, every line of it."""
@@ -208,6 +240,10 @@ class JobView(Vertical):
     @on(RankStrip.RankPicked)
     def _picked(self, event: RankStrip.RankPicked) -> None:
         self.show_rank(None if event.rank == self.job_log.filter.rank else event.rank)
+
+    @on(RankStrip.HostPicked)
+    def _host_picked(self, event: RankStrip.HostPicked) -> None:
+        self.show_host(None if event.host == self.job_log.filter.host else event.host)
 
 
 def job_row(folder: JobFolder, status: JobStatus) -> Row:

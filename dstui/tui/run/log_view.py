@@ -6,10 +6,11 @@ this one shows 100,000 a second at a fifth of a core. Reading is never disturbed
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from math import isnan
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -23,6 +24,7 @@ from dstui.logs.log_rows import LogLine, LogRows, Nothing
 from dstui.logs.log_search import Search
 from dstui.logs.time_parsing import clock
 from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.text_row import fit
 
 CLOCK, WHO = 9, 6
 """Cells for the time of a line, and for who said it."""
@@ -50,6 +52,8 @@ class LogView(RowList):
         self._end_shown = 0
         self._width = 0
         self._home = False  # the beginning is being looked for
+        self._hosts: Mapping[int, str] = {}
+        self._host_width = 0
 
     # What is shown
 
@@ -58,6 +62,17 @@ class LogView(RowList):
         self.lines, self.follow, self.at, self._first, self._width, self._home = lines, True, None, lines.first, 0, False
         self.sync()
         self.refresh()
+
+    def show_hosts(self, names: Mapping[int, str]) -> None:
+        """Rank -> the name of its host, which its lines then say; empty: they do not."""
+        self._hosts = names
+        self._host_width = max(map(cell_len, names.values()), default=-1) + 1
+        self.refresh()
+
+    @property
+    def before(self) -> int:
+        """Cells before the text of a line: its time, and who said it."""
+        return self._host_width + WHO + (0 if isnan(self.lines.since) else CLOCK)
 
     def sync(self) -> None:
         """Take over what arrived, before and after: follow the end, or leave in place what is being read."""
@@ -179,7 +194,9 @@ class LogView(RowList):
         name = "•" if line.notice else f"×{line.repeats}" if line.repeats > 1 else "" if line.rank is None else f"r{line.rank}"
         colour = Style(color=RANK_COLOURS[line.rank % len(RANK_COLOURS)]) if line.rank is not None and line.repeats == 1 else Style()
         stamp = [] if isnan(self.lines.since) else [Segment(clock(line.time).ljust(CLOCK), dim)]
-        return [*stamp, Segment(f"{name:>{WHO - 1}} ", dim + colour), *self._found(line.text, self.style_named(_style_of(line)))]
+        host = self._hosts.get(line.rank, "") if line.rank is not None and line.repeats == 1 else ""
+        where = [Segment(fit(host, self._host_width), dim)] if self._host_width else []
+        return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", dim + colour), *self._found(line.text, self.style_named(_style_of(line)))]
 
     def _found(self, text: str, style: Style) -> list[Segment]:
         if self.search is None:
@@ -195,7 +212,7 @@ class LogView(RowList):
         height = self.lines.end - self.lines.first
         top = selection.start.y if selection.start else 0
         bottom = min(selection.end.y if selection.end else height - 1, height - 1)
-        margin = " " * (WHO + (0 if isnan(self.lines.since) else CLOCK))
+        margin = " " * self.before
         chosen = [f"{margin}{self.lines.line(self.lines.first + y).text}" for y in range(top, bottom + 1)]
         return selection.extract("\n" * top + "\n".join(chosen)), "\n"
 

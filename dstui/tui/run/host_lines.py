@@ -1,0 +1,198 @@
+"""The hosts of a job, one line each: what has become of it, its ranks at one glance, its last step and line, and what it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.cells import cell_len
+
+from dstui.run.jobs.ranks import ranks_in_words
+from dstui.tui.kit.text_row import Row, Span, fit
+from dstui.tui.run.rank_cell import GLYPH, Cell, age_text
+from dstui.tui.run.rank_summary import counts, steps_text
+
+if TYPE_CHECKING:
+    from dstui.run.jobs.records import HostStatus
+    from dstui.run.observe.usage import Usage
+
+HOST_WORST = ("unreachable", "failed", "lost", "silent", "slow", "waiting", "starting", "killed", "running", "ended")
+"""What a host may be, the worst first."""
+HOST_GLYPH = {**GLYPH, "unreachable": ("▲", "error"), "slow": ("◐", "warning"), "starting": ("○", "dim")}
+SLOW = 5.0
+"""Seconds for which a host that is behind in steps must have said nothing while another has spoken, to be called slow."""
+DOTS = 16
+"""Ranks of a host that have a glyph each in its line; of more, their numbers are told."""
+NAME = 24
+"""Cells for the name of a host."""
+
+
+class HostLine(NamedTuple):
+    """One host of a job."""
+
+    name: str
+    word: str
+    """What has become of it: one of HOST_WORST."""
+    says: str
+    """The same with what explains it: `silent for 94 s: rank 11`."""
+    ranks: tuple[Cell, ...] = ()
+    usage: str = ""
+    """What its ranks use together; "" where that is not known."""
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the last line of any of its ranks; None where none has written one."""
+        return min((c.age for c in self.ranks if c.age is not None), default=None)
+
+    @property
+    def step(self) -> int | None:
+        """The furthest step of its ranks; None where none tells steps."""
+        return max((c.step for c in self.ranks if c.step is not None), default=None)
+
+
+def host_lines(
+    cells: Sequence[Cell], contacts: Mapping[str, HostStatus], now: float, usage: Mapping[int, Usage] | None = None
+) -> list[HostLine]:
+    """The hosts, the worst first, then in the order of their ranks.
+
+    `contacts`: what the supervisor says of each host. `now`: seconds since the epoch.
+    """
+    ranks: dict[str, list[Cell]] = {}
+    for cell in cells:
+        ranks.setdefault(cell.host, []).append(cell)
+    for name in contacts:
+        ranks.setdefault(name, [])
+    lines = [HostLine(name, "", "", tuple(on_it), _together(on_it, usage or {})) for name, on_it in ranks.items()]
+    lead = max((line.step for line in lines if line.step is not None), default=None)
+    newest = min((line.age for line in lines if line.age is not None), default=0.0)
+    judged = [_judged(line, contacts.get(line.name), now, lead, newest) for line in lines]
+    return sorted(judged, key=lambda line: HOST_WORST.index(line.word))
+
+
+def _together(cells: Iterable[Cell], usage: Mapping[int, Usage]) -> str:
+    from dstui.run.observe.usage import together
+
+    return together(usage[cell.rank] for cell in cells if cell.rank in usage and cell.word in ("running", "silent"))
+
+
+def _judged(line: HostLine, contact: HostStatus | None, now: float, lead: int | None, newest: float) -> HostLine:
+    """The line with its word. `lead`: the furthest step of all hosts; `newest`: seconds since the last line of any."""
+    if contact is not None and contact.state == "unreachable":
+        since = f" since {seconds_text(now - contact.since)}" if contact.since is not None else ""
+        return line._replace(word="unreachable", says=f"unreachable{since}{_because(contact)}")
+    words = {cell.word for cell in line.ranks}
+    word = min(words, key=_place, default="starting")
+    if word == "killed" and words & {"running", "waiting"}:
+        word = "running"
+    behind = lead - line.step if lead is not None and line.step is not None else 0
+    if word == "running" and behind > 0 and line.age is not None and line.age >= newest + SLOW:
+        return line._replace(word="slow", says=f"slow: {behind:,} step{'s' if behind > 1 else ''} behind")
+    if not words and contact is not None and contact.state == "ended":
+        word = "failed" if contact.exit_code else "ended"
+    return line._replace(word=word, says=_says(line, word, contact))
+
+
+def _place(word: str) -> int:
+    return HOST_WORST.index(word) if word in HOST_WORST else 0
+
+
+def _says(line: HostLine, word: str, contact: HostStatus | None) -> str:
+    """The word, with the ranks that it is about where it is not about all, and with what explains it."""
+    if not line.ranks:
+        code = f" (exit status {contact.exit_code})" if contact is not None and contact.exit_code else ""
+        return f"{word}{code}{_because(contact)}"
+    about = [cell for cell in line.ranks if cell.word == word]
+    who = ranks_in_words(cell.rank for cell in about)
+    if word == "waiting":
+        return f"waiting for {who}{_because(contact)}"
+    if word == "silent":
+        age = min((cell.age for cell in about if cell.age is not None), default=None)
+        word = f"silent for {seconds_text(age)}" if age is not None else word
+    if word in ("running", "ended", "killed"):
+        return word
+    codes = {cell.exit_code for cell in about if cell.exit_code}
+    code = f" ({codes.pop()})" if len(codes) == 1 else ""
+    return f"{word}{code}: {who}" if len(about) < len(line.ranks) or len(about) == 1 else f"{word}{code}"
+
+
+def _because(contact: HostStatus | None) -> str:
+    return f": {contact.problem}" if contact is not None and contact.problem else ""
+
+
+def seconds_text(seconds: float) -> str:
+    """12 s; 4 min; 2 h."""
+    seconds = max(seconds, 0.0)
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.0f} h"
+
+
+class Columns(NamedTuple):
+    """How wide the parts of all lines are, in cells, so that they stand under each other."""
+
+    name: int
+    numbers: int
+    ranks: int
+
+    @classmethod
+    def of(cls, lines: Sequence[HostLine], width: int) -> Columns:
+        """Of these lines, on a screen of this width."""
+        name = max((cell_len(line.name) for line in lines), default=0)
+        most = max((len(line.ranks) for line in lines), default=0)
+        return cls(
+            min(name, NAME, max(width // 4, 8)), max((len(_numbers(line)) for line in lines), default=0) if most <= DOTS else 0, most
+        )
+
+
+def host_row(line: HostLine, columns: Columns, width: int, *, opened: bool = False) -> Row:
+    """A host's line, `width` cells wide. `opened`: its ranks stand below it."""
+    glyph, style = HOST_GLYPH.get(line.word, ("·", "dim"))
+    spans = [Span(f" {glyph} ", style), Span(f"{fit(line.name, columns.name)}  ", "title" if opened else "")]
+    if not opened:
+        spans += _ranks(line, columns)
+    calm = line.word in ("running", "ended", "killed", "starting")
+    spans.append(Span(f"{line.says}  ", "dim" if calm else style))
+    spans += [Span(text, "dim") for text in _facts(line, opened)]
+    return Row(tuple(_cut(spans, width)))
+
+
+def _ranks(line: HostLine, columns: Columns) -> list[Span]:
+    """The numbers of its ranks, and a glyph for each; counts where they are many."""
+    if columns.ranks > DOTS:
+        return counts(line.ranks)
+    dots = [Span(*GLYPH.get(cell.word, ("·", "dim"))) for cell in line.ranks]
+    return [Span(f"{_numbers(line):<{columns.numbers}} ", "dim"), *dots, Span(" " * (columns.ranks - len(line.ranks) + 2))]
+
+
+def _numbers(line: HostLine) -> str:
+    return ranks_in_words(cell.rank for cell in line.ranks).partition(" ")[2] if line.ranks else ""
+
+
+def _facts(line: HostLine, opened: bool) -> Iterable[str]:
+    """Its step, when it said something last, and what it uses."""
+    if step := steps_text(line.ranks):
+        yield f"{step}  "
+    if line.age is not None and line.word in ("running", "slow", "unreachable"):
+        yield f"{age_text(line.age)} ago  " if line.age >= 1 else "now  "
+    if line.usage and not opened:
+        yield line.usage
+
+
+def _cut(spans: Iterable[Span], width: int) -> Iterable[Span]:
+    """As much as fits."""
+    left = width
+    for span in spans:
+        needed = cell_len(span.text)
+        if needed > left:
+            yield Span(fit(span.text.rstrip(), left), span.style)
+            return
+        yield span
+        left -= needed
+
+
+def waited_for(lines: Sequence[HostLine]) -> str:
+    """`waiting for h2: rank 3`: whose ranks have not started yet, of a job whose other ranks have or soon will; "" where all have."""
+    late = [(line.name, [cell.rank for cell in line.ranks if cell.word == "waiting"]) for line in lines]
+    late = [(name, ranks) for name, ranks in late if ranks]
+    if not late:
+        return ""
+    named = "; ".join(f"{name}: {ranks_in_words(sorted(ranks))}" for name, ranks in late[:3])
+    return f"waiting for {named}{f' and {len(late) - 3} more hosts' if len(late) > 3 else ''}"

@@ -1,0 +1,222 @@
+"""A job of several hosts on the screen: a line for each, the worst first; into one and back; what waits, and who says what."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dstui.logs.time_parsing import iso
+from dstui.run.jobs.records import HostStatus
+from dstui.run.metrics.measurements import RankView
+from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
+from dstui.tui.run.host_names import short_names
+from dstui.tui.run.rank_cell import cells_of
+from dstui.tui.run.strip_layout import LookedAt, strip
+from tests.own import owned
+from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
+from made_logs import MadeJob
+
+NOW = 1_760_000_600.0
+ALL = LookedAt()
+HOSTILE = ("[b]x[/b]\x1b[2J", "宇宙" * 40, "-oProxyCommand=touch owned", "a\nb\x9b31m", " ")
+
+
+def ranks(count: int, hosts: int, **facts: Any) -> dict[int, RankView]:
+    """So many ranks, that all run and have spoken a second ago."""
+    views = {rank: RankView(f"worker-{rank * hosts // count}", state="started", step=1204) for rank in range(count)}
+    for view in views.values():
+        view.last_line_at = NOW - 1
+        for name, value in facts.items():
+            setattr(view, name, value)
+    return views
+
+
+def lines(views: dict[int, RankView], **contacts: HostStatus) -> list[HostLine]:
+    return host_lines(cells_of(views, NOW, silence=90.0), {name.replace("_", "-"): contact for name, contact in contacts.items()}, NOW)
+
+
+def shown(views: dict[int, RankView], most: int = 8, at: LookedAt = ALL, **contacts: HostStatus) -> list[str]:
+    drawn = strip(cells_of(views, NOW, silence=90.0), lines(views, **contacts), 110, most, at)
+    return [" ".join(line.row.text.split()) for line in drawn]
+
+
+def test_of_sixteen_hosts_the_worst_come_first_each_with_what_is_wrong() -> None:
+    views = ranks(128, 16)
+    views[11].last_line_at = NOW - 94
+    views[40].state, views[40].exit_code = "ended", 1
+    for rank in range(120, 128):
+        views[rank].step, views[rank].last_line_at = 1201, NOW - 30
+    told = shown(views, worker_7=HostStatus("unreachable", NOW - 12, "Connection timed out"))
+    assert told[0] == "128 ranks on 16 hosts ✖ 1 failed ◐ 1 silent ● 126 running steps 1,201 to 1,204"
+    assert told[1].startswith("▲ worker-7 56-63 ●●●●●●●● unreachable since 12 s: Connection timed out step 1,204")
+    assert told[2].startswith("✖ worker-5 40-47 ✖●●●●●●● failed (1): rank 40")
+    assert told[3].startswith("◐ worker-1 8-15 ●●●◐●●●● silent for 94 s: rank 11")
+    assert told[4].startswith("◐ worker-15 120-127 ●●●●●●●● slow: 3 steps behind step 1,201 30s ago")
+    assert told[5].startswith("● worker-0 0-7 ●●●●●●●● running step 1,204 1s ago")
+    assert told[-1].startswith("10 more hosts ● 80 running step 1,204")
+
+
+def test_few_ranks_of_two_hosts_stand_under_their_host_and_many_are_a_glyph_each() -> None:
+    few = shown(ranks(4, 2))
+    assert few[0].startswith("● worker-0 running")
+    assert few[1].startswith("0 ● running step 1,204 1s ago 1 ● running")
+    assert len(few) == 4
+    assert [line.split()[:3] for line in shown(ranks(128, 8))] == [["●", f"worker-{n}", f"{16 * n}-{16 * n + 15}"] for n in range(8)]
+
+
+def test_of_a_host_that_is_looked_at_every_rank_is_seen_and_of_a_rank_the_others_of_its_host() -> None:
+    for at in (LookedAt(host="worker-1"), LookedAt(rank=9)):
+        told = shown(ranks(64, 8), at=at)
+        assert told[0].startswith("● worker-1 running")
+        assert told[1].startswith("8 ● running")
+        assert "15 ●" in told[-1]
+
+
+def test_a_host_that_is_behind_while_others_speak_is_slow_and_one_that_only_speaks_a_moment_later_is_not() -> None:
+    views = ranks(4, 2)
+    views[2].step = views[3].step = 1203
+    assert [line.word for line in lines(views)] == ["running", "running"]
+    views[2].last_line_at = views[3].last_line_at = NOW - 8
+    assert (lines(views)[0].name, lines(views)[0].says) == ("worker-1", "slow: 1 step behind")
+
+
+def test_a_host_of_which_nothing_is_known_yet_stands_with_what_ssh_says_of_it() -> None:
+    first = lines({}, h1=HostStatus("starting", NOW, "Permission denied (publickey)"), h2=HostStatus("ended", NOW, None, 127))
+    assert [(line.name, line.says) for line in first] == [
+        ("h2", "failed (exit status 127)"),
+        ("h1", "starting: Permission denied (publickey)"),
+    ]
+
+
+def test_ranks_that_have_not_started_are_named_with_their_hosts() -> None:
+    views = ranks(16, 4)
+    for rank in (6, 7, 12):
+        views[rank].state = "waiting"
+    assert waited_for(lines(views)) == "waiting for worker-1: ranks 6-7; worker-3: rank 12"
+    assert waited_for(lines(ranks(4, 2))) == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "short"),
+    [
+        (["worker-0", "worker-1"], ["worker-0", "worker-1"]),
+        (["ml@n1.cluster.example.com", "ml@n2.cluster.example.com"], ["n1", "n2"]),
+        (["a@box", "b@box"], ["a@box", "b@box"]),
+        (["10.0.1.7", "10.0.2.7"], ["10.0.1.7", "10.0.2.7"]),
+        (["a-very-long-name-of-a-node-0017", "a-very-long-name-of-a-node-0018"], ["…-of-a-node-0017"[-14:], "…-of-a-node-0018"[-14:]]),
+    ],
+)
+def test_names_are_short_as_long_as_they_tell_hosts_apart(names: list[str], short: list[str]) -> None:
+    told = list(short_names(dict(enumerate(names))).values())
+    assert [name.lstrip("…") for name in told] == [name[1:] if len(name) == 14 else name for name in short]
+    assert len(set(told)) == len(names)
+
+
+# On the screen
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> MadeJob:
+    """Two hosts of two ranks, that run: worker-1 has said nothing for ten minutes."""
+    made = MadeJob(tmp_path / "job", 4, hosts=2)
+    running(made)
+    for rank in range(4):
+        made.say(rank, f"step 7 loss 1.5 of rank {rank}")
+    for rank in (2, 3):
+        os.utime(made.folder.log(rank), (time.time() - 600, time.time() - 600))
+    return made
+
+
+def running(made: MadeJob, **hosts: dict[str, Any]) -> None:
+    """Its status, as somebody writes it who looks after it; `hosts` as status.json has them."""
+    status = json.loads(made.folder.status_file.read_text())
+    made.folder.status_file.write_text(json.dumps({**status, "hosts": hosts}))
+    if not made.folder.lock_file.exists():
+        assert owned(made.folder).lock() is not None
+
+
+async def test_a_silent_host_stands_first_and_a_line_says_host_and_rank(open_app: Open, job: MadeJob) -> None:
+    async with open_app() as pilot:
+        await attach(pilot, job.folder)
+        await until(pilot, lambda: "silent" in text_of(pilot, "#ranks"))
+        first, ranks_of_it, second, _ = text_of(pilot, "#ranks").splitlines()
+        assert first.split()[:3] == ["◐", "worker-1", "silent"]
+        assert ranks_of_it.split()[:3] == ["2", "◐", "silent"]
+        assert second.split()[:3] == ["●", "worker-0", "running"]
+        await pilot.press("u")
+        await until(pilot, lambda: "worker-1    r3 step 7 loss 1.5 of rank 3" in screen(pilot))
+
+
+async def test_a_host_that_gets_lost_is_seen_with_since_when_and_what_it_says_is_in_the_log(open_app: Open, job: MadeJob) -> None:
+    async with open_app(size=(80, 24)) as pilot:
+        await attach(pilot, job.folder)
+        job.folder.append_event(time.time(), "host", host="worker-0", state="unreachable", text="worker-0 is unreachable: timed out")
+        running(job, **{"worker-0": {"state": "unreachable", "since": iso(time.time() - 12), "problem": "timed out"}})
+        await until(pilot, lambda: "▲ worker-0  unreachable since 12 s: timed out" in text_of(pilot, "#ranks").splitlines()[0])
+        await until(pilot, lambda: "• worker-0 is unreachable: timed out" in screen(pilot))
+
+
+async def test_who_is_waited_for_is_said_until_all_have_started(open_app: Open, job: MadeJob) -> None:
+    status = json.loads(job.folder.status_file.read_text())
+    started = status["ranks"]["3"]
+    status["ranks"]["3"] = {"host": "worker-1", "state": "waiting"}
+    job.folder.status_file.write_text(json.dumps(status))
+    async with open_app() as pilot:
+        await attach(pilot, job.folder)
+        await until(pilot, lambda: "waiting for worker-1: rank 3" in text_of(pilot, "#run-head"))
+        status["ranks"]["3"] = started
+        job.folder.status_file.write_text(json.dumps(status))
+        await until(pilot, lambda: "waiting for" not in text_of(pilot, "#run-head"))
+
+
+async def test_of_many_hosts_h_lists_all_and_a_part_of_a_name_leads_into_one_and_escape_back(open_app: Open, tmp_path: Path) -> None:
+    made = MadeJob(tmp_path / "job", 512, hosts=64)
+    running(made, **{"worker-63": {"state": "unreachable", "since": iso(time.time() - 12), "problem": None}})
+    made.say(300, "here")
+    async with open_app() as pilot:
+        await attach(pilot, made.folder)
+        await until(pilot, lambda: "512 ranks on 64 hosts" in text_of(pilot, "#ranks"))
+        assert text_of(pilot, "#ranks").splitlines()[1].split()[:3] == ["▲", "worker-63", "504-511"]
+        await pilot.press("h")
+        await until(pilot, lambda: len(text_of(pilot, "#found").splitlines()) == 65)
+        await pilot.press(*"r-37", "enter")
+        await until(pilot, lambda: "Log: worker-37" in screen(pilot) and "300 ●" in text_of(pilot, "#ranks"))
+        assert "303 ●" in text_of(pilot, "#ranks")
+        assert "here" in screen(pilot)
+        await pilot.press("escape")
+        await until(pilot, lambda: "512 ranks on 64 hosts" in text_of(pilot, "#ranks") and "Log: all ranks" in screen(pilot))
+
+
+async def test_a_click_on_a_host_leads_into_it_and_back(open_app: Open, job: MadeJob) -> None:
+    async with open_app() as pilot:
+        await attach(pilot, job.folder)
+        await until(pilot, lambda: "silent" in text_of(pilot, "#ranks"))
+        await pilot.click("#ranks", offset=(8, 1))
+        await until(pilot, lambda: "Log: worker-1" in screen(pilot) and "worker-0" not in text_of(pilot, "#ranks"))
+        await pilot.click("#ranks", offset=(8, 1))
+        await until(pilot, lambda: "worker-0" in text_of(pilot, "#ranks"))
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_strange_names_of_hosts_are_text_and_nothing_else(open_app: Open, tmp_path: Path, size: tuple[int, int]) -> None:
+    made = MadeJob(tmp_path / "job", len(HOSTILE) * 2, hosts=len(HOSTILE))
+    made.hosts = {rank: HOSTILE[rank // 2] for rank in made.hosts}
+    made.status("running")
+    running(made, **{name: {"state": "unreachable", "since": None, "problem": f"{name}: no"} for name in HOSTILE})
+    for rank in made.hosts:
+        made.say(rank, "step 1")
+    async with open_app(size=size) as pilot:
+        await attach(pilot, made.folder)
+        await until(pilot, lambda: "unreachable" in text_of(pilot, "#ranks") and len(job_view(pilot).hosts) == len(HOSTILE))
+        await pilot.press("u", "h", "down", "enter")
+        await until(pilot, lambda: job_view(pilot).job_log.filter.host is not None)
+        assert not {"\x1b", "\x9b", "\r"} & set(screen(pilot))
+        assert all(len(line) <= size[0] for line in screen(pilot).splitlines())
