@@ -17,7 +17,7 @@ from dstui.run.metrics.measurements import RankView
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.host_names import short_names
 from dstui.tui.run.rank_cell import cells_of
-from dstui.tui.run.strip_layout import LookedAt, strip
+from dstui.tui.run.strip_layout import Selection, strip
 from tests.own import owned
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
 
@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
 from made_logs import MadeJob
 
 NOW = 1_760_000_600.0
-ALL = LookedAt()
+ALL = Selection()
 HOSTILE = ("[b]x[/b]\x1b[2J", "宇宙" * 40, "-oProxyCommand=touch owned", "a\nb\x9b31m", " ")
 
 
@@ -43,7 +43,7 @@ def lines(views: dict[int, RankView], **contacts: HostStatus) -> list[HostLine]:
     return host_lines(cells_of(views, NOW, silence=90.0), {name.replace("_", "-"): contact for name, contact in contacts.items()}, NOW)
 
 
-def shown(views: dict[int, RankView], most: int = 8, at: LookedAt = ALL, **contacts: HostStatus) -> list[str]:
+def shown(views: dict[int, RankView], most: int = 8, at: Selection = ALL, **contacts: HostStatus) -> list[str]:
     drawn = strip(cells_of(views, NOW, silence=90.0), lines(views, **contacts), 110, most, at)
     return [" ".join(line.row.text.split()) for line in drawn]
 
@@ -73,7 +73,7 @@ def test_few_ranks_of_two_hosts_stand_under_their_host_and_many_are_a_glyph_each
 
 
 def test_of_a_host_that_is_looked_at_every_rank_is_seen_and_of_a_rank_the_others_of_its_host() -> None:
-    for at in (LookedAt(host="worker-1"), LookedAt(rank=9)):
+    for at in (Selection(host="worker-1"), Selection(rank=9)):
         told = shown(ranks(64, 8), at=at)
         assert told[0].startswith("● worker-1 running")
         assert told[1].startswith("8 ● running")

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from dstui.tui.dialogs.dialog import Prompt
 from dstui.tui.kit.notes import say
+from dstui.tui.run.host_lines import host_choices
 from dstui.tui.run.job_view import JobView
 from dstui.tui.run.watched_job import WatchedJob
 
@@ -27,7 +28,7 @@ class LogPrompts:
         if len(hosts) > FEW_HOSTS:
             from dstui.tui.dialogs.hosts import Hosts
 
-            self._view.app.push_screen(Hosts(lambda: self._view.hosts), self._host_chosen)
+            self._view.app.push_screen(Hosts(lambda text, width: host_choices(self._view.hosts, text, width)), self._host_chosen)
         elif len(hosts) == 2:
             say(self._view.app, f"All ranks are on {hosts[1]}.")
         else:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
 from dstui.run.jobs.ranks import ranks_in_words
-from dstui.tui.kit.text_row import Row, Span, fit
+from dstui.tui.kit.text_row import Row, Span, fit, row
 from dstui.tui.run.rank_cell import GLYPH, Cell, age_text
 from dstui.tui.run.rank_summary import counts, steps_text
 
@@ -23,6 +24,8 @@ SLOW = 5.0
 """Seconds for which a host that is behind in steps must have said nothing while another has spoken, to be called slow."""
 DOTS = 16
 """Ranks of a host that have a glyph each in its line; of more, their numbers are told."""
+ALL_HOSTS = ""
+"""As the key of a row: the ranks of all hosts."""
 NAME = 24
 """Cells for the name of a host."""
 
@@ -65,8 +68,8 @@ def host_lines(
     lines = [HostLine(name, "", "", tuple(on_it), _together(on_it, usage or {})) for name, on_it in ranks.items()]
     lead = max((line.step for line in lines if line.step is not None), default=None)
     newest = min((line.age for line in lines if line.age is not None), default=0.0)
-    judged = [_judged(line, contacts.get(line.name), now, lead, newest) for line in lines]
-    return sorted(judged, key=lambda line: HOST_WORST.index(line.word))
+    evaluated = [_evaluated(line, contacts.get(line.name), now, lead, newest) for line in lines]
+    return sorted(evaluated, key=lambda line: HOST_WORST.index(line.word))
 
 
 def _together(cells: Iterable[Cell], usage: Mapping[int, Usage]) -> str:
@@ -75,7 +78,7 @@ def _together(cells: Iterable[Cell], usage: Mapping[int, Usage]) -> str:
     return together(usage[cell.rank] for cell in cells if cell.rank in usage and cell.word in ("running", "silent"))
 
 
-def _judged(line: HostLine, contact: HostStatus | None, now: float, lead: int | None, newest: float) -> HostLine:
+def _evaluated(line: HostLine, contact: HostStatus | None, now: float, lead: int | None, newest: float) -> HostLine:
     """The line with its word. `lead`: the furthest step of all hosts; `newest`: seconds since the last line of any."""
     if contact is not None and contact.state == "unreachable":
         since = f" since {seconds_text(now - contact.since)}" if contact.since is not None else ""
@@ -196,3 +199,10 @@ def waited_for(lines: Sequence[HostLine]) -> str:
         return ""
     named = "; ".join(f"{name}: {ranks_in_words(sorted(ranks))}" for name, ranks in late[:3])
     return f"waiting for {named}{f' and {len(late) - 3} more hosts' if len(late) > 3 else ''}"
+
+
+def host_choices(lines: Sequence[HostLine], text: str, width: int) -> list[Row]:
+    """The hosts with this text in their name, to choose from: the key of a row is its host's name, ALL_HOSTS leads back to all."""
+    columns = Columns.of(lines, width)
+    found = [replace(host_row(line, columns, width), key=line.name) for line in lines if text.strip().lower() in line.name.lower()]
+    return found if text.strip() else [row(("all hosts", "accent"), key=ALL_HOSTS), *found]

@@ -13,16 +13,16 @@ LONGEST = 14
 def short_names(hosts: Mapping[int, str]) -> dict[int, str]:
     """Rank -> the name of its host without the domain and the account that all of them have, and no longer than LONGEST."""
     names = list(dict.fromkeys(hosts.values()))
-    short = _told_apart(names, [name.rpartition("@")[2] for name in names])
+    short = _if_distinct(names, [name.rpartition("@")[2] for name in names])
     domain = _common_domain(short)
-    short = _told_apart(short, [name.removesuffix(domain) if domain else name for name in short])
-    short = _told_apart(short, [end_of(name) for name in short])
+    short = _if_distinct(short, [name.removesuffix(domain) if domain else name for name in short])
+    short = _if_distinct(short, [end_of(name) for name in short])
     of = dict(zip(names, short, strict=True))
     return {rank: of[host] for rank, host in hosts.items()}
 
 
-def _told_apart(names: list[str], shorter: list[str]) -> list[str]:
-    """The shorter ones, where they still differ as much."""
+def _if_distinct(names: list[str], shorter: list[str]) -> list[str]:
+    """The shorter ones, where they still tell the hosts apart."""
     return shorter if len(set(shorter)) == len(set(names)) else names
 
 

@@ -26,7 +26,7 @@ from dstui.tui.run.job_log import JobLog
 from dstui.tui.run.rank_cell import cells_of
 from dstui.tui.run.rank_strip import RankStrip
 from dstui.tui.run.run_head import RunHead, stop_stage
-from dstui.tui.run.strip_layout import LookedAt
+from dstui.tui.run.strip_layout import MANY, Selection
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 POLL = 1 / 12
 """Seconds between two looks at the job; what is new is painted at most this often, however fast the logs grow."""
 RANKS_EVERY = 1 / 4
-"""Seconds between two drawings of ranks and hosts, of which there may be hundreds; what somebody asks for is drawn at once."""
+"""Seconds between two drawings of more than MANY ranks; what somebody asks for is drawn at once."""
 NOTICE_SECONDS = 30.0
 """How long a notice stands in the head; it stays in the log."""
 
@@ -142,7 +142,7 @@ class JobView(Vertical):
         self.job_log.show_hosts({number: rank.host for number, rank in self.job.follower.ranks.items()})
         self.job_log.tick(ended=self._complete)
         self._draw_log()
-        if monotonic() - self._ranks_drawn >= RANKS_EVERY:
+        if len(self.job.follower.ranks) <= MANY or monotonic() - self._ranks_drawn >= RANKS_EVERY:
             self._draw_ranks()
 
     def _take(self, job: WatchedJob, event: Event) -> None:
@@ -165,7 +165,7 @@ class JobView(Vertical):
         self._ranks_drawn, now = monotonic(), time.time()
         cells = cells_of(self.job.follower.ranks, now, self.job.silence, self.job.usage)
         self.hosts = host_lines(cells, self.job.follower.hosts, now, self.job.usage)
-        self.ranks.show(cells, self.hosts, LookedAt(self.job_log.filter.rank, self.job_log.filter.host))
+        self.ranks.show(cells, self.hosts, Selection(self.job_log.filter.rank, self.job_log.filter.host))
 
     def _draw_log(self) -> None:
         if self.job is None:

@@ -69,11 +69,6 @@ class LogView(RowList):
         self._host_width = max(map(cell_len, names.values()), default=-1) + 1
         self.refresh()
 
-    @property
-    def before(self) -> int:
-        """Cells before the text of a line: its time, and who said it."""
-        return self._host_width + WHO + (0 if isnan(self.lines.since) else CLOCK)
-
     def sync(self) -> None:
         """Take over what arrived, before and after: follow the end, or leave in place what is being read."""
         gone, self._first = self.lines.first - self._first, self.lines.first
@@ -212,7 +207,7 @@ class LogView(RowList):
         height = self.lines.end - self.lines.first
         top = selection.start.y if selection.start else 0
         bottom = min(selection.end.y if selection.end else height - 1, height - 1)
-        margin = " " * self.before
+        margin = " " * (self._host_width + WHO + (0 if isnan(self.lines.since) else CLOCK))
         chosen = [f"{margin}{self.lines.line(self.lines.first + y).text}" for y in range(top, bottom + 1)]
         return selection.extract("\n" * top + "\n".join(chosen)), "\n"
 

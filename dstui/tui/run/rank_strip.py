@@ -10,7 +10,7 @@ from textual.message import Message
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.run.host_lines import HostLine
 from dstui.tui.run.rank_cell import Cell
-from dstui.tui.run.strip_layout import LookedAt, StripLine, strip
+from dstui.tui.run.strip_layout import Selection, StripLine, strip
 
 FEW = 36
 """Lines of a screen that is too low for a line per rank."""
@@ -40,7 +40,7 @@ class RankStrip(RowList):
         super().__init__(id="ranks", classes="pane")
         self._lines: list[StripLine] = []
 
-    def show(self, cells: Sequence[Cell], hosts: Sequence[HostLine], at: LookedAt) -> None:
+    def show(self, cells: Sequence[Cell], hosts: Sequence[HostLine], at: Selection) -> None:
         """Draw the ranks. `at`: whose log is looked at."""
         most = 8 if self.app.size.height >= FEW else 4
         before = len(self._lines)

@@ -18,8 +18,8 @@ INDENT = 4
 """Cells before the ranks of a host."""
 
 
-class LookedAt(NamedTuple):
-    """Whose log is looked at: a rank's, a host's, or that of all."""
+class Selection(NamedTuple):
+    """Whose log is shown: a rank's, a host's, or that of all."""
 
     rank: int | None = None
     host: str | None = None
@@ -35,7 +35,7 @@ class StripLine(NamedTuple):
     cell: int = TIGHT
 
 
-def strip(cells: Sequence[Cell], hosts: Sequence[HostLine], width: int, most: int, at: LookedAt) -> list[StripLine]:
+def strip(cells: Sequence[Cell], hosts: Sequence[HostLine], width: int, most: int, at: Selection) -> list[StripLine]:
     """At most so many lines; of the host that is looked at, or whose rank is, the ranks are seen."""
     if len(hosts) < 2:
         return _of_one_host(cells, width, most, at.rank)
