@@ -1,4 +1,4 @@
-"""What all tests share: folders of their own for state and settings, and how they are spread over processes."""
+"""What all tests share: folders of their own for state and settings, a launcher that starts without torch, and how they are spread over processes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.whole_deepspeed import with_bare_launcher, without_bare_launcher
+
 # A busy machine is no failure; and CI tries the same examples each time, so that red means the change.
 settings.register_profile("dstui", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI")))
 settings.load_profile("dstui")
+
+# Hundreds of dstui's processes are started: as where it is installed, their modules are compiled once, also where the shell wants no .pyc files.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 PROCESSES_PER_CORE, MOST = 2, 12
 """Test processes: many tests wait for a launcher or a deadline. More than `MOST` are waited for rather than wait."""
@@ -29,6 +34,20 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
         os.environ[f"XDG_{kind.upper()}_HOME"] = str(tmp_path_factory.mktemp(kind))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _bare_launcher(request: pytest.FixtureRequest) -> None:
+    """Most jobs of the tests are about what dstui does around the launcher."""
+    if not request.config.getoption("whole_deepspeed"):
+        os.environ["PYTHONPATH"] = with_bare_launcher()
+
+
+@pytest.fixture(autouse=True)
+def _whole_deepspeed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test with this marker has the launcher as every user has it."""
+    if request.node.get_closest_marker("whole_deepspeed"):
+        without_bare_launcher(monkeypatch)
+
+
 @pytest.fixture(autouse=True)
 def _no_runs_of_other_tests() -> Iterator[None]:
     """What a process has started and no index could take is known to it until its end: forgotten after each test."""
@@ -38,6 +57,7 @@ def _no_runs_of_other_tests() -> Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--whole-deepspeed", action="store_true", help="every job with the launcher as users have it, which imports torch")
     parser.addoption("--write-screens", action="store_true", help="write the baselines of tests/tui/test_screens.py instead of comparing")
 
 

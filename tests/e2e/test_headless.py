@@ -67,6 +67,7 @@ def processes_of(folder: Path) -> Iterator[str]:
                 yield text.decode(errors="replace").replace("\0", " ")[:200]
 
 
+@pytest.mark.whole_deepspeed
 def test_a_job_that_ends_is_0_and_its_lines_carry_their_rank(job: Path) -> None:
     process = start(job)
     out, err = process.communicate(timeout=PATIENCE)
@@ -88,7 +89,9 @@ def test_the_rank_that_failed_first_gives_the_status(job: Path, what: str, code:
     assert list(processes_of(job)) == []
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.whole_deepspeed), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_stops_the_whole_job(job: Path, number: int, code: int) -> None:
     process = start(job, what="stay")
     assert process.stdout is not None

@@ -87,6 +87,7 @@ def launch_script(start: Start, folder: Path, script: str) -> Terminal:
 
 
 @pytest.mark.launcher
+@pytest.mark.whole_deepspeed
 def test_from_start_to_a_finished_training_with_the_losses_of_both_ranks(start: Start, quick: str, tmp_path: Path) -> None:
     terminal = start(quick)
     launch(terminal)

@@ -1,4 +1,7 @@
-"""What happens to real jobs, each by itself and side by side: start, interfere, wait for the end, collect what is left."""
+"""What happens to real jobs, each by itself and side by side: start, interfere, wait for the end, collect what is left.
+
+An end, a failure and a stop happen under the launcher that users have (WHOLE_DEEPSPEED), everything else under one that starts without torch.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lab import Lab, end_of, gone, kills_by_the_kernel, of_job, read, ready, shims
+from lab import WHOLE_DEEPSPEED, Lab, end_of, gone, kills_by_the_kernel, of_job, read, ready, shims
 
 from dstui.logs.log_folder import FINAL
 from dstui.run.jobs.events import Event, Exited, Notice
@@ -40,7 +43,9 @@ def everything_said(lab: Lab) -> dict[str, Any]:
     (lab.path / "pkg").mkdir()
     (lab.path / "pkg" / "__init__.py").touch()
     (lab.path / "pkg" / "train.py").write_text((Path(__file__).parent / "behave.py").read_text())
-    folder = lab.start("all:facts", "all:noise", "{ds_config}", 'it\'s a \\"test\\" $HOME', job="module: pkg.train")
+    folder = lab.start(
+        "all:facts", "all:noise", "{ds_config}", 'it\'s a \\"test\\" $HOME', job="module: pkg.train", cluster=WHOLE_DEEPSPEED
+    )
     follower = Follower(folder)
     return ending(folder, events=told(follower), follower=follower, again=told(Follower(folder)))
 
@@ -55,7 +60,7 @@ def told(follower: Follower) -> list[Event]:
 
 
 def one_rank_exits(lab: Lab) -> dict[str, Any]:
-    return ending(lab.start("1:exit 3", "0:hang"))
+    return ending(lab.start("1:exit 3", "0:hang", cluster=WHOLE_DEEPSPEED))
 
 
 def one_rank_is_killed(lab: Lab) -> dict[str, Any]:
@@ -93,7 +98,7 @@ def the_runner_is_killed(lab: Lab) -> dict[str, Any]:
 def stopped(lab: Lab) -> dict[str, Any]:
     """Ranks that are deaf to SIGTERM, and a helper in a session of its own without any environment."""
     helper = lab.path / "helper"
-    folder = lab.start(f"0:helper {helper}", "all:deaf", "all:say armed", "all:hang")
+    folder = lab.start(f"0:helper {helper}", "all:deaf", "all:say armed", "all:hang", cluster=WHOLE_DEEPSPEED)
     ready(folder)
     wait_for(lambda: all(b"armed" in folder.log(rank).read_bytes() for rank in (0, 1)))
     report = stop(folder, 130)
