@@ -65,6 +65,7 @@ def test_an_interpreter_that_is_not_there_is_named(place: Path) -> None:
     assert refusal(place, job="script: train.py, python: ./nopython") == f"job.python: there is no interpreter {place}/nopython"
 
 
+@pytest.mark.whole_deepspeed  # what PYTHONPATH adds, any interpreter has
 def test_an_interpreter_without_deepspeed_is_found_out_before_the_launch(place: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     bare = tmp_path_factory.mktemp("bare") / "venv"
     venv.create(bare, with_pip=False)
@@ -144,6 +145,7 @@ def test_a_full_or_read_only_disk_is_said_and_nothing_half_written_stays(place: 
 
 
 def test_job_folders_are_named_by_run_and_time_and_never_shared(place: Path) -> None:
+    (place / "train.py").write_text("import time\ntime.sleep(1000)\n")
     first, second, third = (launch(place) for _ in range(3))
     assert first.path.parent == place / "dstui_runs"
     assert first.name.startswith("a-run-1-20")
