@@ -106,6 +106,9 @@ class DstuiApp(TerminalApp):
         """Go to a step, and to the field at `path` in it. Not where the screens are being taken away: a job may have started just then."""
         if self.leaving or not self.is_running:
             return
+        if not self.screen.is_mounted:  # a palette that is just being laid over looks for the screen under it
+            self.call_later(self.show_step, step, path)
+            return
         if step.pane != "form":
             self.lookups.refresh(self.session.state.plan)
         if step is RUN:

@@ -10,6 +10,7 @@ from textual import events
 from textual.command import CommandList
 from textual.pilot import Pilot
 
+from dstui.tui.app import DstuiApp
 from dstui.tui.commands import LEFT_OUT, Palette
 from dstui.tui.forms.steps import STEPS
 from dstui.tui.kit.keys import ANYWHERE, KEYS
@@ -52,6 +53,16 @@ async def test_every_action_and_every_step_is_offered_whatever_is_on_the_screen(
                 if key.name and key.where & ANYWHERE and key.name not in LEFT_OUT:
                     assert any(k.action == key.action and f"{k.label.capitalize()} ({k.shown})" in names for k in KEYS), key
             await pilot.press("escape")
+
+
+async def test_a_job_that_starts_while_the_palette_comes_is_shown_once_it_is_there(open_app: Open) -> None:
+    """The palette looks for the screen under it when it is mounted, and another mode has none there."""
+    async with open_app() as pilot:
+        app = pilot.app
+        assert isinstance(app, DstuiApp)
+        app.push_screen(Palette())
+        app.show_step(STEPS[-1])
+        await until(pilot, lambda: app.step is STEPS[-1])
 
 
 async def test_a_click_on_what_has_just_gone_from_the_list_does_nothing(open_app: Open) -> None:

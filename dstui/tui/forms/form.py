@@ -277,6 +277,8 @@ class Form(Container):
     # Typing
 
     def _type_into(self, field: Field) -> None:
+        if not self.is_attached:  # the session ends, and this key came just before
+            return
         self.opened = field.path
         self.show(self.session.state)
         if not self._editor.is_attached:
