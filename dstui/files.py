@@ -26,6 +26,7 @@ SHIPPED = {
     "zero-pp": "several hosts with a slow network between them (ZeRO++)",
     "lora-zero3-offload": "LoRA with PEFT on frozen weights in host RAM",
     "zero-inference": "answers of a model that no GPU holds alone",
+    "distillation": "two models: a student at ZeRO-2 learns from a teacher at ZeRO-3 (trains for real)",
     "long-context": "long sequences, each split over several GPUs (Ulysses)",
     "moe": "a mixture of experts",
     "pretrain": "many hosts, restarts by itself",

@@ -28,7 +28,7 @@ from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
 from dstui.run.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
-from dstui.run.jobs.access_time import was_read
+from dstui.run.jobs.access_time import all_read
 from dstui.run.jobs.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
@@ -188,7 +188,7 @@ def _follow(folder: JobFolder, as_json: bool, asked: Callable[[], int | None], f
             stopping = threading.Thread(target=stop, args=(folder, 128 + number))
             stopping.start()
         time.sleep(0.0 if events else POLL)
-    again = [] if was_read(folder.ds_config) else [finding for finding in findings if finding.code == NOBODY_READS]
+    again = [] if all_read(folder.ds_configs) else [finding for finding in findings if finding.code == NOBODY_READS]
     why = _diagnosis(folder, end.state)
     if stopping is not None:
         stopping.join()

@@ -14,6 +14,7 @@ from dstui.forecast.presets import preset
 from dstui.forecast.setup import configurations
 from dstui.limits import parse_json
 from dstui.plan import Plan
+from dstui.plan.model import Model
 
 HEADER_LIMIT = 32 << 20
 """Bytes of a safetensors header; those of the largest models have a few."""
@@ -31,15 +32,8 @@ def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
     if not names:
         model = plan.model
         return read_model(model.source if model else None, model.params if model else None, plan.base)
-    found = {}
-    for name in names:
-        given = plan.models[name].get("model")
-        reported: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-        source, params = reported.get("source"), reported.get("params")
-        found[name] = read_model(
-            source if isinstance(source, str) else None, params if isinstance(params, (int, float)) else None, plan.base
-        )
-    return found
+    models = {name: plan.seen_from(name).model or Model() for name in names}
+    return {name: read_model(one.source, one.params, plan.base) for name, one in models.items()}
 
 
 def read_model_config(plan: Plan) -> Mapping[str, Any] | None:

@@ -53,6 +53,11 @@ class ScriptFacts:
     says_precision: bool = False
     """It gives Accelerator its mixed_precision itself."""
 
+    @property
+    def own_configuration(self) -> bool:
+        """Whether it uses DeepSpeed with a configuration of its own, and takes none from outside."""
+        return self.integration is not None and not self.finds
+
 
 @dataclass(frozen=True, slots=True)
 class NoScript:
@@ -162,7 +167,7 @@ def _handed_over(code: Code, integration: Integration, value: ast.expr, line: in
     option = next((option for option in code.options if option.name in named and not option.switch), None)
     if option is not None and (option.word or sum(not other.word for other in code.options) == 1):
         return integration, _given(code, option), option.line, f"an argument {option.word or option.name}", True
-    if any(isinstance(node, ast.Constant) and node.value == VARIABLE for node in parts):
+    if any(isinstance(node, ast.Constant) and str(node.value).startswith(VARIABLE) for node in parts):
         return integration, (), line, f"{VARIABLE}, which every rank finds in its environment", True
     if (known := code.option(*OPTIONS)) is not None:
         return integration, _given(code, known), known.line, f"an argument {known.word}", True

@@ -43,16 +43,11 @@ def check(  # noqa: PLR0913 - all but the first two are named
     known = release(deepspeed_version or (installed if is_version(installed) else None))
     reader = integration or plan.job.integration
     ranks = world_size if world_size is not None else Target(plan, machine or Machine.unprobed()).world_size
-    configs = {"deepspeed.": plan.deepspeed}
-    for name, one in plan.models.items():
-        if isinstance(one, Mapping) and isinstance(one.get("deepspeed"), Mapping):
-            configs[f"models.{name}.deepspeed."] = one["deepspeed"]
-    if len(configs) > 1 and not plan.deepspeed:
-        del configs["deepspeed."]
     found: list[Finding] = []
-    for root, config in configs.items():
-        whole = plan if root == next(iter(configs)) else None
-        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, model))
+    for number, (name, config) in enumerate(plan.configurations.items()):
+        root, whole = f"models.{name}.deepspeed." if name else "deepspeed.", plan if number == 0 else None
+        trained = not name or plan.models[name].role == "train"
+        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, model, trained))
     if plan.accelerate and reader == "accelerate":
         from dstui.check.accelerate import check_section
 

@@ -60,6 +60,8 @@ class Context:
     """What the training script says of itself; None where nobody has looked."""
     model: Mapping[str, Any] | None = None
     """The model's config.json; None where nobody has looked, or it is not on this machine."""
+    trained: bool = True
+    """Whether the model is trained; of several models some may only compute."""
     config: Mapping[str, Any] = field(init=False)
     """The configuration that reaches DeepSpeed: where the reader fills "auto", without these keys."""
     flat: dict[str, Any] = field(init=False)

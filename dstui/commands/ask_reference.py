@@ -24,28 +24,32 @@ def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[st
     checkers: dict[str, ReferenceChecker] = {}
     try:
         for one in checked:
-            if one.config is None:
-                continue
-            python = _whose(one, trust)
-            config = as_it_arrives(one.config, one.integration)
-            try:
-                checker = checkers.get(python) or checkers.setdefault(
-                    python, ReferenceChecker(python, how="initialize" if how == "init" else "parse")
-                )
-                ranks = one.world_size or ranks_that_fit(config)
-                if how == "init" and ranks > MOST_STARTED:
-                    raise ReferenceFailure(f"{ranks} ranks are more than are started here (give --world-size {MOST_STARTED} or less)")
-                found = checker.validate(config, ranks)
-            except ReferenceFailure as error:
-                one.findings.append(Finding("ORACLE", "warning", "", f"DeepSpeed could not be asked: {error}"))
-                continue
-            verdicts[one.file] = {"ok": found.ok, "version": found.version, "kind": found.kind, "message": found.message}
-            verdicts[one.file]["python"] = python
-            one.findings[:] = ranked([*one.findings, _as_finding(one, found, how)])
+            python = _whose(one, trust) if one.configs else ""
+            for name, written in one.configs.items():
+                try:
+                    checker = checkers.get(python) or checkers.setdefault(
+                        python, ReferenceChecker(python, how="initialize" if how == "init" else "parse")
+                    )
+                    found = _judged(checker, as_it_arrives(written, one.integration), one.world_size, how)
+                except ReferenceFailure as error:
+                    one.findings.append(Finding("ORACLE", "warning", "", f"DeepSpeed could not be asked: {error}"))
+                    continue
+                verdict = {"ok": found.ok, "version": found.version, "kind": found.kind, "message": found.message, "python": python}
+                if verdicts.get(one.file, verdict)["ok"]:  # of several models the first that is refused
+                    verdicts[one.file] = verdict
+                one.findings[:] = ranked([*one.findings, _as_finding(one, name, found, how)])
     finally:
         for checker in checkers.values():
             checker.close()
     return verdicts
+
+
+def _judged(checker: ReferenceChecker, config: dict[str, Any], world_size: int | None, how: str) -> ReferenceVerdict:
+    """What DeepSpeed says of one configuration. Raises ReferenceFailure."""
+    ranks = world_size or ranks_that_fit(config)
+    if how == "init" and ranks > MOST_STARTED:
+        raise ReferenceFailure(f"{ranks} ranks are more than are started here (give --world-size {MOST_STARTED} or less)")
+    return checker.validate(config, ranks)
 
 
 def _whose(one: CheckedFile, trust: bool) -> str:
@@ -64,15 +68,16 @@ def _whose(one: CheckedFile, trust: bool) -> str:
     return python
 
 
-def _as_finding(one: CheckedFile, found: ReferenceVerdict, how: str) -> Finding:
+def _as_finding(one: CheckedFile, model: str, found: ReferenceVerdict, how: str) -> Finding:
     """DeepSpeed's verdict as a line of its own: an error where it refuses and no rule said so."""
+    path, which = (f"models.{model}.deepspeed", f"the configuration of {model}") if model else ("", "this configuration")
     name = f"DeepSpeed {found.version}".strip()
     moment: When = "initialize" if how == "init" else "parse"
     if found.ok:
-        return Finding("ORACLE", "info", "", f"{name} {'initializes with' if how == 'init' else 'reads'} this configuration")
+        return Finding("ORACLE", "info", path, f"{name} {'initializes with' if how == 'init' else 'reads'} {which}")
     words = found.message.splitlines()[0] if found.message else "without a message"
-    explained = any(finding.severity == "error" and finding.when in ("parse", moment) for finding in one.findings)
-    if explained:
-        return Finding("ORACLE", "info", "", f"{name} refuses it too", f"{found.kind}: {words}")
-    message = f"{name} refuses this configuration, and no rule here explains it"
-    return Finding("ORACLE", "error", "", message, f"{found.kind}: {words}", moment)
+    mine = [finding for finding in one.findings if finding.path.startswith(path) and finding.code != "ORACLE"]
+    if any(finding.severity == "error" and finding.when in ("parse", moment) for finding in mine):
+        return Finding("ORACLE", "info", path, f"{name} refuses it too", f"{found.kind}: {words}")
+    message = f"{name} refuses {which}, and no rule here explains it"
+    return Finding("ORACLE", "error", path, message, f"{found.kind}: {words}", moment)

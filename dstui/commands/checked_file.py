@@ -44,8 +44,8 @@ class CheckedFile:
     kind: str = ""
     """plan, ds_config or accelerate"""
     text: str = ""
-    config: Mapping[str, Any] | None = None
-    """The DeepSpeed configuration in it, for the reference checker."""
+    configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The DeepSpeed configurations in it by model, for the reference checker; "" where there is one alone."""
     integration: str = ""
     assumed: bool = False
     """Whether the integration was guessed from the values."""
@@ -79,7 +79,7 @@ def check_file(path: Path, asked: Asked) -> CheckedFile:
         if is_accelerate(text):
             found, findings = accelerate_findings(path, text)
             named = named_config(path, found.config)
-            return CheckedFile(str(path), "accelerate", text, None, "accelerate", findings=findings, names=named)
+            return CheckedFile(str(path), "accelerate", text, integration="accelerate", findings=findings, names=named)
         return _plan(path, text, asked)
     except FileProblem as error:
         reported = re.match(r"(?:(\d+): )?(.*)", str(error).removeprefix(str(path)).lstrip(": "), re.DOTALL)
@@ -109,7 +109,7 @@ def _dsconfig(path: Path, text: str, asked: Asked) -> CheckedFile:
         file=str(path),
         kind="ds_config",
         text=text,
-        config=found.config,
+        configs={"": found.config},
         integration=found.integration,
         assumed=asked.integration is None,
         world_size=asked.world_size,
@@ -147,7 +147,7 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         file=str(path),
         kind="plan",
         text=text,
-        config=plan.deepspeed,
+        configs={} if script is not None and script.own_configuration and not plan.deepspeed else plan.configurations,
         integration=reader,
         world_size=ranks,
         plan=plan,

@@ -14,6 +14,7 @@ from dstui.calibration import calibrate
 from dstui.files import FileProblem, find_plan, read_plan, read_pool
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.recommend import RankedPlans, recommend
+from dstui.forecast.setup import Setup
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.machine.report import size
@@ -122,6 +123,15 @@ def _head(plan: Plan, found: Forecast) -> str:
     s = found.setup
     assert s is not None and found.params is not None
     trained = "all trained" if found.trainable == found.params else f"{_count(found.trainable or 0)} trained"
+    ranks = f"{s.ranks} rank{'s' * (s.ranks != 1)}" + (f" on {s.nodes} nodes" if s.nodes > 1 else "")
+    if found.setups:
+        each = "; ".join(f"{name} {'trained' if one.training else 'for inference'}, {_way(one)}" for name, one in found.setups.items())
+        return f"{plan.name or 'this Plan'}: {len(found.setups)} models, {_count(found.params)} parameters, {trained}; {ranks}; {each}"
+    return f"{plan.name or 'this Plan'}: {_count(found.params)} parameters, {trained}; {ranks}, {_way(s)}"
+
+
+def _way(s: Setup) -> str:
+    """How a model is sharded, in which format it computes, and in which batches."""
     zero = f"ZeRO-{s.stage}" if s.stage else "no ZeRO"
     places = "".join(
         f", {what} in {'RAM' if place == 'cpu' else 'NVMe'}"
@@ -129,8 +139,7 @@ def _head(plan: Plan, found: Forecast) -> str:
         if place != "none"
     )
     batch = f"micro-batch {s.micro_batch} x {s.sequence} tokens x {s.accumulation}"
-    ranks = f"{s.ranks} rank{'s' * (s.ranks != 1)}" + (f" on {s.nodes} nodes" if s.nodes > 1 else "")
-    return f"{plan.name or 'this Plan'}: {_count(found.params)} parameters, {trained}; {ranks}, {zero}{places}, {s.precision}, {batch}"
+    return f"{zero}{places}, {s.precision}, {batch}"
 
 
 def _count(number: int) -> str:

@@ -74,7 +74,7 @@ def _pool(plan: Plan, only: str | None) -> dict[str, int] | None:
 
 
 def _key(artifact: Artifact) -> str:
-    return next(key for key, name in NAMES.items() if name == artifact.name)
+    return next((key for key, name in NAMES.items() if name == artifact.name), "ds_config")  # of several models: ds_config_NAME.json
 
 
 def _write(files: list[Artifact], folder: Path, force: bool) -> None:

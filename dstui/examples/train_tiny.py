@@ -37,7 +37,7 @@ class Block(nn.Module):
 
 
 class TinyGPT(nn.Module):
-    """A character-level GPT; forward gives the loss over (batch, context + 1) tokens."""
+    """A character-level GPT; forward gives the loss over (batch, context + 1) tokens, or the logits."""
 
     def __init__(self, width: int = 128, layers: int = 2, heads: int = 4) -> None:
         super().__init__()
@@ -45,10 +45,10 @@ class TinyGPT(nn.Module):
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)), nn.LayerNorm(width))
         self.head = nn.Linear(width, len(TEXT))
 
-    def forward(self, batch: torch.Tensor) -> torch.Tensor:
+    def forward(self, batch: torch.Tensor, logits: bool = False) -> torch.Tensor:
         x, y = batch[:, :-1], batch[:, 1:]
-        hidden = self.tokens(x) + self.places(torch.arange(x.shape[1], device=x.device))
-        return functional.cross_entropy(self.head(self.blocks(hidden)).flatten(0, 1).float(), y.flatten())
+        hidden = self.head(self.blocks(self.tokens(x) + self.places(torch.arange(x.shape[1], device=x.device))))
+        return hidden if logits else functional.cross_entropy(hidden.flatten(0, 1).float(), y.flatten())
 
 
 def make_batch(size: int, dice: random.Random) -> torch.Tensor:

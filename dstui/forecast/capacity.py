@@ -88,8 +88,8 @@ def _ram(machine: Machine) -> int | None:
 def _disk(plan: Plan, machine: Machine) -> int | None:
     """Free bytes of the disk that nvme_path is on; of the roomiest NVMe disk where the Plan names none."""
     disks = [disk for disk in known(machine.host.disks, ()) if isinstance(disk.free, int) and not disk.read_only]
-    zero = plan.deepspeed.get("zero_optimization")
-    places = [zero.get(key) for key in ("offload_optimizer", "offload_param")] if isinstance(zero, Mapping) else []
+    zeros = [config.get("zero_optimization") for config in plan.configurations.values()]
+    places = [zero.get(key) for zero in zeros if isinstance(zero, Mapping) for key in ("offload_optimizer", "offload_param")]
     path = next((str(place["nvme_path"]) for place in places if isinstance(place, Mapping) and place.get("nvme_path")), None)
     if path is None:
         return max((known(disk.free, 0) for disk in disks if known(disk.nvme, False)), default=None)

@@ -24,6 +24,7 @@ from dstui.plan import Plan
 from dstui.plan.finding import Finding, Fix
 
 ZERO = "deepspeed.zero_optimization"
+STAGE = f"{ZERO}.stage"
 
 
 class Place(NamedTuple):
@@ -56,7 +57,22 @@ def findings_of(  # noqa: PLR0913 - all but the first five are named
     fix = (
         nearest(plan, facts, machine, pool, measured) if any(need.bytes and need.verdict == "too big" for need in places.values()) else None
     )
-    return [finding for name, need in places.items() for finding in _finding(plan, PLACES_OF_FORECAST[name], need, fix)]
+    found_here = [finding for name, need in places.items() for finding in _finding(plan, PLACES_OF_FORECAST[name], need, fix)]
+    return [*found_here, *_faster_beside_others(plan, facts, machine, pool, measured)]
+
+
+def _faster_beside_others(
+    plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None, measured: Mapping[str, Any] | None
+) -> Iterator[Finding]:
+    """A model that is trained at stage 3 beside others, and would fit at stage 2."""
+    trained = [name for name, one in plan.models.items() if one.role == "train" and plan.get(f"models.{name}.{STAGE}") == 3]
+    for name in trained if len(plan.models) > 1 else ():
+        path = f"models.{name}.{STAGE}"
+        if forecast(plan.whole.set(path, 2), facts, machine, pool, measured=measured).verdict == "fits":
+            fix = Fix("use stage 2", ({"op": "replace", "path": f"/{path.replace('.', '/')}", "value": 2},))
+            why = "at stage 3 its weights are gathered twice in each step, beside the traffic of the other models"
+            message = f"{name} fits at ZeRO-2 beside the other models, where it is faster than at ZeRO-3"
+            yield Finding("FC004", "info", path, message, why, line=plan.line_of(path), fix=fix)
 
 
 def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -81,6 +81,8 @@ class Forecast:
     speed: Speed | None = None
     setup: Setup | None = None
     """What was read from the Plan; of the first of several models."""
+    setups: Mapping[str, Setup] = field(default_factory=dict)
+    """Of several models the setup of each by its name; empty where there is one."""
     unknown: tuple[str, ...] = ()
     """What had to be assumed, in sentences."""
     problem: str = ""
@@ -164,8 +166,9 @@ ZERO_INIT = "the model is too large for one GPU: it is assumed that the script b
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modelled:
-    """One model of a run, how it is set up, and what is known of it."""
+    """One model of a run, how it is set up, and what is known of it. `name` is empty where there is one alone."""
 
+    name: str = ""
     facts: ModelFacts
     model: Model | None
     setup: Setup
@@ -178,7 +181,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
         mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
         if mine is None:
             continue
-        model, training = model_of(plan, name)
+        model, training = plan.seen_from(name).model, name not in plan.models or plan.models[name].role == "train"
         setup, notes = setup_of(
             config,
             model,
@@ -194,27 +197,8 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
         reported += [*mine.notes, *notes]
-        found.append(Modelled(facts=mine, model=model, setup=setup if training else setup._replace(training=False)))
+        found.append(Modelled(name=name, facts=mine, model=model, setup=setup if training else setup._replace(training=False)))
     return found, reported
-
-
-def model_of(plan: Plan, name: str) -> tuple[Model | None, bool]:
-    """What a Plan says of one of its models, and whether it is trained."""
-    entry = plan.models.get(name) if name else None
-    if not isinstance(entry, Mapping):
-        return plan.model, True
-    given = entry.get("model")
-    kept = {key: given[key] for key, good in OF_ONE.items() if key in given and good(given[key])} if isinstance(given, Mapping) else {}
-    return replace(plan.model or Model(), **kept), entry.get("role") != "inference"
-
-
-OF_ONE: Mapping[str, Callable[[Any], bool]] = {
-    "sequence_length": lambda value: isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10**9,
-    "activation_checkpointing": lambda value: isinstance(value, bool),
-    "fused_loss": lambda value: isinstance(value, bool),
-    "attention": lambda value: value in ("eager", "sdpa", "flash"),
-}
-"""What the `model:` of one of several models may say of it, and its form: `models:` is kept as it is written."""
 
 
 def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str]) -> Forecast:
@@ -248,6 +232,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         allocated=int(whole.gpu.peak) if not room.on_cpu else None,
         speed=_slowest(speeds, rates.step_scale),
         setup=first.setup,
+        setups={one.name: one.setup for one in models} if len(models) > 1 else {},
         unknown=tuple(dict.fromkeys(reported)),
     )
 

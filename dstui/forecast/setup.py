@@ -248,6 +248,6 @@ def _share(c: Context, path: str, ranks: int) -> int:
 
 
 def configurations(plan: Plan) -> dict[str, Mapping[str, Any]]:
-    """The configurations of a Plan by model: one without a name, or those under models."""
-    named = {name: m["deepspeed"] for name, m in plan.models.items() if isinstance(m, Mapping) and isinstance(m.get("deepspeed"), Mapping)}
-    return {"": plan.deepspeed} if plan.deepspeed or not named else named
+    """The configurations of a Plan by model: one without a name, or those under models, where there are any."""
+    named = {name: config for name, config in plan.configurations.items() if name}
+    return named or {"": plan.deepspeed}

@@ -8,7 +8,7 @@ from typing import Any
 
 from dstui.plan.accelerate_keys import PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import Key, release
-from dstui.plan.model import SECTIONS
+from dstui.plan.model import SECTIONS, NamedModel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 WORDS = {"type": "array", "items": {"type": ["string", "number", "boolean", "object"]}, "description": ""}
@@ -25,6 +25,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "env": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
     "slots": {"type": "object", "additionalProperties": {"type": "integer", "minimum": 1}, "minProperties": 1},
     "patterns": {"type": "object", "additionalProperties": {"type": "string"}},
+    "mapping": {"type": "object"},
 }
 """The kinds of our own fields (`dstui.plan.kinds`)."""
 TYPES: Mapping[str, Mapping[str, Any]] = {
@@ -47,7 +48,10 @@ def plan_schema(version: str | None = None) -> dict[str, Any]:
     """The schema, with the keys of one release of DeepSpeed (the newest that is known by default)."""
     known = release(version)
     own = {name: _section(cls) for name, cls in SECTIONS.items()}
-    models = {"type": "object", "description": "Several models in one run: name -> role, model, deepspeed."}
+    several = "Several models in one run: name -> role, model, deepspeed."
+    one = _section(NamedModel)
+    one["properties"] |= {name: {"$ref": f"#/properties/{name}"} for name in ("model", "deepspeed")}
+    models = {"type": ["object", "null"], "description": several, "additionalProperties": one}
     deepspeed = _deepspeed(known.keys(), f"DeepSpeed's own configuration, release {known.version}.")
     order = {
         "version": {"const": 1, "description": "The version of the Plan's own form."},

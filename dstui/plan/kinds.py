@@ -132,6 +132,7 @@ KINDS: dict[str, Callable[[Any], Mistakes]] = {
     "env": _env,
     "slots": _slots,
     "patterns": _patterns,
+    "mapping": _form(lambda value: isinstance(value, dict), "a mapping (key: value)"),
 }
 TEXTS = ("str", "host", "module")
 """Kinds whose value is read as the text that stands there, unless null."""

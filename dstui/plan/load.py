@@ -1,12 +1,13 @@
 """Text to Plan, with errors that name line, column and key, and the form of every value checked.
 
-What a later part of dstui brings to life is held and checked all the same; `deepspeed`, `accelerate` and `models` are kept as
-they are, for they are other people's vocabularies (the checks judge them).
+What a later part of dstui brings to life is held and checked all the same; `deepspeed` and `accelerate` are kept as they are, for
+they are other people's vocabularies (the checks judge them).
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields
 from itertools import islice
@@ -16,10 +17,13 @@ from dstui.limits import MOST_LISTED
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.finding import Finding
 from dstui.plan.kinds import KINDS, LISTS_OF_TEXTS, TEXTS, shown
-from dstui.plan.model import SECTIONS, Cluster, Job, Run
+from dstui.plan.model import SECTIONS, Cluster, Job, NamedModel, Run
 
-KEPT = ("models", "accelerate", "deepspeed")
+KEPT = ("accelerate", "deepspeed")
 TOP = ("version", "name", "job", "model", "models", "cluster", "run", "accelerate", "deepspeed")
+MODEL_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,39}")
+"""The name of one of several models: it becomes a part of a file's name, and of a variable's."""
+MOST_MODELS = 16
 
 
 class PlanError(Exception):
@@ -51,6 +55,8 @@ def reading(path: Path) -> Reading:
         return "value"
     if path == ("name",):
         return "text or null"
+    if len(path) > 2 and path[0] == "models":
+        return reading(path[2:]) if path[2] in ("model", "deepspeed") else "text or null"
     for depth in (2, 3):
         spec = FIELDS.get(path[: depth - 1], {}).get(str(path[depth - 1])) if len(path) >= depth else None
         if spec is not None and spec.metadata["kind"] in LISTS_OF_TEXTS:
@@ -86,6 +92,7 @@ def sections(document: Document, source: str) -> dict[str, Any]:
         values[name] = form.section((name,), cls, data.get(name)) if name != "model" or data.get(name) is not None else None
     for name in KEPT:
         values[name] = form.mapping((name,), data.get(name))
+    values["models"] = form.models(data.get("models"))
     if isinstance(job := values["job"], Job):
         form.script(job)
     if isinstance(cluster := values["cluster"], Cluster):
@@ -158,6 +165,19 @@ class _Form:
             elif spec.default is not None:
                 self.wrong(at, "null is not possible here: give a value, or remove the key for its default")
         return cls(**values)
+
+    def models(self, data: Any) -> dict[str, NamedModel]:
+        given = self.mapping(("models",), data)
+        if len(given) > MOST_MODELS:
+            self.wrong(("models",), f"{len(given):,} models are more than {MOST_MODELS}, the most in one run")
+            return {}
+        known: dict[str, str] = {}
+        for name in given:
+            if not MODEL_NAME.fullmatch(name):
+                self.wrong(("models", name), "a model's name begins with a letter, and has letters, digits and _ only")
+            elif (other := known.setdefault(name.upper(), name)) != name:
+                self.wrong(("models", name), f"it differs from {other} in upper and lower case only: give it another name")
+        return {name: self.section(("models", name), NamedModel, one) for name, one in given.items()}
 
     def value(self, path: Path, spec: Field[Any], value: Any) -> Any:
         choices, minimum, maximum = (spec.metadata[name] for name in ("choices", "minimum", "maximum"))

@@ -17,6 +17,7 @@ MOST_PARAMETERS = 10**14
 """No model has more; what is larger is a slip."""
 WEEK = 7 * 24 * 3600
 INTEGRATIONS = ("deepspeed", "trainer", "accelerate")
+ROLES = ("train", "inference")
 
 Integration = Literal["deepspeed", "trainer", "accelerate"]
 Builder = Literal["config", "script"]
@@ -35,7 +36,8 @@ def opt(  # noqa: PLR0913 - all but the first two are named
     """A field of a Plan section.
 
     `kind` names the form of its value (`dstui.plan.kinds`): str, int, bool, number, host, module, words (a list of strings), words or str,
-    env (name -> value), slots (host -> number of ranks), patterns (metric -> regular expression), section (with `of`, its dataclass).
+    env (name -> value), slots (host -> number of ranks), patterns (metric -> regular expression), section (with `of`, its dataclass),
+    mapping (anything in it).
     Each may also be null where the default is None. A number that leads to work has a `maximum`.
     """
     metadata = {"help": help, "kind": kind, "choices": choices, "minimum": minimum, "maximum": maximum, "of": of}
@@ -111,6 +113,17 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamedModel:
+    """One of several models in a run, with a configuration of its own."""
+
+    role: Literal["train", "inference"] = opt(
+        "train", "Whether it is trained, or only computes: inference is ZeRO stage 3 without an optimizer.", kind="str", choices=ROLES
+    )
+    model: Model | None = opt(None, "What it is; what is not given here is as in the Plan's own model.", kind="section", of=Model)
+    deepspeed: Mapping[str, Any] = opt({}, "DeepSpeed's configuration of this model alone.", kind="mapping")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """Where it runs: hosts and their slots, the launcher and its own filters, the environment of the ranks."""
 
@@ -167,13 +180,15 @@ class Run:
 
 
 SECTIONS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "run": Run}
-"""The sections that hold fields of ours; `models`, `accelerate` and `deepspeed` are kept as they are."""
+"""The sections that hold fields of ours; `models` has a `NamedModel` for each name, `accelerate` and `deepspeed` are kept as they are."""
 
 
 def help_of(path: str) -> str:
     """The help text of one of our own fields, by dotted path (`cluster.hosts`); empty where there is none."""
     section, *names = path.split(".")
     cls, found = SECTIONS.get(section), None
+    if section == "models":
+        cls, names = NamedModel, names[1:]
     for name in names:
         found = next((f for f in fields(cls) if f.name == name), None) if cls else None
         cls = found.metadata["of"] if found else None

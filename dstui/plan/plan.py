@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ from dstui.plan.document import Path as NodePath
 from dstui.plan.edit import patched, put, removed
 from dstui.plan.finding import Finding, Operation
 from dstui.plan.load import PlanError, compose, reading, sections
-from dstui.plan.model import Cluster, Job, Model, Run
+from dstui.plan.model import Cluster, Job, Model, NamedModel, Run
 from dstui.plan.splice import EditError
 
 
@@ -22,11 +22,14 @@ class Plan:
     """What is to be run, as written in one YAML text.
 
     `source` is the file's name for messages; `base` the absolute folder that relative paths in the Plan start from.
+    Of a run with several models, `seen_from(name)` is the same document whose `deepspeed` and `model` are those of one of them.
     """
 
     document: Document
     source: str
     base: str
+    focus: str = ""
+    """The model whose `deepspeed` and `model` these are, also in dotted paths; empty for the Plan's own."""
 
     @cached_property
     def _sections(self) -> dict[str, Any]:
@@ -56,13 +59,40 @@ class Plan:
 
     @property
     def model(self) -> Model | None:
+        """What is trained; of one of several models what its own section says, over that of the Plan."""
         model: Model | None = self._sections["model"]
-        return model
+        own = self.models[self.focus].model if self.focus else None
+        if own is None:
+            return model
+        written = self.data["models"][self.focus]["model"]
+        given = {name: getattr(own, name) for name in written}
+        if "source" in written or "params" in written:
+            given |= {"source": own.source, "params": own.params}
+        return replace(model or Model(), **given)
 
     @property
-    def models(self) -> Mapping[str, Any]:
-        models: Mapping[str, Any] = self._sections["models"]
+    def models(self) -> Mapping[str, NamedModel]:
+        """Several models in one run, by name."""
+        models: Mapping[str, NamedModel] = self._sections["models"]
         return models
+
+    @property
+    def configurations(self) -> Mapping[str, Mapping[str, Any]]:
+        """DeepSpeed's configurations: "" for the Plan's own, then that of each model that has one."""
+        named = {name: one.deepspeed for name, one in self.models.items() if one.deepspeed}
+        own: Mapping[str, Any] = self._sections["deepspeed"]
+        return {"": own, **named} if own or not named else named
+
+    def seen_from(self, name: str) -> Plan:
+        """The Plan as this model has it; as the first one where there is none of this name, and no configuration of the Plan's own."""
+        if name not in self.models:
+            name = "" if self._sections["deepspeed"] or not self.models else next(iter(self.models))
+        return self if name == self.focus else replace(self, focus=name)
+
+    @property
+    def whole(self) -> Plan:
+        """The Plan as it is written, seen from none of its models."""
+        return replace(self, focus="") if self.focus else self
 
     @property
     def cluster(self) -> Cluster:
@@ -82,7 +112,7 @@ class Plan:
     @property
     def deepspeed(self) -> Mapping[str, Any]:
         """DeepSpeed's own configuration, with its own key names; numbers keep their spelling."""
-        deepspeed: Mapping[str, Any] = self._sections["deepspeed"]
+        deepspeed: Mapping[str, Any] = self.models[self.focus].deepspeed if self.focus else self._sections["deepspeed"]
         return deepspeed
 
     def place(self, path: str) -> str:
@@ -120,8 +150,12 @@ class Plan:
     def unset(self, path: str) -> Plan:
         """The Plan without the key, and under deepspeed without the sections that this would leave empty."""
         parts = self._parts(path)
-        while len(parts) > 2 and parts[0] == "deepspeed" and self.get(".".join(map(str, parts[:-1]))) == {parts[-1]: self.get(path)}:
-            parts, path = parts[:-1], ".".join(map(str, parts[:-1]))
+        top = 3 if parts[0] == "models" else 1
+        while len(parts) > top + 1 and parts[top - 1] == "deepspeed":
+            section = ".".join(map(str, parts[:-1]))
+            if self.get(section) != {parts[-1]: self.get(path)}:
+                break
+            parts, path = parts[:-1], section
         return self._edited(path, lambda: removed(self.document, parts))
 
     def patch(self, operations: Iterable[Operation]) -> Plan:
@@ -130,16 +164,18 @@ class Plan:
 
     def _edited(self, path: str, edit: Any) -> Plan:
         try:
-            plan = Plan(edit(), self.source, self.base)
+            plan = Plan(edit(), self.source, self.base, self.focus)
         except EditError as error:
             raise PlanError([Finding("PLAN", "error", path, str(error), when="parse", line=self.line_of(path))], self.source) from None
         _ = plan._sections
-        return plan
+        return plan.seen_from(self.focus) if self.focus else plan
 
     def _parts(self, path: str) -> NodePath:
         """A dotted path, its keys as written: a host's name may hold dots itself (`cluster.hosts.10.0.0.1`)."""
         parts: list[str] = []
         rest = path.split(".")
+        if self.focus and rest[0] in ("deepspeed", "model"):
+            rest = ["models", self.focus, *rest]
         at: Any = self.data
         while rest:
             width = next((n for n in range(len(rest), 1, -1) if isinstance(at, Mapping) and ".".join(rest[:n]) in at), 1)

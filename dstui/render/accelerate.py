@@ -25,6 +25,7 @@ PRECISIONS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 """What mixed_precision makes of a section, where the configuration has none; the first is how people write it."""
 LAUNCHERS = {None: "standard", "ssh": "standard", "torchrun": "standard", "accelerate": "standard"}
 """dstui's launchers under accelerate's names, where these differ."""
+SEVERAL = "several models: the script gives each its plugin, and every key of DeepSpeed here would be an error for all of them"
 
 
 def accelerate_yaml(plan: Plan, slots: Mapping[str, list[int]] | None = None, ds_config: str = "ds_config.json") -> str:
@@ -57,6 +58,10 @@ def _deepspeed(plan: Plan, data: dict[str, Any], ds_config: str, whole: bool) ->
     hosts = _hosts(plan, data, whole)
     stage = fields.get("zero_stage", AUTO)
     init = {} if whole else {"zero3_init_flag": stage == 3}
+    if any(plan.configurations.keys()):
+        data[SECTION] = hosts | {name: value for name, value in kept.items() if name not in ALONE}
+        data["mixed_precision"] = None
+        return [SEVERAL]
     if FILE not in kept and not beyond:
         data["mixed_precision"] = _precision(plan, whole)
         data[SECTION] = {**_asked(stage, whole), **fields, **init, **hosts, **kept}

@@ -16,14 +16,16 @@ AUTO = "auto"
 
 
 def accelerate_environment(plan: Plan) -> dict[str, str]:
-    """The variables; the ranks are always given the rendered file, and what beside it fills its "auto"."""
-    env = {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": DS_CONFIG}
+    """The variables; the ranks are given the rendered file where there is one, and what beside it fills its "auto"."""
+    env = {"ACCELERATE_USE_DEEPSPEED": "true"}
     if precision := mixed_precision(plan):
         env["ACCELERATE_MIXED_PRECISION"] = precision
-    zero = plan.deepspeed.get("zero_optimization")
-    stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
-    if stage != AUTO:
-        env["ACCELERATE_DEEPSPEED_ZERO3_INIT"] = "true" if stage == 3 else "false"
+    if plan.deepspeed:  # several models, or a script, bring plugins of their own, and each knows its stage
+        env["ACCELERATE_DEEPSPEED_CONFIG_FILE"] = DS_CONFIG
+        zero = plan.deepspeed.get("zero_optimization")
+        stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
+        if stage != AUTO:
+            env["ACCELERATE_DEEPSPEED_ZERO3_INIT"] = "true" if stage == 3 else "false"
     env |= _of_the_plugin(_section(plan, SECTION))
     if plan.accelerate.get("debug") is True:
         env["ACCELERATE_DEBUG_MODE"] = "true"
@@ -55,7 +57,8 @@ def mixed_precision(plan: Plan) -> str | None:
     reported = plan.accelerate.get("mixed_precision")
     if reported is not None:
         return "no" if reported is False else str(reported)  # YAML 1.1's no
-    sections = {name: plan.deepspeed.get(name) for name in ("bf16", "fp16")}
-    enabled = {name: section.get("enabled") for name, section in sections.items() if isinstance(section, Mapping)}
-    chosen = next((name for name, value in enabled.items() if value is True), None)
-    return chosen or (None if AUTO in enabled.values() else "no")
+    configs = [config for config in plan.configurations.values() if config]
+    sections = [(name, config.get(name)) for config in configs for name in ("bf16", "fp16")]
+    enabled = [(name, section.get("enabled")) for name, section in sections if isinstance(section, Mapping)]
+    chosen = next((name for name, value in enabled if value is True), None)
+    return chosen or (None if not configs or any(value == AUTO for _, value in enabled) else "no")

@@ -11,6 +11,7 @@ from dstui.plan import Plan
 from dstui.plan.hostfile import hostfile_text
 from dstui.render.accelerate import accelerate_yaml
 from dstui.render.code import code
+from dstui.render.config_files import config_name
 from dstui.render.jsontext import json_text
 from dstui.render.launch import RenderError
 from dstui.render.launch_script import script
@@ -32,9 +33,16 @@ class Artifact:
     executable: bool = False
 
 
-def ds_config(plan: Plan) -> str:
-    """ds_config.json: the Plan's `deepspeed:` section itself."""
-    return json_text(plan.deepspeed)
+def ds_configs(plan: Plan) -> list[Artifact]:
+    """ds_config.json, the Plan's `deepspeed:` section itself; of several models one for each."""
+    return [
+        Artifact(config_name(name), json_text(config), f"DeepSpeed's configuration{f' of {name}' if name else ''}: {_where(name)}")
+        for name, config in plan.configurations.items()
+    ]
+
+
+def _where(name: str) -> str:
+    return f"models.{name}.deepspeed of the Plan" if name else "the deepspeed section of the Plan"
 
 
 def env_text(env: Mapping[str, str], launcher: str = "") -> str:
@@ -49,7 +57,7 @@ def env_text(env: Mapping[str, str], launcher: str = "") -> str:
 def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple[Artifact, ...]:
     """The files of a Plan, ds_config.json first. Raises RenderError where there is no command for it."""
     plan, spec = target.plan, target.launch
-    files = [Artifact("ds_config.json", ds_config(plan), "DeepSpeed's configuration: the deepspeed section of the Plan")]
+    files = ds_configs(plan)
     if plan.job.integration == "accelerate" or spec.launcher == "accelerate":
         files.append(for_accelerate(target))
     hosts = plan.cluster.hosts if plan.cluster.hosts is not None else target.pool

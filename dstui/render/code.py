@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dstui.plan import Plan
+from dstui.render.code_of_several import lines_for_several
 from dstui.text import sanitise
 
 AUTO = "auto"
@@ -16,7 +17,10 @@ AUTO = "auto"
 def code(plan: Plan) -> str:
     """The lines, with comments on what each is for."""
     name = sanitise(plan.job.script or plan.job.module or "the script")
-    blocks = {"deepspeed": _deepspeed, "trainer": _trainer, "accelerate": _accelerate}[plan.job.integration](plan)
+    if any(plan.configurations.keys()):
+        blocks = lines_for_several(plan)
+    else:
+        blocks = {"deepspeed": _deepspeed, "trainer": _trainer, "accelerate": _accelerate}[plan.job.integration](plan)
     return f"# What {name} needs for this Plan: lines to take over, not a whole script.\n\n" + "\n\n".join(blocks) + "\n"
 
 

@@ -19,10 +19,9 @@ from dstui.plan.hostfile import HostfileError, select
 from dstui.plan.launchers import BY_NAME, Launcher
 from dstui.render.accelerate import PORT, accelerate_data
 from dstui.render.accelerate_env import accelerate_environment
-from dstui.render.spec import DS_CONFIG, ENV_FILE, HERE, AccelerateFile, LaunchSpec
+from dstui.render.config_files import config_variable, placeholder
+from dstui.render.spec import ENV_FILE, HERE, AccelerateFile, LaunchSpec
 
-CONFIG_VARIABLE = "DSTUI_DS_CONFIG"
-"""Where every rank finds that path too."""
 NO_LOCAL_RANK = "--no_local_rank"
 """The launcher's option by which ranks get no --local_rank=N, which strict parsers refuse."""
 
@@ -200,7 +199,7 @@ def _accelerate_file(plan: Plan, used: Mapping[str, list[int]] | None) -> Accele
 
 def _environment(plan: Plan, cpu: bool, launcher: Launcher, first: str) -> dict[str, str]:
     env = {"DS_ACCELERATOR": "cpu"} if cpu else {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}  # so that indices mean what nvidia-smi says
-    env[CONFIG_VARIABLE] = DS_CONFIG
+    env |= {config_variable(model): placeholder(model) for model in plan.configurations}
     if cpu and launcher.name == "local":  # slots, else the launcher counts NUMA nodes (before 0.16 by numactl, without which it dies)
         env["LOCAL_SIZE"] = str(sum((plan.cluster.hosts or {"localhost": plan.cluster.cpu_ranks}).values()))
     if launcher.mpi:  # DeepSpeed's runner does not hand them on: ranks would meet on port 29500 whatever the Plan says

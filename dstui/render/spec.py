@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 from dstui.machine.binding import Binding
 from dstui.plan.launchers import BY_NAME, Start
+from dstui.render.config_files import with_paths
 from dstui.render.launcher_words import launcher_words
 from dstui.render.quoting import FILES, quoted
 
-DS_CONFIG = "{ds_config}"
-"""In the arguments of a job: the path of the rendered ds_config.json."""
 BIND = "bind.sh"
 """The wrapper that starts each rank on its own CPUs."""
 ENV_FILE = ".deepspeed_env"
@@ -114,7 +113,7 @@ class LaunchSpec:
         the script (dstui's shim); it also does what bind.sh would.
         """
         launcher = [self.python, *launcher_words(self, _folder(ds_config), node)]
-        args = [word.replace(DS_CONFIG, ds_config) for word in self.script_args]
+        args = [with_paths(word, ds_config) for word in self.script_args]
         if wrapper:
             return [*launcher, *wrapper, *self.script, *args]
         if self.bindings:
@@ -125,7 +124,7 @@ class LaunchSpec:
     def environment(self, ds_config: str = "./ds_config.json", node: int = 0) -> dict[str, str]:
         """What the ranks of a host are to find in their environment."""
         absolute = self._absolute(ds_config)
-        env = {name: value.replace(DS_CONFIG, absolute) for name, value in self.env.items()}
+        env = {name: with_paths(value, absolute) for name, value in self.env.items()}
         chosen = list(self.slots.values())[node] if self.slots else ()
         if self.launcher == "torchrun" and not self.cpu and list(chosen) != list(range(len(chosen))):
             env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, chosen)))

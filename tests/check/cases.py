@@ -558,7 +558,13 @@ READERS = [
     ),
     Case("PL030", plan=ACCELERATED + BOTH.format("auto", 3), plan_passes=ACCELERATED + BOTH.format(1, 3)),
     Case("PL031", plan=ACCELERATED + BOTH.format(1, 2), plan_passes=ACCELERATED + BOTH.format(1, 3)),
-    Case("PL032", plan=ACCELERATED + BOTH.format(1, 3).replace("inference", "infer"), plan_passes=ACCELERATED + BOTH.format(1, 3)),
+    Case(
+        "PL032",
+        plan='job: {script: t.py, args: ["{ds_config:judge}"]}',
+        plan_passes=f'job: {{script: t.py, args: ["{{ds_config:teacher}}"]}}{BOTH.format(1, 3)}',
+    ),
+    Case("PL033", plan=ACCELERATED + BOTH.format(1, 3), plan_passes=ACCELERATED),
+    Case("PL034", plan=ACCELERATED + BOTH.format(1, 3), plan_passes=SCRIPT + BOTH.format(1, 3)),
 ]
 OLD = [
     Case("DS290", {"progressive_layer_drop": {}}, {"progressive_layer_drop": {"enabled": False}}, version="0.18.2", proof="no"),

@@ -63,3 +63,13 @@ def test_another_integration_than_the_scripts_is_named_with_its_line_and_a_fix(t
 def test_a_script_that_is_not_there_is_said_before_the_launch(tmp_path: Path) -> None:
     _, found = findings_of(tmp_path, None)
     assert "train.py is not in" in found["job.script"].message
+
+
+def test_a_script_that_gives_its_own_plugins_needs_no_deepspeed_section(tmp_path: Path) -> None:
+    plugins = "from accelerate import Accelerator\nfrom accelerate.utils import DeepSpeedPlugin\n"
+    plugins += "Accelerator(deepspeed_plugins={'a': DeepSpeedPlugin(hf_ds_config={'zero_optimization': {'stage': 2}})})\n"
+    (tmp_path / "train.py").write_text(plugins)
+    plan = load("version: 1\njob: {script: train.py, integration: accelerate}\n", base=str(tmp_path))
+    assert check(plan, world_size=2, script=script_facts_of(plan)) == []
+    (tmp_path / "train.py").write_text("from accelerate import Accelerator\nAccelerator()\n")
+    assert "DS001" in {f.code for f in check(plan, world_size=2, script=script_facts_of(plan))}

@@ -46,6 +46,7 @@ def test_a_shipped_plan_has_its_forecast(name: str) -> None:
 @pytest.mark.parametrize("name", SHIPPED)
 def test_deepspeeds_own_parser_takes_a_shipped_plan(name: str, deepspeed: ReferenceChecker) -> None:
     plan = open_document(name).plan
-    config = as_it_arrives(plan.deepspeed, plan.job.integration)
-    verdict = deepspeed.validate(config, 8 if "sequence_parallel_size" in config else ranks_that_fit(config))
-    assert verdict.ok, verdict.message
+    for written in plan.configurations.values():
+        config = as_it_arrives(written, plan.job.integration)
+        verdict = deepspeed.validate(config, 8 if "sequence_parallel_size" in config else ranks_that_fit(config))
+        assert verdict.ok, verdict.message

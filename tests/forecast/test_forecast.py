@@ -106,6 +106,22 @@ def test_several_models_in_one_run_add_up() -> None:
     assert alone.gpu.bytes + 2 * PARAMS / 8 < both.gpu.bytes < alone.gpu.bytes + 2 * PARAMS
 
 
+def test_a_student_that_fits_at_stage_2_beside_its_teacher_is_told_so() -> None:
+    from dstui.forecast.findings import findings_of
+    from dstui.plan import load
+
+    text = "version: 1\njob: {{script: a}}\nmodel: {{sequence_length: 1024}}\nmodels:\n"
+    text += "  student: {{deepspeed: {{train_micro_batch_size_per_gpu: 1, bf16: {{enabled: true}}, zero_optimization: {{stage: {}}}}}}}\n"
+    text += "  teacher: {{role: inference, deepspeed: {{train_micro_batch_size_per_gpu: 1, zero_optimization: {{stage: 3}}}}}}\n"
+    known = {"student": facts("google/gemma-2b"), "teacher": facts()}
+
+    def told(stage: int, machine: Machine) -> list[tuple[str, str]]:
+        return [(f.code, f.path) for f in findings_of(load(text.format(stage)), known, machine) if f.code == "FC004"]
+
+    assert told(3, EIGHT_H100) == [("FC004", "models.student.deepspeed.zero_optimization.stage")]
+    assert told(2, EIGHT_H100) == [] == told(3, ONE_4090)
+
+
 def test_more_ranks_hold_less_and_a_second_copy_within_the_node_holds_more() -> None:
     one, two = forecast(plan(stage=3), facts(), TWO_NODES), forecast(plan(stage=3, nodes=2), facts(), TWO_NODES)
     again = forecast(plan(stage=3, nodes=2, deepspeed__zero_optimization__zero_hpz_partition_size=8), facts(), TWO_NODES)

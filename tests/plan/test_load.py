@@ -7,7 +7,7 @@ import time
 import pytest
 
 from dstui.plan import PlanError, load
-from dstui.plan.model import help_of
+from dstui.plan.model import NamedModel, help_of
 
 WHOLE = """\
 # a comment at the top
@@ -92,7 +92,7 @@ def test_all_mistakes_are_named_at_once() -> None:
 
 def test_what_later_versions_use_is_held_and_checked_for_form() -> None:
     plan = load("version: 1\njob: {script: a}\nmodels: {teacher: {role: inference}}\naccelerate: {x: [1]}\nrun: {restarts: {max: 2}}\n")
-    assert plan.models == {"teacher": {"role": "inference"}}
+    assert plan.models == {"teacher": NamedModel(role="inference")}
     assert plan.accelerate == {"x": [1]}
     assert plan.run.restarts.max == 2
     assert errors("version: 1\njob: {script: a}\nrun: {restarts: {mx: 2}}\n") == [

@@ -145,6 +145,8 @@ def nearest_train(c: Context) -> tuple[str, dict[str, Any]]:
 )
 def no_batch_size(c: Context) -> Problems:
     """Neither the batch size nor the micro-batch size is given."""
+    if not c.raw and c.facts is not None and c.facts.own_configuration:
+        return
     if batch_verdict(c).fails == "missing":
         fix = mended(c, ("set train_micro_batch_size_per_gpu (1 fits anywhere, more is faster)", {MICRO: 1}))
         yield c.problem("", "no batch size: give train_micro_batch_size_per_gpu or train_batch_size", fix=fix)

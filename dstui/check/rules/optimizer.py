@@ -146,7 +146,9 @@ def two_optimizers_for_accelerate(c: Context) -> Problems:
 )
 def dummy_without_optimizer(c: Context) -> Problems:
     """The configuration shall build the optimizer (DummyOptim in the script), but has none."""
-    if c.plan is not None and c.plan.job.optimizer == "config" and "optimizer" not in c.raw and not script_builds_unasked(c):
+    if c.plan is None or not c.trained or not c.raw:
+        return
+    if c.plan.job.optimizer == "config" and "optimizer" not in c.raw and not script_builds_unasked(c):
         why = "accelerate: You cannot create a `DummyOptim` without specifying an optimizer in the config file."
         fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": AUTO}}, "add AdamW (or say job.optimizer: script)")
         if c.stage == 3:

@@ -37,7 +37,7 @@ WITHOUT: Mapping[str, object] = {
 )
 def zero_is_missing(c: Context) -> Problems:
     """accelerate and the Trainer want a zero_optimization section."""
-    if "zero_optimization" not in c.raw:
+    if "zero_optimization" not in c.raw and (c.raw or c.facts is None or not c.facts.own_configuration):
         yield c.problem(
             "zero_optimization", "accelerate wants a zero_optimization section", fix=c.put("zero_optimization", {"stage": 0}, "add stage 0")
         )
@@ -55,7 +55,7 @@ def zero_is_a_switch(c: Context) -> Problems:
 @rule("DS322", "info", source=PLUGIN, readers=("accelerate",))
 def accumulation_is_missing(c: Context) -> Problems:
     """Without gradient_accumulation_steps accelerate takes 1, whatever Accelerator(...) says."""
-    if "gradient_accumulation_steps" not in c.raw:
+    if "gradient_accumulation_steps" not in c.raw and c.raw:
         path = "gradient_accumulation_steps"
         message = "gradient_accumulation_steps is left out: accelerate takes 1, and ignores Accelerator(gradient_accumulation_steps=…)"
         yield c.problem(path, message, fix=c.put(path, AUTO, 'write "auto"'))
@@ -73,7 +73,7 @@ def weights_are_not_gathered(c: Context) -> Problems:
     """At stage 3 a saved model holds no weights unless they are gathered."""
     path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
     zero = c.raw.get("zero_optimization")
-    if isinstance(zero, Mapping) and c.stage == 3 and not c.on(path) and not c.has(OLD_GATHER):
+    if c.trained and isinstance(zero, Mapping) and c.stage == 3 and not c.on(path) and not c.has(OLD_GATHER):
         why = "otherwise save_pretrained and the Trainer write no model.safetensors, and zero_to_fp32.py is needed"
         yield c.problem(
             path, "whole weights are not gathered when the model is saved", why=why, severity="info", fix=c.put(path, True, "gather them")

@@ -21,21 +21,26 @@ IN_THE_SCRIPT = {
 @rule("PL001", "warning")
 def nobody_reads_the_configuration(c: Context) -> Problems:
     """Nothing hands the configuration to the script."""
-    if c.plan is None or not c.plan.deepspeed:
+    if c.plan is None or not any(c.plan.configurations.values()):
         return
     job, facts = c.plan.job, c.facts
-    if any("{ds_config}" in word for word in job.args) or any("DSTUI_DS_CONFIG" in word for word in job.args):
+    if any("{ds_config" in word for word in job.args) or any("DSTUI_DS_CONFIG" in word for word in job.args):
         return
-    if facts is not None and facts.integration is not None and not facts.finds:
+    if facts is not None and facts.integration is not None and facts.own_configuration:
         message = f"the script does not take the configuration from outside ({facts.why})"
         why = "it trains with a configuration of its own, or without DeepSpeed: what this Plan says has no effect"
         yield about_the_plan("job.args", message, why, Fix(f"in the script: {IN_THE_SCRIPT[facts.integration]}"))
         return
     known = facts is not None and facts.integration is not None
     words = facts.suggested_args if facts is not None and known else ARGUMENTS.get(c.integration, ())
-    if not words:
+    if not words or (facts is not None and not c.plan.deepspeed and not facts.suggested_args):
         return  # it finds the configuration by itself
     why = "a script finds the file only through its arguments, or through DSTUI_DS_CONFIG in its environment"
+    if not c.plan.deepspeed:
+        each = ", ".join(f"{{ds_config:{name}}}" for name in c.plan.configurations)
+        fix = Fix(f"give the script {each}, or let it read {', '.join(f'DSTUI_DS_CONFIG_{n.upper()}' for n in c.plan.configurations)}")
+        yield about_the_plan("job.args", "no argument hands the DeepSpeed configurations to the script", why, fix)
+        return
     reported = f" ({facts.why})" if facts is not None and known else ""
     fix = Fix(f"add {' '.join(words)} to the arguments{reported}", (write(c, "job.args", [*job.args, *words]),))
     yield about_the_plan("job.args", "no argument hands the DeepSpeed configuration to the script", why, fix)

@@ -5,6 +5,7 @@ Sources: accelerate/accelerator.py (_prepare_deepspeed) of 1.15; runtime/engine.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,17 +13,17 @@ from dstui.check.context import AUTO, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan
 from dstui.plan.finding import Fix
+from dstui.plan.model import NamedModel
 
 MICRO = "train_micro_batch_size_per_gpu"
-ROLES = ("train", "inference")
+NAMED = re.compile(r"\{ds_config(?::(\w+))?\}")
 
 
-def _models(c: Context) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Name, role and configuration of each model that has one."""
+def _models(c: Context) -> Iterator[tuple[str, NamedModel]]:
+    """Each model that has a configuration, by name, in the order of the Plan."""
     for name, one in (c.plan.models if c.plan is not None else {}).items():
-        config = one.get("deepspeed") if isinstance(one, Mapping) else None
-        if isinstance(one, Mapping) and isinstance(config, Mapping):
-            yield name, str(one.get("role", "train")), config
+        if one.deepspeed:
+            yield name, one
 
 
 @rule(
@@ -35,49 +36,89 @@ def _models(c: Context) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
 )
 def no_micro_batch(c: Context) -> Problems:
     """A model that is prepared without a loader has no micro-batch."""
-    for number, (name, role, config) in enumerate(_models(c)):
-        if config.get(MICRO) not in (None, AUTO) or (number == 0 and role == "train"):
+    for number, (name, one) in enumerate(_models(c)):
+        written = one.deepspeed.get(MICRO)
+        first = number == 0 and one.role == "train"
+        if written not in (None, AUTO) or first or (written is None and one.role == "train"):
             continue
         path = f"models.{name}.deepspeed.{MICRO}"
-        if role == "inference":
+        if one.role == "inference":
             message = f"{name} is not trained, and needs {MICRO} all the same"
-        elif config.get(MICRO) == AUTO:
-            message = f'{name} is prepared after the first model, whose loader fills "auto": {MICRO} of {name} must be a number'
         else:
-            continue
+            message = f'{name} is prepared after the first model, whose loader fills "auto": {MICRO} of {name} must be a number'
         why = "accelerate takes the micro-batch from a loader in the same prepare(), and here there is none"
-        operation = {"op": "replace" if MICRO in config else "add", "path": f"/models/{name}/deepspeed/{MICRO}", "value": 1}
-        yield about_the_plan(path, message, why, Fix("write 1", (operation,)))
+        yield about_the_plan(path, message, why, Fix("write 1", (_put(c, name, MICRO, 1),)))
 
 
 @rule("PL031", "error", when="initialize", says="requires an optimizer", source="runtime/engine.py")
 def inference_below_stage_3(c: Context) -> Problems:
     """A model for inference that is not at stage 3, or has an optimizer."""
-    for name, role, config in _models(c):
-        zero = config.get("zero_optimization")
-        stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
-        if role != "inference":
+    for name, one in _models(c):
+        if one.role != "inference":
             continue
+        stage = stage_of(one.deepspeed)
         if stage in (1, 2):
-            operation = {"op": "replace", "path": f"/models/{name}/deepspeed/zero_optimization/stage", "value": 3}
             path = f"models.{name}.deepspeed.zero_optimization.stage"
             why = f"DeepSpeed: zero stage {stage} requires an optimizer"
-            yield about_the_plan(
-                path, f"{name} is not trained: only stage 3 shards a model without an optimizer", why, Fix("use 3", (operation,))
-            )
-        if "optimizer" in config:
-            operation = {"op": "remove", "path": f"/models/{name}/deepspeed/optimizer"}
-            path = f"models.{name}.deepspeed.optimizer"
-            why = "accelerate would want a DummyOptim for it, and its states would take memory"
-            yield about_the_plan(path, f"{name} is not trained, and needs no optimizer", why, Fix("remove optimizer", (operation,)))
+            fix = Fix("use 3", (_put(c, name, "zero_optimization/stage", 3),))
+            yield about_the_plan(path, f"{name} is not trained: only stage 3 shards a model without an optimizer", why, fix)
+        for section in ("optimizer", "scheduler"):
+            if section in one.deepspeed:
+                operation = {"op": "remove", "path": f"/models/{name}/deepspeed/{section}"}
+                why = "accelerate would want a dummy of it in prepare(), and an optimizer's states take memory"
+                message = f"{name} is not trained, and needs no {section}"
+                yield about_the_plan(f"models.{name}.deepspeed.{section}", message, why, Fix(f"remove {section}", (operation,)))
 
 
-@rule("PL032", "error", when="parse", source="dstui/plan (models)")
-def unknown_role(c: Context) -> Problems:
-    """The role of a model is none that there is."""
-    for name, role, _ in _models(c):
-        if role not in ROLES:
-            operation = {"op": "replace", "path": f"/models/{name}/role", "value": "train"}
-            yield about_the_plan(
-                f"models.{name}.role", f"the role of {name} is {role!r}: train or inference", fix=Fix("write train", (operation,))
-            )
+@rule("PL032", "error", when="launch", source="dstui/render/config_files.py (with_paths)")
+def no_such_configuration(c: Context) -> Problems:
+    """An argument wants the path of a configuration that this Plan has not."""
+    if c.plan is None:
+        return
+    known = c.plan.configurations
+    names = ", ".join(f"{{ds_config:{name}}}" if name else "{ds_config}" for name in known)
+    for word in c.plan.job.args:
+        for match in NAMED.finditer(word):
+            if (match[1] or "") not in known:
+                where = "this Plan has no such model" if match[1] else "there is no deepspeed section beside models"
+                yield about_the_plan("job.args", f"{match[0]}: {where} with a configuration", f"what there is: {names}")
+
+
+@rule("PL033", "warning", source="dstui/plan (models)")
+def configuration_of_no_model(c: Context) -> Problems:
+    """A deepspeed section beside models that have their own."""
+    if c.plan is not None and any(_models(c)) and "" in c.plan.configurations:
+        why = "it is rendered as ds_config.json; the forecast counts the models under models: alone"
+        fix = Fix("remove the section deepspeed", ({"op": "remove", "path": "/deepspeed"},))
+        yield about_the_plan("deepspeed", "deepspeed: stands beside models: and belongs to none of them", why, fix)
+
+
+@rule("PL034", "info", source="accelerate/accelerator.py (Accelerator.__init__)", readers=("accelerate",))
+def several_through_accelerate(c: Context) -> Problems:
+    """Several models through accelerate: what it asks of the script."""
+    names = [name for name, _ in _models(c)]
+    trained = [name for name, one in _models(c) if one.role == "train"]
+    if len(names) < 2:
+        return
+    why = (
+        "accelerate calls it experimental: all plugins are given to the first Accelerator, each model is prepared while its plugin is "
+        "selected, and get_state_dict() and save_state() follow the model that was prepared last: save with engine.save_checkpoint()"
+    )
+    message = f"several models ({', '.join(names)}): `dstui render PLAN --only code` prints the lines that the script needs"
+    if len(trained) > 1:
+        message += f"; {len(trained)} are trained, so the script makes {len(trained)} Accelerators"
+    yield about_the_plan("models", message, why)
+
+
+def stage_of(config: Mapping[str, Any]) -> int:
+    """The ZeRO stage that a configuration names; 0 where it names none."""
+    zero = config.get("zero_optimization")
+    stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
+    return stage if isinstance(stage, int) else 0
+
+
+def _put(c: Context, name: str, key: str, value: Any) -> dict[str, Any]:
+    """Write a key of a model's configuration."""
+    path = f"models.{name}.deepspeed.{key.replace('/', '.')}"
+    there = c.plan is not None and c.plan.get(path) is not None
+    return {"op": "replace" if there else "add", "path": f"/models/{name}/deepspeed/{key}", "value": value}

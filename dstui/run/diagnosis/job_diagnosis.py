@@ -208,16 +208,18 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     from dstui.check import check
     from dstui.documents import script_facts_of
     from dstui.plan import PlanError
+    from dstui.run.jobs.access_time import was_read
     from dstui.run.jobs.plan_diff import plan_of
 
     signature = BY_ID["CONFIG-UNREAD"]
     fixes: list[Fix] = []
     with suppress(FileProblem, PlanError):
         plan = plan_of(folder)
-        if not plan.deepspeed:
+        if not any(plan.configurations.values()):
             return None
         fixes = [f.fix for f in check(plan, script=script_facts_of(plan)) if f.code in HANDS_OVER and f.fix]
-    shown = Evidence(str(folder.events_file), ends[-1][0], f"{folder.ds_config.name} was never opened while the job ran")
+    unread = next((path for path in folder.ds_configs if was_read(path) is False), folder.ds_config)
+    shown = Evidence(str(folder.events_file), ends[-1][0], f"{unread.name} was never opened while the job ran")
     fixes += [Fix(way.text) for way in signature.all_remedies()]
     return Diagnosis(
         signature.id, "failure", "high", signature.title, signature.cause, (shown,), confirm=signature.confirm, fixes=tuple(fixes)

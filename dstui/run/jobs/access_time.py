@@ -6,6 +6,7 @@ The ds_config.json of a job that no rank has read is one by which nobody has tra
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +24,12 @@ def watch(path: Path) -> None:
             file.read(1)
         reported = path.stat().st_atime_ns != UNREAD
         os.utime(path, ns=(UNREAD if reported else UNKNOWN, modified))
+
+
+def all_read(paths: Iterable[Path]) -> bool | None:
+    """Whether each of these was read; None where nobody can tell, or there is none."""
+    found = [was_read(path) for path in paths]
+    return False if False in found else None if None in found or not found else True
 
 
 def was_read(path: Path) -> bool | None:

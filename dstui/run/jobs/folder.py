@@ -72,6 +72,11 @@ class JobFolder:
         """The run's name: that of its folder."""
         return self.path.name
 
+    @property
+    def ds_configs(self) -> list[Path]:
+        """The rendered configurations that are there: ds_config.json, of several models ds_config_MODEL.json for each."""
+        return sorted(self.path.glob("ds_config*.json"))
+
     def attempt(self, number: int) -> Path:
         """Where the logs and records of one attempt lie."""
         return self.path if number == 1 else self.path / "attempts" / str(number)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dstui.regular import read_json
-from dstui.run.jobs.access_time import was_read
+from dstui.run.jobs.access_time import all_read
 from dstui.run.jobs.cleanup import remove_buffers
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ownership import NotOwn, own_tag, whose
@@ -77,7 +77,7 @@ def finish(folder: JobFolder, status: JobStatus, ranks: Ranks, asked: int | None
         for path in removed:
             folder.append_event(now, "notice", text=f"removed {path}, which DeepSpeed had left in memory")
         here = all(rank.host == os.uname().nodename for rank in ranks.ranks.values())  # on other hosts a read is not seen
-        config_read = was_read(folder.ds_config) if here else None
+        config_read = all_read(folder.ds_configs) if here else None
         folder.append_event(now, "exit", exit_code=status.exit_code, state=status.state, config_read=config_read)
     with suppress(OSError):
         folder.write_status(status)

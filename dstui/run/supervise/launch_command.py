@@ -14,7 +14,7 @@ from dstui.run.jobs.processes import SUPERVISES, TAG
 from dstui.run.jobs.records import LaunchRecord
 
 if TYPE_CHECKING:  # the supervisor has no use for the rendering
-    from dstui.plan.model import Run
+    from dstui.plan import Plan
     from dstui.render.spec import LaunchSpec
 
 SHIM = Path(__file__).with_name("shim.py")
@@ -23,10 +23,12 @@ PORTS = range(20000, 32768)
 """Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
 
 
-def launch_json(spec: LaunchSpec, run: Run, folder: JobFolder, base: str) -> dict[str, Any]:
-    """launch.json of a new job. `base`: the folder that relative paths of the Plan start from."""
+def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder) -> dict[str, Any]:
+    """launch.json of a new job."""
     from dstui.render.spec import BIND
+    from dstui.run.metrics.per_model import metrics_of
 
+    run = plan.run
     config = str(folder.ds_config)
     argv = spec.argv(config)
     return {
@@ -39,9 +41,9 @@ def launch_json(spec: LaunchSpec, run: Run, folder: JobFolder, base: str) -> dic
         "bind": str(folder.ds_config.with_name(BIND)) if spec.bindings else None,
         "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
         "silence": run.silence,
-        "metrics": dict(run.metrics),
+        "metrics": dict(metrics_of(plan)),
         "on_end": run.on_end,
-        "base": base,
+        "base": plan.base,
     }
 
 

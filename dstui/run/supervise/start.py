@@ -66,7 +66,7 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     try:
         files = {artifact.name: artifact.text for artifact in artifacts(target, str(folder.ds_config))}
         files |= {"plan.yaml": plan.text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
-        record = LaunchRecord.from_json(launch_json(spec, plan.run, folder, plan.base))
+        record = LaunchRecord.from_json(launch_json(spec, plan, folder))
         if record is None:
             raise LaunchError("The Plan holds a text that no program can be given: one with a NUL character, or of more than 1 MiB")
         _fill(folder, record, files)
@@ -121,7 +121,8 @@ def _fill(folder: JobFolder, record: LaunchRecord, files: Mapping[str, str]) -> 
     for name, text in files.items():
         write_atomic(folder.path / name, text)
     folder.write_json(folder.launch_file, record.as_json())
-    watch(folder.ds_config)
+    for config in folder.ds_configs:
+        watch(config)
     folder.prepare(1)
 
 

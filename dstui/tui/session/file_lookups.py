@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from dstui.files import FileProblem, read_text
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.render.config_files import config_name
 from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
 from dstui.tui.session.auto_lookup import ModelOf
 from dstui.tui.session.model_lookup import FactsOf, MeasuredOf
@@ -56,15 +57,16 @@ class WrittenIn:
     """The files that `write files` would write to the Plan's folder."""
 
     folder: str
+    models: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, plan: Plan) -> WrittenIn:
         """The folder of this Plan."""
-        return cls(plan.base)
+        return cls(plan.base, tuple(plan.models))
 
     def resolve(self) -> dict[str, str]:
         """Name -> text of those that are there; "" for one that cannot be read."""
-        names = ("ds_config.json", "hostfile", ".deepspeed_env", "bind.sh")
+        names = [config_name(model) for model in ("", *self.models)] + ["accelerate.yaml", "hostfile", ".deepspeed_env", "bind.sh"]
         return {name: _text(Path(self.folder) / name) for name in names if Path(self.folder, name).exists()}
 
 

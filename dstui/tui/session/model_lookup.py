@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.files import typed_path
 
@@ -39,7 +38,8 @@ class FactsOf:
             alone = plan.model
             given = alone is not None and (alone.source is not None or alone.params is not None)
             return cls(plan.base, (Named("", alone.source, alone.params),) if alone is not None and given else ())
-        return cls(plan.base, tuple(_named(name, entry) for name, entry in plan.models.items()))
+        seen = {name: plan.seen_from(name).model for name in plan.models}
+        return cls(plan.base, tuple(Named(name, one.source if one else None, one.params if one else None) for name, one in seen.items()))
 
     @property
     def on_disk(self) -> bool:
@@ -70,14 +70,6 @@ class MeasuredOf:
         from dstui.measured import read_measured
 
         return read_measured(self.model)
-
-
-def _named(name: str, entry: Any) -> Named:
-    given = entry.get("model") if isinstance(entry, Mapping) else None
-    named: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
-    source, params = named.get("source"), named.get("params")
-    number = isinstance(params, (int, float)) and not isinstance(params, bool)
-    return Named(name, source if isinstance(source, str) else None, params if number else None)
 
 
 def _facts(one: Named, base: str) -> ModelFacts:

@@ -172,7 +172,7 @@ class Session:
         if text != self.state.plan.text:
             return  # there is another one meanwhile
         state = replace(self.state, validated=text, verdict=verdict)
-        explained = any(f.severity == "error" for f in state.findings)
+        explained = any(f.severity == "error" for f in state.findings) or not any(state.plan.configurations.values())
         self._become(state if verdict.ok or explained else replace(state, findings=(refused(verdict), *state.findings)))
 
     def begin_checks(self) -> None:

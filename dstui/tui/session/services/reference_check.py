@@ -15,7 +15,7 @@ from dstui.tui.session.messages import InterpreterNamed, Validated
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
-    from dstui.check.reference import ReferenceChecker
+    from dstui.check.reference import ReferenceChecker, ReferenceVerdict
     from dstui.plan import Plan
 
 AFTER = 1.0
@@ -69,7 +69,7 @@ class ReferenceCheck:
                 python = probe_python(plan)
                 self.stop_child()
                 child = self._child = ReferenceChecker(python)
-            verdict = child.validate(plain(plan.deepspeed, plan.job.integration != "deepspeed"), ranks)
+            verdict = judged(child, plan, ranks)
             instead_of = "" if python != sys.executable or own(plan) else interpreter(plan)
             self._owner.post_message(Validated(plan.text, replace(verdict, instead_of=instead_of)))
             if to_be_asked(plan):
@@ -85,6 +85,15 @@ class ReferenceCheck:
         """No child outlives the app."""
         self._waiting.close()
         self.stop_child()
+
+
+def judged(child: ReferenceChecker, plan: Plan, ranks: int | None) -> ReferenceVerdict:
+    """The verdict on a Plan: of several models' configurations on the first that is refused, else on the last."""
+    for config in plan.configurations.values():
+        verdict = child.validate(plain(config, plan.job.integration != "deepspeed"), ranks)
+        if not verdict.ok:
+            break
+    return verdict
 
 
 def plain(config: Mapping[str, Any], filled: bool) -> dict[str, Any]:

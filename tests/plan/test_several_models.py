@@ -1,0 +1,85 @@
+"""Several models in one Plan: each has its own configuration, and the Plan can be seen from each of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dstui.plan import PlanError, load
+from dstui.plan.history import History
+
+BOTH = """\
+version: 1
+job: {script: distill.py}
+model: {sequence_length: 512, source: ./base}
+models:
+  student:   # learns
+    deepspeed:
+      train_micro_batch_size_per_gpu: 4
+      zero_optimization: {stage: 2, reduce_bucket_size: 5e8}
+  teacher:
+    role: inference
+    model: {params: 7.0e9}
+    deepspeed: {train_micro_batch_size_per_gpu: 1, zero_optimization: {stage: 3}}
+"""
+
+
+def test_a_plan_has_a_configuration_for_each_model() -> None:
+    plan = load(BOTH)
+    assert list(plan.configurations) == ["student", "teacher"]
+    assert plan.configurations["student"]["zero_optimization"]["reduce_bucket_size"].spelling == "5e8"
+    assert (plan.models["student"].role, plan.models["teacher"].role) == ("train", "inference")
+    assert list(load("version: 1\njob: {script: a}\n").configurations) == [""]
+
+
+def test_seen_from_a_model_the_configuration_and_the_model_are_its_own() -> None:
+    teacher = load(BOTH).seen_from("teacher")
+    assert teacher.get("deepspeed.zero_optimization.stage") == 3 == teacher.deepspeed["zero_optimization"]["stage"]
+    assert teacher.model is not None
+    assert (teacher.model.params, teacher.model.source, teacher.model.sequence_length) == (7e9, None, 512)
+    assert teacher.line_of("deepspeed.zero_optimization.stage") == 12
+    student = load(BOTH).seen_from("student").model
+    assert student is not None and student.source == "./base"
+
+
+def test_an_edit_from_a_model_changes_its_lines_alone_and_undo_is_one() -> None:
+    plan = load(BOTH)
+    history = History(plan)
+    history.push(plan.seen_from("teacher").set("deepspeed.zero_optimization.offload_param.device", "cpu"))
+    history.push(history.current.seen_from("student").set("deepspeed.zero_optimization.stage", 1))
+    edited = history.current.text
+    assert edited.splitlines()[:7] == BOTH.splitlines()[:7]
+    assert history.current.get("models.teacher.deepspeed.zero_optimization.offload_param.device") == "cpu"
+    assert history.current.get("models.student.deepspeed.zero_optimization.stage") == 1
+    assert history.undo() and history.undo() is plan
+
+
+def test_a_section_that_an_edit_empties_goes_too() -> None:
+    plan = load(BOTH).seen_from("teacher").set("deepspeed.bf16.enabled", True)
+    assert plan.unset("deepspeed.bf16.enabled").get("deepspeed.bf16") is None
+
+
+def test_a_model_that_is_gone_is_seen_no_more() -> None:
+    plan = load(BOTH).seen_from("teacher").unset("models.teacher")
+    assert plan.focus == "student"
+    assert load(BOTH).seen_from("nobody").focus == "student"
+    assert load(BOTH + "deepspeed: {train_batch_size: 2}\n").seen_from("nobody").focus == ""
+    assert load(BOTH).seen_from("teacher").whole == load(BOTH)
+
+
+@pytest.mark.parametrize(
+    ("models", "where", "message"),
+    [
+        ("{a: {rol: train}}", "models.a.rol", "unknown key; did you mean 'role'?"),
+        ("{a: {role: judge}}", "models.a.role", "'judge' is none of train, inference"),
+        ("{a: {model: {params: many}}}", "models.a.model.params", "a number belongs here"),
+        ("{a: {deepspeed: 3}}", "models.a.deepspeed", "a mapping (key: value) belongs here"),
+        ("{a: 3}", "models.a", "a mapping belongs here"),
+        ("[a, b]", "models", "a mapping belongs here"),
+        ("{'../a': {}}", "models.../a", "a model's name begins with a letter"),
+        ("{a: {}, A: {}}", "models.A", "it differs from a in upper and lower case only"),
+    ],
+)
+def test_what_is_wrong_with_models_is_said_at_its_place(models: str, where: str, message: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        load(f"version: 1\njob: {{script: a}}\nmodels: {models}\n")
+    assert [(f.path, f.message.startswith(message)) for f in caught.value.findings] == [(where, True)]
