@@ -32,7 +32,7 @@ def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
     if not names:
         model = plan.model
         return read_model(model.source if model else None, model.params if model else None, plan.base)
-    models = {name: plan.seen_from(name).model or Model() for name in names}
+    models = {name: plan.focused_on(name).model or Model() for name in names}
     return {name: read_model(one.source, one.params, plan.base) for name, one in models.items()}
 
 

@@ -101,7 +101,7 @@ def test_no_two_public_classes_share_a_name() -> None:
     assert {name: modules for name, modules in homes.items() if len(modules) > 1} == {}
 
 
-def test_modules_share_a_name_only_where_they_are_one_part_seen_from_two_layers() -> None:
+def test_modules_share_a_name_only_where_they_are_one_part_focused_on_two_layers() -> None:
     homes = defaultdict(list)
     for module, path in MODULES.items():
         if not path.name.startswith("__"):

@@ -30,7 +30,7 @@ def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[st
                     checker = checkers.get(python) or checkers.setdefault(
                         python, ReferenceChecker(python, how="initialize" if how == "init" else "parse")
                     )
-                    found = _judged(checker, as_it_arrives(written, one.integration), one.world_size, how)
+                    found = _verdict_on(checker, as_it_arrives(written, one.integration), one.world_size, how)
                 except ReferenceFailure as error:
                     one.findings.append(Finding("ORACLE", "warning", "", f"DeepSpeed could not be asked: {error}"))
                     continue
@@ -44,7 +44,7 @@ def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[st
     return verdicts
 
 
-def _judged(checker: ReferenceChecker, config: dict[str, Any], world_size: int | None, how: str) -> ReferenceVerdict:
+def _verdict_on(checker: ReferenceChecker, config: dict[str, Any], world_size: int | None, how: str) -> ReferenceVerdict:
     """What DeepSpeed says of one configuration. Raises ReferenceFailure."""
     ranks = world_size or ranks_that_fit(config)
     if how == "init" and ranks > MOST_STARTED:

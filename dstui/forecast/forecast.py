@@ -181,7 +181,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
         mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
         if mine is None:
             continue
-        model, training = plan.seen_from(name).model, name not in plan.models or plan.models[name].role == "train"
+        model, training = plan.focused_on(name).model, name not in plan.models or plan.models[name].role == "train"
         setup, notes = setup_of(
             config,
             model,

@@ -22,7 +22,7 @@ class Plan:
     """What is to be run, as written in one YAML text.
 
     `source` is the file's name for messages; `base` the absolute folder that relative paths in the Plan start from.
-    Of a run with several models, `seen_from(name)` is the same document whose `deepspeed` and `model` are those of one of them.
+    Of a run with several models, `focused_on(name)` is the same document whose `deepspeed` and `model` are those of one of them.
     """
 
     document: Document
@@ -83,7 +83,7 @@ class Plan:
         own: Mapping[str, Any] = self._sections["deepspeed"]
         return {"": own, **named} if own or not named else named
 
-    def seen_from(self, name: str) -> Plan:
+    def focused_on(self, name: str) -> Plan:
         """The Plan as this model has it; as the first one where there is none of this name, and no configuration of the Plan's own."""
         if name not in self.models:
             name = "" if self._sections["deepspeed"] or not self.models else next(iter(self.models))
@@ -168,7 +168,7 @@ class Plan:
         except EditError as error:
             raise PlanError([Finding("PLAN", "error", path, str(error), when="parse", line=self.line_of(path))], self.source) from None
         _ = plan._sections
-        return plan.seen_from(self.focus) if self.focus else plan
+        return plan.focused_on(self.focus) if self.focus else plan
 
     def _parts(self, path: str) -> NodePath:
         """A dotted path, its keys as written: a host's name may hold dots itself (`cluster.hosts.10.0.0.1`)."""

@@ -16,7 +16,7 @@ JOB = "version: 1\njob: {script: t.py, args: ['{ds_config}']}\n"
 
 def test_each_of_several_models_is_judged_at_its_own_path() -> None:
     plan = load(
-        JOB
+        JOB.replace("ds_config", "ds_config:actor")
         + "models:\n  actor:\n    deepspeed: {train_batch_size: 2, zero_optimization: {stage: 9}}\n  critic:\n    deepspeed: {train_batch_size: 2}\n"
     )
     found = [f for f in check(plan, world_size=2) if f.severity == "error"]

@@ -72,4 +72,4 @@ def test_a_script_that_gives_its_own_plugins_needs_no_deepspeed_section(tmp_path
     plan = load("version: 1\njob: {script: train.py, integration: accelerate}\n", base=str(tmp_path))
     assert check(plan, world_size=2, script=script_facts_of(plan)) == []
     (tmp_path / "train.py").write_text("from accelerate import Accelerator\nAccelerator()\n")
-    assert "DS001" in {f.code for f in check(plan, world_size=2, script=script_facts_of(plan))}
+    assert "DS320" in {f.code for f in check(plan, world_size=2, script=script_facts_of(plan))}

@@ -31,21 +31,21 @@ def test_a_plan_has_a_configuration_for_each_model() -> None:
     assert list(load("version: 1\njob: {script: a}\n").configurations) == [""]
 
 
-def test_seen_from_a_model_the_configuration_and_the_model_are_its_own() -> None:
-    teacher = load(BOTH).seen_from("teacher")
+def test_focused_on_a_model_the_configuration_and_the_model_are_its_own() -> None:
+    teacher = load(BOTH).focused_on("teacher")
     assert teacher.get("deepspeed.zero_optimization.stage") == 3 == teacher.deepspeed["zero_optimization"]["stage"]
     assert teacher.model is not None
     assert (teacher.model.params, teacher.model.source, teacher.model.sequence_length) == (7e9, None, 512)
     assert teacher.line_of("deepspeed.zero_optimization.stage") == 12
-    student = load(BOTH).seen_from("student").model
+    student = load(BOTH).focused_on("student").model
     assert student is not None and student.source == "./base"
 
 
 def test_an_edit_from_a_model_changes_its_lines_alone_and_undo_is_one() -> None:
     plan = load(BOTH)
     history = History(plan)
-    history.push(plan.seen_from("teacher").set("deepspeed.zero_optimization.offload_param.device", "cpu"))
-    history.push(history.current.seen_from("student").set("deepspeed.zero_optimization.stage", 1))
+    history.push(plan.focused_on("teacher").set("deepspeed.zero_optimization.offload_param.device", "cpu"))
+    history.push(history.current.focused_on("student").set("deepspeed.zero_optimization.stage", 1))
     edited = history.current.text
     assert edited.splitlines()[:7] == BOTH.splitlines()[:7]
     assert history.current.get("models.teacher.deepspeed.zero_optimization.offload_param.device") == "cpu"
@@ -54,16 +54,16 @@ def test_an_edit_from_a_model_changes_its_lines_alone_and_undo_is_one() -> None:
 
 
 def test_a_section_that_an_edit_empties_goes_too() -> None:
-    plan = load(BOTH).seen_from("teacher").set("deepspeed.bf16.enabled", True)
+    plan = load(BOTH).focused_on("teacher").set("deepspeed.bf16.enabled", True)
     assert plan.unset("deepspeed.bf16.enabled").get("deepspeed.bf16") is None
 
 
-def test_a_model_that_is_gone_is_seen_no_more() -> None:
-    plan = load(BOTH).seen_from("teacher").unset("models.teacher")
+def test_a_model_that_is_gone_is_focused_on_no_more() -> None:
+    plan = load(BOTH).focused_on("teacher").unset("models.teacher")
     assert plan.focus == "student"
-    assert load(BOTH).seen_from("nobody").focus == "student"
-    assert load(BOTH + "deepspeed: {train_batch_size: 2}\n").seen_from("nobody").focus == ""
-    assert load(BOTH).seen_from("teacher").whole == load(BOTH)
+    assert load(BOTH).focused_on("nobody").focus == "student"
+    assert load(BOTH + "deepspeed: {train_batch_size: 2}\n").focused_on("nobody").focus == ""
+    assert load(BOTH).focused_on("teacher").whole == load(BOTH)
 
 
 @pytest.mark.parametrize(

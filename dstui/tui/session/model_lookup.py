@@ -38,8 +38,8 @@ class FactsOf:
             alone = plan.model
             given = alone is not None and (alone.source is not None or alone.params is not None)
             return cls(plan.base, (Named("", alone.source, alone.params),) if alone is not None and given else ())
-        seen = {name: plan.seen_from(name).model for name in plan.models}
-        return cls(plan.base, tuple(Named(name, one.source if one else None, one.params if one else None) for name, one in seen.items()))
+        models = {name: plan.focused_on(name).model for name in plan.models}
+        return cls(plan.base, tuple(Named(name, one.source if one else None, one.params if one else None) for name, one in models.items()))
 
     @property
     def on_disk(self) -> bool:

@@ -69,7 +69,7 @@ class ReferenceCheck:
                 python = probe_python(plan)
                 self.stop_child()
                 child = self._child = ReferenceChecker(python)
-            verdict = judged(child, plan, ranks)
+            verdict = verdict_on(child, plan, ranks)
             instead_of = "" if python != sys.executable or own(plan) else interpreter(plan)
             self._owner.post_message(Validated(plan.text, replace(verdict, instead_of=instead_of)))
             if to_be_asked(plan):
@@ -87,7 +87,7 @@ class ReferenceCheck:
         self.stop_child()
 
 
-def judged(child: ReferenceChecker, plan: Plan, ranks: int | None) -> ReferenceVerdict:
+def verdict_on(child: ReferenceChecker, plan: Plan, ranks: int | None) -> ReferenceVerdict:
     """The verdict on a Plan: of several models' configurations on the first that is refused, else on the last."""
     for config in plan.configurations.values():
         verdict = child.validate(plain(config, plan.job.integration != "deepspeed"), ranks)
