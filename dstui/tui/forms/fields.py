@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dstui.tui.kit.text_row import Row
     from dstui.tui.session.state import State
 
-Kind = Literal["choice", "toggle", "number", "numbers", "text", "words", "pairs", "patterns"]
+Kind = Literal["choice", "toggle", "number", "numbers", "text", "words", "pairs", "patterns", "grid"]
 
 
 Disabled = Callable[["State"], str]

@@ -14,8 +14,10 @@ from textual.message import Message
 from textual.widgets import Input
 
 from dstui.tui.forms.fields import Field, NotThat, Option, default_of, parsed, shown, typed
+from dstui.tui.forms.form_list import FormRows
 from dstui.tui.forms.form_rows import FieldKey, OptionKey, chosen_option, form_rows, typing_place
 from dstui.tui.forms.next_step import NEXT
+from dstui.tui.forms.slot_grid import SlotKey, picked
 from dstui.tui.forms.steps import STEPS, Step
 from dstui.tui.kit.breakpoints import ROOMY
 from dstui.tui.kit.row_list import RowList
@@ -26,40 +28,6 @@ from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-
-class FormRows(RowList):
-    """The rows of the form, with the keys that act on one of them."""
-
-    KEEPS_POINTER = True
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space,right", "turn(1)", "next value", show=False),
-        Binding("left", "turn(-1)", "value before", show=False),
-        Binding("delete,backspace,d", "clear", "default", show=False),
-    ]
-
-    class Turn(Message):
-        """Take the next or previous answer of the field of this row. By the time that somebody does, the cursor may be elsewhere."""
-
-        def __init__(self, key: Hashable, by: int) -> None:
-            super().__init__()
-            self.key, self.by = key, by
-
-    class Clear(Message):
-        """Take the field of this row out of the Plan: its default holds."""
-
-        def __init__(self, key: Hashable) -> None:
-            super().__init__()
-            self.key = key
-
-    def action_turn(self, by: int) -> None:
-        """Ask for the next answer."""
-        self.post_message(self.Turn(self.cursor, by))
-
-    def action_clear(self) -> None:
-        """Ask for the default."""
-        self.post_message(self.Clear(self.cursor))
 
 
 class Editor(Input):
@@ -122,7 +90,7 @@ class Form(Container):
         self.opened = ""
         """The path of the choice that is spread out, or of the field being typed in."""
         self._placed = (0, 0, 0)
-        self.rows = FormRows(id="form-rows")
+        self.rows = FormRows()
         self._editor = Editor(self._typed)
         """Mounted when the first row is opened, and hidden in between: one that is removed may still be there when the next one comes."""
 
@@ -180,7 +148,7 @@ class Form(Container):
                 field = self.field_at(path)
                 options = field.options if field is not None else ()
                 return field, options[number] if number < len(options) else None
-            case FieldKey(path=path):
+            case FieldKey(path=path) | SlotKey(path=path):
                 return self.field_at(path), None
         return None, None
 
@@ -215,7 +183,9 @@ class Form(Container):
         match event.key, field.kind:
             case OptionKey(), _:
                 self._take(field, option)
-            case _, "choice":
+            case SlotKey(host=host), _:
+                self._pick(field, host)
+            case _, "choice" | "grid":
                 self._spread(field)
             case _, "toggle":
                 self._turn(field, 1)
@@ -239,10 +209,16 @@ class Form(Container):
         if not field.spread:
             self.rows.cursor = FieldKey(field.path)
 
+    def _pick(self, field: Field, host: str) -> None:
+        try:
+            self.session.edit(*picked(self.session.state, host, self.rows.column))
+        except NotThat as problem:
+            self.session.refuse(field.path, str(problem))
+
     def _spread(self, field: Field) -> None:
         self.opened = "" if self.opened == field.path else field.path
         self.show(self.session.state)
-        if self.opened:
+        if self.opened and field.kind == "choice":
             chosen = chosen_option(field, self.session.state)
             self.rows.cursor = OptionKey(field.path, field.options.index(chosen) if chosen else 0)
 
@@ -272,7 +248,7 @@ class Form(Container):
     def _cleared(self, event: FormRows.Clear) -> None:
         field, option = self.at(event.key)
         if field is not None and not self._says_disabled(field, option):
-            self.session.edit((field.path, UNSET))
+            self.session.edit(*(field.edits(self.session.state, UNSET) if field.kind == "grid" else ((field.path, UNSET),)))
 
     # Typing
 

@@ -9,6 +9,7 @@ from rich.cells import cell_len
 
 from dstui.tui.forms.fields import Field, Option, default_of, shown
 from dstui.tui.forms.next_step import next_row
+from dstui.tui.forms.slot_grid import grid_rows
 from dstui.tui.forms.steps import Step, step_of
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.session.edits import UNSET
@@ -53,7 +54,9 @@ def form_rows(step: Step, state: State, width: int, opened: str = "", *, roomy: 
 
 def _field_rows(field: Field, state: State, width: int, opened: str) -> Iterable[Row]:
     disabled = field.disabled(state) if field.disabled else ""
-    if field.kind == "choice" and (field.spread or field.path == opened):
+    if field.kind == "grid":
+        yield from grid_rows(field, state, width, opened=field.path == opened)
+    elif field.kind == "choice" and (field.spread or field.path == opened):
         if not field.spread:
             yield from _line(field, state, width, disabled, opened=True)
         for number in range(len(field.options)):

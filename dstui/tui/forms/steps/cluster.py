@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dstui.plan import launchers
+from dstui.tui.forms import slot_grid
 from dstui.tui.forms.fields import Field, Option
 from dstui.tui.forms.steps.step import Step, always
 from dstui.tui.session.edits import UNSET
@@ -46,10 +47,11 @@ CLUSTER = Step(
     fields=always(
         Field(path=f"{C}hosts", label="Hosts and slots", kind="pairs", disabled=_no_hosts, title="Hosts"),
         Field(path=f"{C}hostfile", label="Hostfile", disabled=_no_hostfile),
-        Field(path=f"{C}num_nodes", label="Hosts to use", kind="number"),
-        Field(path=f"{C}num_gpus", label="Ranks per host", kind="number"),
         Field(path=f"{C}include", label="Include"),
         Field(path=f"{C}exclude", label="Exclude"),
+        Field(path=f"{C}slots", label="Slots in use", kind="grid", write=slot_grid.reset, help=lambda _state: slot_grid.HELP),
+        Field(path=f"{C}num_nodes", label="Hosts to use", kind="number"),
+        Field(path=f"{C}num_gpus", label="Ranks per host", kind="number"),
         Field(path=f"{C}launcher", label="Launcher", kind="choice", options=LAUNCHERS, title="Launcher"),
         Field(path=f"{C}launcher_args", label="Its further options", kind="words"),
         Field(path=f"{C}cpu_binding", label="Bind ranks to cores", kind="choice", options=BINDINGS),
@@ -58,4 +60,5 @@ CLUSTER = Step(
         Field(path=f"{C}env", label="Variables for ranks", kind="pairs", title="Environment"),
         Field(path=f"{C}env_file", label="File for them"),
     ),
+    wide=True,
 )

@@ -1,0 +1,127 @@
+"""Step 7: hosts, the grid of their slots and the filters as two faces of one thing, what starts the ranks and what reaches them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dstui.plan import load
+from dstui.tui.forms.fields import NotThat
+from dstui.tui.forms.slot_grid import EVERY, picked, used_of
+from dstui.tui.session.edits import UNSET
+from dstui.tui.session.state import State
+from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
+
+TWO = PLAN + "cluster:\n  hosts: {h1: 4, h2: 4}\n"
+SIXTEEN = PLAN + "cluster:\n  hosts: {" + ", ".join(f"worker-{n}: 8" for n in range(16)) + "}\n"
+
+
+def state(cluster: str) -> State:
+    return State(load(f"version: 1\njob: {{script: t.py}}\ncluster: {cluster}\n", "plan.yaml", "/"))
+
+
+def written(cluster: str, host: str, column: int) -> dict[str, object]:
+    """The filters after a mark was turned over; no key for those that are not written."""
+    return {path.removeprefix("cluster."): text for path, text in picked(state(cluster), host, column) if text is not UNSET}
+
+
+@pytest.mark.parametrize(
+    ("cluster", "host", "column", "wanted"),
+    [
+        ("{hosts: {h1: 4, h2: 4}}", "h2", 4, {"exclude": "h2:3"}),
+        ("{hosts: {h1: 4, h2: 4}}", "h2", 0, {"include": "h1"}),
+        ("{hosts: {h1: 4, h2: 4}}", EVERY, 1, {"exclude": "h1:0@h2:0"}),
+        ("{hosts: {h1: 4, h2: 4}, include: h1}", "h2", 1, {"include": "h1@h2:0"}),
+        ("{hosts: {h1: 4, h2: 4}, exclude: 'h2:0'}", "h2", 1, {}),
+        ("{hosts: {h1: 4, h2: 4}, num_nodes: 1}", "h2", 0, {}),
+        ("{hosts: {h1: 4, h2: 2}, num_gpus: 1}", "h1", 2, {"include": "h1:0,1@h2:0"}),
+        ("{hosts: {h1: 4, h2: 4}, include: nobody}", "h1", 1, {"include": "h1:0"}),
+    ],
+)
+def test_marking_writes_the_filter_in_deepspeeds_grammar(cluster: str, host: str, column: int, wanted: dict[str, str]) -> None:
+    assert written(cluster, host, column) == wanted
+
+
+def test_the_last_slot_stays() -> None:
+    with pytest.raises(NotThat, match="no slot is chosen"):
+        picked(state("{hosts: {h1: 4, h2: 4}, include: 'h1:2'}"), "h1", 3)
+
+
+def test_of_a_filter_that_deepspeed_refuses_nothing_is_marked() -> None:
+    assert used_of(state("{hosts: {h1: 4}, include: h2}")) == {}
+    assert used_of(state("{hosts: {h1: 2, h2: 2}, exclude: h1}")) == {"h2": frozenset({0, 1})}
+
+
+async def test_marks_are_moved_over_with_the_arrows_and_turned_over_with_space_each_one_step_of_undo(open_app: Open) -> None:
+    async with open_app(TWO) as pilot:
+        await pilot.press("7", *["down"] * 6, "right", "right", "space")
+        assert value(pilot, "cluster.exclude") == "h2:1"
+        assert store(pilot).state.ranks == 7
+        await pilot.press("right", "enter")
+        assert value(pilot, "cluster.exclude") == "h2:1,2"
+        assert "h2 ▪  ■ [·]" not in screen(pilot)
+        assert "▪  ■  · [·] ■" in screen(pilot)
+        await pilot.press("z")
+        assert value(pilot, "cluster.exclude") == "h2:1"
+        await pilot.press("z")
+        assert store(pilot).state.plan.text == TWO
+        await pilot.press("space", "delete")
+        assert store(pilot).state.plan.text == TWO
+
+
+async def test_a_filter_that_is_typed_moves_the_marks_with_every_key(open_app: Open) -> None:
+    async with open_app(TWO) as pilot:
+        await pilot.press("7", "down", "down", "enter", *"h1")
+        assert "4 of 8 on 1 of 2 hosts" in text_of(pilot, "#form-rows")
+        assert "h2 · · · · · not used" in " ".join(text_of(pilot, "#form-rows").split())
+        await pilot.press(*"@h2:0,2", "enter")
+        assert "h2 ▪ ■ · ■ · 4-5" in " ".join(text_of(pilot, "#form-rows").split())
+        await pilot.press("enter", "9", "enter", "escape")
+        assert "include names slot 29 of h2, which has slots 0 to 3" in " ".join(text_of(pilot, "#form-rows").split())
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_a_click_on_a_mark_turns_it_over_and_one_beside_it_only_goes_there(open_app: Open, size: tuple[int, int]) -> None:
+    async with open_app(TWO, size=size) as pilot:
+        await pilot.press("7")
+        shown = screen(pilot).splitlines()
+        y = next(n for n, line in enumerate(shown) if " h2  " in line)
+        x = shown[y].index("■")
+        await pilot.click(offset=(x + 6, y))
+        assert value(pilot, "cluster.exclude") == "h2:1"
+        await pilot.click(offset=(shown[y].index("h2"), y))
+        assert value(pilot, "cluster.exclude") == "h2:1"
+        await pilot.click(offset=(x, y))
+        assert value(pilot, "cluster.exclude") is None
+
+
+async def test_of_the_last_slot_it_is_said_that_one_is_needed(open_app: Open) -> None:
+    async with open_app(PLAN + "cluster: {hosts: {h1: 1, h2: 1}, include: h2}\n") as pilot:
+        await pilot.press("7", *["down"] * 6, "space")
+        assert "no slot is chosen: DeepSpeed needs one at least" in text_of(pilot, "#form-rows")
+        assert value(pilot, "cluster.include") == "h2"
+
+
+async def test_slots_of_a_hostfile_are_marked_too_and_more_than_sixteen_hosts_are_opened_first(open_app: Open, tmp_path: Path) -> None:
+    (tmp_path / "hosts.txt").write_text("".join(f"worker-{n} slots=8\n" for n in range(64)))
+    async with open_app(PLAN + "cluster: {hostfile: hosts.txt}\n") as pilot:
+        await pilot.press("7")
+        await until(pilot, lambda: "512 of 512 on 64 of 64 hosts ▾" in text_of(pilot, "#form-rows"))
+        assert "worker-7" not in text_of(pilot, "#form-rows")
+        await pilot.press(*["down"] * 4, "enter")
+        await until(pilot, lambda: "worker-63" in text_of(pilot, "#form-rows"))
+        await pilot.press("down", *["right"] * 8, "space")
+        assert str(value(pilot, "cluster.exclude")).startswith("worker-0:7@worker-1:7@")
+        assert store(pilot).state.ranks == 448
+        await pilot.press("escape")
+        assert "worker-63" not in text_of(pilot, "#form-rows")
+
+
+@pytest.mark.parametrize("size", [(120, 40), (80, 24)])
+async def test_sixteen_hosts_have_room(open_app: Open, size: tuple[int, int]) -> None:
+    async with open_app(SIXTEEN, size=size) as pilot:
+        await pilot.press("7")
+        rows = [line for line in text_of(pilot, "#form-rows").splitlines() if line.startswith("worker-")]
+        assert len(rows) == 16
+        assert rows[15].split() == ["worker-15", *"■" * 9, "120-127"]
