@@ -55,7 +55,8 @@ def form_rows(step: Step, state: State, width: int, opened: str = "", *, roomy: 
 def _field_rows(field: Field, state: State, width: int, opened: str) -> Iterable[Row]:
     disabled = field.disabled(state) if field.disabled else ""
     if field.kind == "grid":
-        yield from grid_rows(field, state, width, opened=field.path == opened)
+        head = row(fit(field.label, LABEL), key=FieldKey(field.path))
+        yield from grid_rows(field, state, width, head, opened=field.path == opened)
     elif field.kind == "choice" and (field.spread or field.path == opened):
         if not field.spread:
             yield from _line(field, state, width, disabled, opened=True)

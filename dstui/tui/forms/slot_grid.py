@@ -101,18 +101,16 @@ def reset(_state: State, _value: Any) -> tuple[Edit, ...]:
 # As rows
 
 
-def grid_rows(field: Field, state: State, width: int, *, opened: bool) -> Iterable[Row]:
-    """The grid: a line that sums it up, and where it is open one for each host."""
-    from dstui.tui.forms.form_rows import LABEL, FieldKey
-
+def grid_rows(field: Field, state: State, width: int, head: Row, *, opened: bool) -> Iterable[Row]:
+    """The grid: its `head` with a sum, and where it is open a line for each host. The cursor stands on the head where that opens it."""
     pool, used = pool_of(state), used_of(state)
     if not pool:
         return
     shut = len(pool) > OPEN and not opened
     count, total = sum(map(len, used.values())), sum(pool.values())
     hosts = f" on {len(used)} of {len(pool)} hosts" if len(pool) > 1 else ""
-    key = FieldKey(field.path) if len(pool) > OPEN else None
-    yield row(fit(field.label, LABEL), f"{count} of {total}{hosts}", (" ▾" if shut else "", "dim"), key=key)
+    key = head.key if len(pool) > OPEN else None
+    yield row(*head.left, f"{count} of {total}{hosts}", (" ▾" if shut else "", "dim"), key=key)
     if not shut:
         yield from _open(field, pool, used, width)
 
