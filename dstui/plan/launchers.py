@@ -214,3 +214,13 @@ BY_NAME = {launcher.name: launcher for launcher in ALL}
 LAUNCHERS = tuple(BY_NAME)
 PROGRAMS = {launcher.name: launcher.program for launcher in ALL}
 """The field of the Machine's software that each needs where it is started; empty where none."""
+
+LISTED = ("MLFLOW", "PYTHON", "MV2", "UCX")
+"""Beginnings of the variables that DeepSpeed's launcher passes on (launcher/runner.py, EXPORT_ENVS); with GPUs also NCCL."""
+
+
+def passes_on(launcher: Launcher, variable: str, *, cpu: bool) -> bool:
+    """Whether a variable that is set where the launcher is started reaches the ranks of other hosts by itself."""
+    if launcher.carries == "listed":
+        return variable.startswith(LISTED if cpu else (*LISTED, "NCCL"))
+    return launcher.carries == "all"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.plan import load
+from dstui.plan import launchers, load
 from dstui.tui.forms.fields import NotThat
 from dstui.tui.forms.slot_grid import EVERY, picked, used_of
 from dstui.tui.session.edits import UNSET
@@ -125,3 +125,71 @@ async def test_sixteen_hosts_have_room(open_app: Open, size: tuple[int, int]) ->
         rows = [line for line in text_of(pilot, "#form-rows").splitlines() if line.startswith("worker-")]
         assert len(rows) == 16
         assert rows[15].split() == ["worker-15", *"■" * 9, "120-127"]
+
+
+# Where hosts come from, what starts the ranks, what reaches them
+
+
+async def test_hosts_are_taken_from_a_hostfile_an_allocation_and_the_ssh_configuration(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hostfile").write_text("gpu-1 slots=8\ngpu-2 slots=8\n")
+    (tmp_path / "home/.ssh").mkdir(parents=True)
+    (tmp_path / "home/.ssh/config").write_text("Include more\nHost box\n  User me\nHost *.internal\n")
+    (tmp_path / "home/.ssh/more").write_text("Host far\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "n[01-03]")
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "4")
+    async with open_app() as pilot:
+        await pilot.press("7")
+        await until(pilot, lambda: "hostfile, SLURM job 4711, ~/.ssh/config ▾" in text_of(pilot, "#form-rows"))
+        await pilot.press("down", "down", "enter")
+        shown = text_of(pilot, "#form-rows")
+        assert "hostfile 2 hosts x 8: gpu-1, gpu-2" in shown
+        assert "SLURM job 4711 3 hosts x 4: n01, n02, n03" in shown
+        await pilot.press("down", "enter")
+        assert value(pilot, "cluster.hosts") == {"n01": 4, "n02": 4, "n03": 4}
+        await pilot.press("z", "enter", "enter")
+        assert value(pilot, "cluster.hostfile") == "hostfile"
+        await until(pilot, lambda: store(pilot).state.ranks == 16)
+        await pilot.press("enter", *["down"] * 3, "enter")
+        assert value(pilot, "cluster.hostfile") is None
+        assert value(pilot, "cluster.hosts") == {"box": 2}
+        await pilot.press("z", "z")
+        assert store(pilot).state.plan.text == PLAN
+
+
+@pytest.mark.parametrize("launcher", [launcher.name for launcher in launchers.ALL if launcher.name != "local"])
+@pytest.mark.parametrize("size", [(120, 60), (60, 16)])
+async def test_each_launcher_says_what_it_needs_and_its_traps(open_app: Open, launcher: str, size: tuple[int, int]) -> None:
+    async with open_app(TWO + f"  launcher: {launcher}\n", size=size) as pilot:
+        await pilot.press("7")
+        said = " ".join(text_of(pilot, "#form-rows").split())
+        known = launchers.BY_NAME[launcher]
+        for sentence in (known.needs, known.rank_fails, known.ctrl_c, *known.traps):
+            assert sentence in said
+
+
+@pytest.mark.parametrize(
+    ("launcher", "reach"),
+    [
+        ("ssh", {"OMP_NUM_THREADS": "yes", "HF_HOME": "no", "MLFLOW_URI": "no"}),
+        ("pdsh", {"OMP_NUM_THREADS": "yes", "HF_HOME": "no", "MLFLOW_URI": "yes"}),
+        ("mpich", {"OMP_NUM_THREADS": "yes", "HF_HOME": "yes", "MLFLOW_URI": "yes"}),
+    ],
+)
+async def test_each_variable_says_whether_it_reaches_the_ranks_and_no_value_is_shown(
+    open_app: Open, monkeypatch: pytest.MonkeyPatch, launcher: str, reach: dict[str, str]
+) -> None:
+    for name in ("HF_HOME", "MLFLOW_URI"):
+        monkeypatch.setenv(name, "a-secret")
+    async with open_app(TWO + f"  launcher: {launcher}\n  env: {{OMP_NUM_THREADS: 1}}\n") as pilot:
+        await pilot.press("7")
+        rows = {
+            line.split()[0]: line.split()[2]
+            for line in text_of(pilot, "#form-rows").splitlines()
+            if line.split()[:1] and line.split()[0] in reach
+        }
+        assert rows == reach
+        assert "a-secret" not in text_of(pilot, "#form-rows")

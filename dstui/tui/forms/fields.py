@@ -56,8 +56,8 @@ class Field:
     """A heading over this field."""
     columns: str = ""
     """What stands over the right ends of its options."""
-    below: Callable[[State], list[Row]] | None = None
-    """Rows under it that only inform. A small screen shows them under all fields, for they must not push those away."""
+    below: Callable[[State, int], list[Row]] | None = None
+    """Rows under it that only inform, so many cells wide. A small screen shows them under all fields, which they must not push away."""
     unit: str = ""
     default: Any = UNSET
     """What happens where nothing is written; UNSET: look in the model and the catalogue."""

@@ -47,7 +47,7 @@ def form_rows(step: Step, state: State, width: int, opened: str = "", *, roomy: 
         rows += _field_rows(field, state, width, opened)
         rows += _remarks(field, state, width)
         if field.below:
-            (rows if roomy else later).extend(field.below(state))
+            (rows if roomy else later).extend(field.below(state, width))
     rows += later
     return rows + (step.below(state, [f for f in state.findings if step_of(f.path) is step], width) if step.below else [])
 

@@ -18,6 +18,7 @@ from dstui.plan.hostfile import HostfileError, parse_hostfile
 from dstui.render.config_files import config_name
 from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
 from dstui.tui.session.auto_lookup import ModelOf
+from dstui.tui.session.host_sources import SurroundingsOf
 from dstui.tui.session.model_lookup import FactsOf, MeasuredOf
 from dstui.tui.session.script_lookup import ScriptOf
 
@@ -99,7 +100,7 @@ def stale_lock_findings(plan: Plan, machine: Machine, lookups: Mapping[Lookup, A
     return list(lock_findings(locks))
 
 
-LOOKUPS = (ScriptOf, ModelOf, FactsOf, MeasuredOf, PoolOf, WrittenIn, StaleLocksIn)
+LOOKUPS = (ScriptOf, ModelOf, FactsOf, MeasuredOf, PoolOf, WrittenIn, StaleLocksIn, SurroundingsOf)
 
 
 def resolve_all(plan: Plan) -> Mapping[Lookup, Any]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from dstui.plan import launchers
 from dstui.tui.forms import slot_grid
 from dstui.tui.forms.fields import Field, Option
-from dstui.tui.forms.steps.step import Step, always
+from dstui.tui.forms.steps.step import Step
+from dstui.tui.kit.text_row import Row
 from dstui.tui.session.edits import UNSET
 from dstui.tui.session.state import State
+
+if TYPE_CHECKING:
+    from dstui.plan.finding import Finding
 
 C = "cluster."
 
@@ -38,27 +45,78 @@ def _value(state: State) -> str:
     return f"{hosts} host{'s' if hosts > 1 else ''}"
 
 
+def _sources(state: State) -> tuple[Field, ...]:
+    """A row to take hosts from somewhere, where there is anything."""
+    from dstui.tui.forms.steps.cluster_view import source_options
+
+    options = source_options(state) if state.lookups else ()
+    if not options:
+        return ()
+    found = ", ".join(option.label for option in options if not option.label.startswith("+"))
+    return (
+        Field(path=f"{C}source", label="Take hosts from", kind="choice", options=options, default=found, says=_here, help=_source_help),
+    )
+
+
+def _here(_state: State) -> str:
+    return "found here"
+
+
+def _source_help(_state: State) -> str:
+    return "What names hosts here: a hostfile (the Plan then names it), the SLURM allocation, the ssh configuration (copied into the Plan)."
+
+
+def _launcher_rows(state: State, width: int) -> list[Row]:
+    from dstui.tui.forms.steps.cluster_view import launcher_rows
+
+    return launcher_rows(state, width)
+
+
+def _below(state: State, _findings: Sequence[Finding], width: int) -> list[Row]:
+    from dstui.tui.forms.steps.cluster_view import environment_rows
+
+    return environment_rows(state, width)
+
+
+def _meeting_place(state: State) -> str:
+    """Who is rank 0's host, where the Plan names no address."""
+    used = next(iter(slot_grid.used_of(state)), None)
+    return f"{used}, rank 0's host" if used and state.plan.cluster.master_addr is None else ""
+
+
+def _port(state: State) -> str:
+    return "a free one at launch" if state.plan.cluster.master_port is None else ""
+
+
+def _fields(state: State) -> tuple[Field, ...]:
+    hosts, rest = FIELDS[:2], FIELDS[2:]
+    return (*hosts, *_sources(state), *rest)
+
+
+FIELDS = (
+    Field(path=f"{C}hosts", label="Hosts and slots", kind="pairs", disabled=_no_hosts, title="Hosts"),
+    Field(path=f"{C}hostfile", label="Hostfile", disabled=_no_hostfile),
+    Field(path=f"{C}include", label="Include"),
+    Field(path=f"{C}exclude", label="Exclude"),
+    Field(path=f"{C}slots", label="Slots in use", kind="grid", write=slot_grid.reset, help=lambda _state: slot_grid.HELP),
+    Field(path=f"{C}num_nodes", label="Hosts to use", kind="number"),
+    Field(path=f"{C}num_gpus", label="Ranks per host", kind="number"),
+    Field(path=f"{C}launcher", label="Launcher", kind="choice", options=LAUNCHERS, title="Launcher", below=_launcher_rows),
+    Field(path=f"{C}launcher_args", label="Its further options", kind="words"),
+    Field(path=f"{C}cpu_binding", label="Bind ranks to cores", kind="choice", options=BINDINGS),
+    Field(path=f"{C}master_addr", label="Address of rank 0", says=_meeting_place),
+    Field(path=f"{C}master_port", label="Port of rank 0", kind="number", says=_port),
+    Field(path=f"{C}env", label="Variables for ranks", kind="pairs", title="Environment"),
+    Field(path=f"{C}env_file", label="File for them"),
+)
+
 CLUSTER = Step(
     id="cluster",
     title="Cluster",
     question="On which hosts do the ranks run, and what starts them there?",
     owns=("cluster",),
     value=_value,
-    fields=always(
-        Field(path=f"{C}hosts", label="Hosts and slots", kind="pairs", disabled=_no_hosts, title="Hosts"),
-        Field(path=f"{C}hostfile", label="Hostfile", disabled=_no_hostfile),
-        Field(path=f"{C}include", label="Include"),
-        Field(path=f"{C}exclude", label="Exclude"),
-        Field(path=f"{C}slots", label="Slots in use", kind="grid", write=slot_grid.reset, help=lambda _state: slot_grid.HELP),
-        Field(path=f"{C}num_nodes", label="Hosts to use", kind="number"),
-        Field(path=f"{C}num_gpus", label="Ranks per host", kind="number"),
-        Field(path=f"{C}launcher", label="Launcher", kind="choice", options=LAUNCHERS, title="Launcher"),
-        Field(path=f"{C}launcher_args", label="Its further options", kind="words"),
-        Field(path=f"{C}cpu_binding", label="Bind ranks to cores", kind="choice", options=BINDINGS),
-        Field(path=f"{C}master_addr", label="Address of rank 0"),
-        Field(path=f"{C}master_port", label="Port of rank 0", kind="number"),
-        Field(path=f"{C}env", label="Variables for ranks", kind="pairs", title="Environment"),
-        Field(path=f"{C}env_file", label="File for them"),
-    ),
+    fields=_fields,
+    below=_below,
     wide=True,
 )

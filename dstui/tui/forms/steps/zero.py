@@ -83,7 +83,7 @@ STAGE = Field(
     spread=True,
     options=STAGES,
     read=_written_stage,
-    below=lambda state: other_ways(state, [_stage_choice(state, stage) for stage in range(4)]),
+    below=lambda state, _width: other_ways(state, [_stage_choice(state, stage) for stage in range(4)]),
 )
 DETAILS = (
     _field("overlap_comm", "Overlap communication", "toggle", 1, title="Communication"),

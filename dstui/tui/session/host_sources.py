@@ -1,0 +1,106 @@
+"""What there is around a Plan to take hosts from, and what is set where dstui runs that the ranks of other hosts may miss."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dstui.adopt.slurm import hosts_of_allocation
+from dstui.adopt.ssh_config import included, ssh_hosts
+from dstui.files import FileProblem, read_text
+from dstui.plan.hostfile import HostfileError, parse_hostfile
+
+if TYPE_CHECKING:
+    from dstui.plan import Plan
+
+HOSTFILES = ("hostfile", "hosts", "/job/hostfile")
+"""Where hostfiles lie: beside the Plan, and where DeepSpeed itself looks (launcher/runner.py, DLTS_HOSTFILE)."""
+ENV_FILES = ("~/.deepspeed_env", ".deepspeed_env")
+"""Where DeepSpeed looks for variables, of which it takes both."""
+MATTERS = (
+    *("NCCL_", "GLOO_", "UCX_", "MV2_", "TORCH_", "CUDA_", "OMP_", "DS_", "TRITON_", "PYTHON", "LD_LIBRARY_PATH"),
+    *("HF_", "TRANSFORMERS_", "TOKENIZERS_", "WANDB_", "MLFLOW_", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"),
+)
+"""Beginnings of the variables that a training looks at."""
+MOST_INCLUDED = 64
+"""Files that an ssh configuration may include."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSource:
+    """One place that names hosts."""
+
+    name: str
+    hosts: Mapping[str, int | None]
+    """Host -> slots; None where the place does not say how many."""
+    hostfile: str | None = None
+    """Its path as the Plan would name it, where it is a hostfile."""
+    problem: str = ""
+    """Why nothing can be taken from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What was found."""
+
+    sources: tuple[HostSource, ...] = ()
+    variables: tuple[str, ...] = ()
+    """The names of what is set here and a training looks at; never the values."""
+    env_files: tuple[str, ...] = ()
+    """Those of ENV_FILES that are there."""
+
+
+@dataclass(frozen=True, slots=True)
+class SurroundingsOf:
+    """A look around the folder of a Plan."""
+
+    folder: str
+    workdir: str
+
+    @classmethod
+    def of(cls, plan: Plan) -> SurroundingsOf:
+        """That of this Plan."""
+        return cls(plan.base, plan.place(plan.job.workdir))
+
+    def resolve(self) -> Surroundings:
+        """Nothing of it is used before the user chooses it."""
+        variables = tuple(sorted(name for name in os.environ if name.startswith(MATTERS)))
+        there = tuple(name for name in ENV_FILES if Path(self.workdir, os.path.expanduser(name)).is_file())  # noqa: PTH111 - as in doctor
+        return Surroundings((*self._hostfiles(), *_allocation(), *_ssh_config()), variables, there)
+
+    def _hostfiles(self) -> Iterator[HostSource]:
+        for name in HOSTFILES:
+            with suppress(FileProblem):
+                text = read_text(Path(self.folder, name))
+                try:
+                    yield HostSource(name, parse_hostfile(text), name)
+                except HostfileError as error:
+                    yield HostSource(name, {}, name, str(error))
+
+
+def _allocation() -> Iterator[HostSource]:
+    name = f"SLURM job {os.environ.get('SLURM_JOB_ID', '')}".rstrip()
+    try:
+        hosts = hosts_of_allocation(os.environ)
+    except HostfileError as error:
+        yield HostSource(name, {}, problem=str(error))
+    else:
+        if hosts:
+            yield HostSource(name, hosts)
+
+
+def _ssh_config() -> Iterator[HostSource]:
+    folder = Path(os.path.expanduser("~/.ssh"))  # noqa: PTH111
+    with suppress(FileProblem):
+        text = read_text(folder / "config")
+        places = [place for pattern in included(text) for place in sorted(glob(str(folder / os.path.expanduser(pattern))))]  # noqa: PTH111, PTH207
+        for place in places[:MOST_INCLUDED]:
+            with suppress(FileProblem):
+                text += "\n" + read_text(Path(place))
+        if hosts := ssh_hosts(text):
+            yield HostSource("~/.ssh/config", dict.fromkeys(hosts))
