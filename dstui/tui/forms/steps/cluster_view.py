@@ -43,12 +43,12 @@ def _options(source: HostSource, state: State) -> Iterator[Option]:
         return
     each = len(state.gpus) or state.plan.cluster.cpu_ranks
     hosts = {host: slots or each for host, slots in source.hosts.items()}
-    edits = ((HOSTS, hosts), (HOSTFILE, UNSET)) if source.hostfile is None else ((HOSTFILE, source.hostfile), (HOSTS, UNSET))
+    edits = ((HOSTFILE, UNSET), (HOSTS, hosts)) if source.hostfile is None else ((HOSTS, UNSET), (HOSTFILE, source.hostfile))
     yield Option(value=source.name, label=source.name, says=hosts_in_words(hosts), edits=edits)
     if None in source.hosts.values() and len(hosts) > 1:
         have = dict(state.plan.cluster.hosts or {})
         for host in [host for host in hosts if host not in have][:ONE_BY_ONE]:
-            more = ((HOSTS, {**have, host: each}), (HOSTFILE, UNSET))
+            more = ((HOSTFILE, UNSET), (HOSTS, {**have, host: each}))
             yield Option(value=f"+ {host}", label=f"+ {host}", says=f"only this one, with {each} slots", edits=more)
 
 
@@ -79,7 +79,7 @@ def launcher_rows(state: State, width: int) -> list[Row]:
         return []
     rows = [] if state.plan.cluster.launcher else [row((f"  {launcher.name}: {launcher.says}", "dim"))]
     rows += paragraph(launcher.needs, width - 1, "dim", first=(Span("  needs  ", "faint"),))
-    rows.append(row(("  by itself, without dstui that watches:", "faint")))
+    rows.append(row(("  the command alone, without dstui:", "faint")))
     for head, text in (("a rank dies", launcher.rank_fails), ("Ctrl-C", launcher.ctrl_c)):
         rows += paragraph(text, width - 1, "dim", first=(Span(f"    {head:<12}", "faint"),))
     for trap in launcher.traps:
