@@ -243,7 +243,7 @@ class _Printer:
     def __call__(self, event: Event) -> None:
         if isinstance(event, Line):
             tell(self.prefix(event.rank), " ", event.text)
-        elif isinstance(event, (Notice, HostChange)):
+        elif isinstance(event, (Notice, HostChange)) and event.text:
             say(event.text)
         elif isinstance(event, RankState) and event.exit_code:
             cause = "" if event.killed_after is None else f": it was killed after rank {event.killed_after} had failed"

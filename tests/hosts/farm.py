@@ -8,6 +8,7 @@ Everything of a host dies with its process 1.
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
 import shutil
 import signal
@@ -164,10 +165,23 @@ class Farm:
         do("ip", "-n", self.namespace("switch"), "link", "set", host, "up" if plugged else "down")
 
 
+def own_temporary_folder() -> None:
+    """/tmp is each host's own, but for the folder in which pytest keeps those of its tests: a disk that all hosts share."""
+    shared = Path("/tmp") / f"pytest-of-{getpass.getuser()}"
+    shared.mkdir(exist_ok=True)
+    before = os.open(shared, os.O_PATH | os.O_DIRECTORY)
+    do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/tmp")
+    shared.mkdir()
+    do("mount", "--bind", f"/proc/{os.getpid()}/fd/{before}", str(shared))
+    os.close(before)
+
+
 def be_a_host(name: str) -> None:
     """Process 1: a host name, a /dev/shm of its own, sshd, and reaping for ever."""
     socket.sethostname(name)
     do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm")
+    if name != "login":
+        own_temporary_folder()
     subprocess.Popen(["/usr/sbin/sshd", "-D", "-e"], cwd="/")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps for us
     while True:

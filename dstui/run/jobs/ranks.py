@@ -113,6 +113,8 @@ class Ranks:
             self._begin(rank, found)
         if found.get("exit_code") is not None:
             rank.state, rank.exit_code, rank.ended = "ended", found["exit_code"], found.get("ended") or rank.last_alive
+        elif found.get("lost") is not None:  # as its host's agent says
+            rank.state, rank.exit_code, rank.ended = "lost", KILLED, found["lost"]
 
     def _begin(self, rank: Rank, found: Mapping[str, Any]) -> None:
         """A rank has started: who it is, which no later record changes."""

@@ -88,6 +88,10 @@ def _is_hosts(value: Any) -> bool:
     return isinstance(value, dict) and len(value) <= MOST_HOSTS and all(is_text(name) and HOST(facts) for name, facts in value.items())
 
 
+def _is_host_launches(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) <= MOST_HOSTS and all(HOST_LAUNCH(host) and "env" in host for host in value.values())
+
+
 def _is_master(value: Any) -> bool:
     """MASTER_ADDR and MASTER_PORT, both None where the rank has none: names of files are made of them."""
     return isinstance(value, list) and len(value) == 2 and all(part is None or (is_text(part) and "/" not in part) for part in value)
@@ -123,6 +127,8 @@ STATUS: Mapping[str, Form] = {
     "hosts": _is_hosts,
     "tag": is_text,
 }
+HOST_LAUNCH = record(command=is_texts, env=is_named_texts)
+CLUSTER = {"reach": one_of(("ssh", "srun")), "folder": is_text, "hosts": _is_host_launches, "port": whole(1, 65535)}
 RESTARTS = {"max": whole(0, 1 << 30), "backoff": is_number, "args": is_texts}
 LAUNCH: Mapping[str, Form] = {
     "version": is_version,
@@ -138,6 +144,7 @@ LAUNCH: Mapping[str, Form] = {
     "silence": is_number,
     "metrics": is_named_texts,
     "on_end": is_text,
+    "cluster": lambda value: record(**CLUSTER)(value) and all(value.get(key) is not None for key in CLUSTER),
 }
 SHIM: Mapping[str, Form] = {
     "rank": whole(0, MAX_RANKS - 1),
@@ -148,6 +155,7 @@ SHIM: Mapping[str, Form] = {
     "boot": is_text,
     "started": is_number,
     "ended": is_number,
+    "lost": is_number,
     "world_size": whole(0, MAX_RANKS),
     "local_rank": whole(0, MAX_RANKS),
     "gpus": is_text,

@@ -225,6 +225,47 @@ class RestartPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class HostLaunch:
+    """How one host of a job starts its ranks."""
+
+    command: tuple[str, ...] | None
+    """The words of the host's own launcher, up to the script; None where one launcher beside the supervisor starts the ranks of all."""
+    env: Mapping[str, str]
+    """What is added to the environment there."""
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> HostLaunch:
+        words = found.get("command")
+        return cls(None if words is None else tuple(words), found["env"])
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRecord:
+    """How a job is started on several hosts: key "cluster" of launch.json."""
+
+    reach: Literal["ssh", "srun"]
+    """What connects to a host's agent."""
+    folder: str
+    """Where the job's files lie on every host."""
+    hosts: Mapping[str, HostLaunch]
+    """By the hosts' names in the Plan, rank 0's first."""
+    port: int
+    """Where the ranks meet, on the first host."""
+
+    @property
+    def each_host_starts(self) -> bool:
+        """Whether each host has a launcher of its own."""
+        return all(host.command is not None for host in self.hosts.values())
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> ClusterRecord:
+        hosts = {
+            name: HostLaunch(tuple(host["command"]) if host.get("command") else None, host["env"]) for name, host in found["hosts"].items()
+        }
+        return cls(found["reach"], found["folder"], hosts, found["port"])
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchRecord:
     """What launch.json says: what the supervisor starts, at every attempt, and how the run is watched."""
 
@@ -251,6 +292,8 @@ class LaunchRecord:
     """A shell command or URL to notify."""
     base: str | None = None
     """The folder that relative paths of the Plan start from; older records have none."""
+    cluster: ClusterRecord | None = None
+    """None where all ranks run on the supervisor's host, started by it."""
     missing: str = ""
     """The first key of NEEDED that the file does not have: nothing more is started by it."""
     source: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -265,6 +308,8 @@ class LaunchRecord:
         values |= {name: tuple(values[name]) for name in ("options", "script", "args") if name in values}
         if restarts := values.get("restarts"):
             values["restarts"] = RestartPolicy(restarts["max"], restarts["backoff"], tuple(restarts["args"]))
+        if cluster := values.get("cluster"):
+            values["cluster"] = ClusterRecord.from_json(cluster)
         return cls(**values, missing=next((name for name in NEEDED if name not in values), ""), source=found)
 
     def as_json(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,13 +16,18 @@ from dstui.run.jobs.ownership import NotOwn, own_tag, whose
 from dstui.run.jobs.processes import SUPERVISES, SUPERVISORS, Process, carries, processes_visible, tagged
 from dstui.run.jobs.ranks import Ranks, read_record
 from dstui.run.jobs.record_forms import is_version, rank_number
-from dstui.run.jobs.records import VERSION, JobState, JobStatus, ProcessRecord, RankStatus
+from dstui.run.jobs.records import VERSION, HostStatus, JobState, JobStatus, ProcessRecord, RankStatus
 
 
-def initial(tag: str, hosts: Mapping[int, str], owner: Process | None) -> JobStatus:
-    """The status of a job that is about to start. `hosts`: rank -> host; `owner`: the process with which the job ends."""
+def initial(tag: str, hosts: Mapping[int, str], owner: Process | None, others: Iterable[str] = ()) -> JobStatus:
+    """The status of a job that is about to start.
+
+    `hosts`: rank -> host; `owner`: the process with which the job ends; `others`: the hosts of a job that is not of this one alone.
+    """
+    now = time.time()
     ranks = {rank: RankStatus(host) for rank, host in sorted(hosts.items())}
-    return JobStatus("starting", tag, started=time.time(), owner=ProcessRecord.of(owner) if owner else None, ranks=ranks)
+    found = {host: HostStatus("starting", now) for host in others}
+    return JobStatus("starting", tag, started=now, owner=ProcessRecord.of(owner) if owner else None, ranks=ranks, hosts=found)
 
 
 def supervisor_of(status: JobStatus | None, tag: str) -> Process | None:
@@ -41,7 +46,7 @@ def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
     reported = status.ranks if status else {}
     hosts = {number: rank.host for number, rank in reported.items()}
     ranks = Ranks.expected(folder, hosts, status.attempt if status else 1, status.tag if status else None)
-    ranks.unseen = not processes_visible(whose(folder))
+    ranks.unseen = not processes_visible(whose(folder)) or bool(status and status.hosts)
     ranks.update(time.time())
     ranks.remember(reported)
     return ranks
@@ -76,8 +81,8 @@ def finish(folder: JobFolder, status: JobStatus, ranks: Ranks, asked: int | None
     with suppress(OSError):
         for path in removed:
             folder.append_event(now, "notice", text=f"removed {path}, which DeepSpeed had left in memory")
-        here = all(rank.host == os.uname().nodename for rank in ranks.ranks.values())  # on other hosts a read is not seen
-        config_read = all_read(folder.ds_configs) if here else None
+        seen = not status.hosts and all(rank.host == os.uname().nodename for rank in ranks.ranks.values())  # a read on another host is not
+        config_read = all_read(folder.ds_configs) if seen else None
         folder.append_event(now, "exit", exit_code=status.exit_code, state=status.state, config_read=config_read)
     with suppress(OSError):
         folder.write_status(status)
@@ -165,7 +170,7 @@ def _ensure_supervised(folder: JobFolder, status: JobStatus, tag: str, lock: int
     status = found or status  # it may have ended while we came here
     if status.final:
         return status
-    if tagged(tag):
+    if tagged(tag) or status.hosts:  # what runs on other hosts is seen by a supervisor alone
         with suppress(OSError):  # on a disk that cannot be written nobody can look after it
             if found is None:
                 folder.write_status(status)

@@ -23,13 +23,15 @@ PORTS = range(20000, 32768)
 """Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
 
 
-def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder) -> dict[str, Any]:
+def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> dict[str, Any]:
     """launch.json of a new job."""
     from dstui.render.spec import BIND
     from dstui.run.metrics.per_model import metrics_of
+    from dstui.run.supervise.host_orders import cluster_json, far_folder
 
     run = plan.run
-    config = str(folder.ds_config)
+    files = folder.path if spec.local else Path(far_folder(tag))
+    config = str(files / folder.ds_config.name)
     argv = spec.argv(config)
     return {
         "python": spec.python,
@@ -38,12 +40,13 @@ def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder) -> dict[str, An
         "args": argv[len(argv) - len(spec.script_args) :],
         "env": spec.environment(config),
         "workdir": spec.workdir,
-        "bind": str(folder.ds_config.with_name(BIND)) if spec.bindings else None,
+        "bind": str(files / BIND) if spec.bindings else None,
         "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
         "silence": run.silence,
         "metrics": dict(metrics_of(plan)),
         "on_end": run.on_end,
         "base": plan.base,
+        "cluster": None if spec.local else cluster_json(spec, tag),
     }
 
 

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from dstui.run.jobs.processes import find
 from dstui.run.jobs.records import LaunchRecord
 from dstui.run.jobs.spawn import spawn_supervisor
 from dstui.run.jobs.status import initial
-from dstui.run.supervise.launch_command import launch_json
+from dstui.run.supervise.launch_command import free_port, launch_json
 
 ASK_FOR_DEEPSPEED = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('deepspeed') is None))"
 """Looks for deepspeed without importing it, which would take seconds."""
@@ -56,6 +57,8 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     except RenderError as error:
         raise LaunchError(str(error)) from None
     check(spec)
+    if not spec.local and plan.cluster.master_port is None:
+        spec = replace(spec, master_port=free_port())
     name = plan.name or Path(spec.script[-1]).stem
     runs = Path.cwd() / RUNS_FOLDER
     had_runs, had_folder = is_there(runs), run_dir is not None and is_there(run_dir)
@@ -66,11 +69,12 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     try:
         files = {artifact.name: artifact.text for artifact in artifacts(target, str(folder.ds_config))}
         files |= {"plan.yaml": plan.text, "machine.json": json.dumps(machine.to_json(), indent=1) + "\n"}
-        record = LaunchRecord.from_json(launch_json(spec, plan, folder))
+        tag = uuid.uuid4().hex
+        record = LaunchRecord.from_json(launch_json(spec, plan, folder, tag))
         if record is None:
             raise LaunchError("The Plan holds a text that no program can be given: one with a NUL character, or of more than 1 MiB")
         _fill(folder, record, files)
-        _hand_over(folder, spec, name, owner_pid)
+        _hand_over(folder, spec, name, owner_pid, tag)
     except BaseException as error:
         _undo(folder, keep=had_folder)
         if run_dir is None and not had_runs:
@@ -87,13 +91,26 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
 def check(spec: LaunchSpec) -> None:
     """What would make every launch fail, found before anything is written. Raises LaunchError."""
     if not spec.local:
-        raise LaunchError(f"cluster: {', '.join(spec.hosts)} ({spec.launcher}): this version starts jobs on this machine only")
+        return _check_launcher(spec)
     workdir = Path(spec.workdir)
     if not is_folder(workdir):
         raise LaunchError(f"job.workdir: there is no folder {workdir}")
     if spec.script[0] != "-m" and not is_file(workdir / spec.script[0]):
         raise LaunchError(f"job.script: there is no file {workdir / spec.script[0]} (a script is relative to job.workdir)")
     _check_interpreter(spec.python, spec.env, workdir)
+
+
+def _check_launcher(spec: LaunchSpec) -> None:
+    """Several hosts: what each of them lacks is for its agent to say."""
+    if spec.launcher == "nossh":
+        commands = spec.command()
+        raise LaunchError(f"cluster.launcher: nossh means that you start each host by hand:\n\n{commands}")
+    if spec.start != "hosts":
+        raise LaunchError(
+            f"cluster.launcher: {spec.launcher} cannot be started by this version: leave it out, or use ssh, torchrun or accelerate"
+        )
+    if shutil.which("ssh") is None:
+        raise LaunchError("cluster.launcher: there is no ssh program on this machine: install openssh-client")
 
 
 def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> None:
@@ -126,11 +143,10 @@ def _fill(folder: JobFolder, record: LaunchRecord, files: Mapping[str, str]) -> 
     folder.prepare(1)
 
 
-def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | None) -> None:
+def _hand_over(folder: JobFolder, spec: LaunchSpec, name: str, owner_pid: int | None, tag: str) -> None:
     """Write the first status and start the supervisor, which confirms by putting itself into it."""
     owner = find(owner_pid) if owner_pid is not None else None
-    tag = uuid.uuid4().hex
-    status = initial(tag, spec.ranks, owner)
+    status = initial(tag, spec.ranks, owner, () if spec.local else spec.hosts)
     lock = folder.lock()
     if lock is None:
         raise LaunchError(f"Cannot lock {folder.lock_file}: does this file system support locks? (--run-dir names another place)")

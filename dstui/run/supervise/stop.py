@@ -15,13 +15,13 @@ from dstui.run.jobs.ownership import NotOwn, own_tag
 from dstui.run.jobs.processes import Process, find, tagged
 from dstui.run.jobs.ranks import Ranks
 from dstui.run.jobs.records import JobStatus
-from dstui.run.jobs.spawn import spawn_notification
+from dstui.run.jobs.spawn import spawn_notification, spawn_supervisor
 from dstui.run.jobs.status import finish, here, ranks_of, rebuilt, refresh, supervisor_of
 
 STEP = 5.0
 """Seconds on each rung of the escalation before the next."""
-PATIENCE = 3 * STEP + 5.0
-"""Seconds after which a supervisor that was asked to stop has to be through; then we do it ourselves."""
+PATIENCE, PATIENCE_FAR = 3 * STEP + 5.0, 60.0
+"""Seconds after which a supervisor that was asked to stop has to be through, here and on other hosts; then we do it ourselves."""
 GRACE = 0.5
 """Seconds for launchers and helpers once the ranks that were asked are gone; a launcher takes three to go by itself."""
 LAUNCHER = "deepspeed.launcher."
@@ -84,7 +84,7 @@ def until_gone(members: Members, seconds: float, tick: Callable[[], object] = no
 
 def rank_processes(ranks: Ranks, members: set[Process]) -> list[Process]:
     """The living ranks themselves (not their shims): whom to ask first. Only `members` of the job, whomever their records name."""
-    living = (ranks.ranks[number].pid for number in ranks.living)
+    living = (ranks.ranks[number].pid for number in ranks.living if not ranks.unseen)
     return [process for pid in living if pid and (process := find(pid)) in members and process]
 
 
@@ -104,11 +104,24 @@ def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM) -> StopReport
     if not here(status) and not status.final:
         host = status.supervisor.host if status.supervisor else "another host"
         return StopReport(status.state, None, [f"the job runs on {host}: stop it there (dstui stop {quote(str(folder.path))})"])
-    if not status.final:
+    far: list[str] = []
+    if status.final:
+        far = _sweep(folder, status, tag)
+    else:
         _ask(folder, exit_code, supervisor_of(status, tag))
         status = _await_end(folder, status, exit_code, tag)
+        far = [f"not confirmed on {name}: {host.problem or 'no answer'}" for name, host in status.hosts.items() if host.state != "ended"]
     left = escalate(lambda: tagged(tag))
-    return StopReport(status.state, status.exit_code, sorted(process.describe() for process in left))
+    return StopReport(status.state, status.exit_code, [*sorted(process.describe() for process in left), *far])
+
+
+def _sweep(folder: JobFolder, status: JobStatus, tag: str) -> list[str]:
+    """What may be left on the hosts of a job that has ended."""
+    if all(host.state == "ended" for host in status.hosts.values()):
+        return []
+    from dstui.run.supervise.sweep import sweep  # most jobs have no other hosts
+
+    return sweep(folder, status, tag)
 
 
 def _ask(folder: JobFolder, exit_code: int, supervisor: Process | None) -> None:
@@ -125,12 +138,16 @@ def _ask(folder: JobFolder, exit_code: int, supervisor: Process | None) -> None:
 
 def _await_end(folder: JobFolder, known: JobStatus, exit_code: int, tag: str) -> JobStatus:
     """Wait for the supervisor to be through; take its place where it is dead, and where it is stuck."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + (PATIENCE_FAR if known.hosts else PATIENCE)
     while True:
         status = folder.read_status()
         if status and status.final:
             return status
         lock = folder.lock()
+        if lock is not None and known.hosts and time.monotonic() < deadline:
+            spawn_supervisor(folder, lock, tag)  # what reaches the hosts
+            os.close(lock)
+            lock = None
         late = time.monotonic() - deadline
         if lock is not None or late > STEP:
             break

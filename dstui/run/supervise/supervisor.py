@@ -76,7 +76,7 @@ class Supervisor:
         prctl(PR_SET_CHILD_SUBREAPER, 1)  # what the launcher orphans becomes our child: it is seen, and reaped
         me = find(os.getpid())
         self.note_in_status(supervisor=ProcessRecord.of(me) if me else None)
-        if self.status.state == "starting" and not self.launcher and not tagged(self.tag):
+        if self.fresh:
             self.launch()
         for number, rank in self.ranks.ranks.items():  # what happened while nobody looked
             if rank.state != (known.state if (known := self.status.ranks.get(number)) else "waiting"):
@@ -90,6 +90,16 @@ class Supervisor:
             if not self.again():
                 break
         self.end()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing has been started yet."""
+        return self.status.state == "starting" and not self.launcher and not tagged(self.tag)
+
+    @property
+    def bereft(self) -> bool:
+        """Whether no launcher is left that could start ranks."""
+        return self.launcher is None or not self.launcher.alive
 
     def launch(self, more: Sequence[str] = ()) -> None:
         """Start the launcher; an interpreter that cannot be started is a job without ranks."""
@@ -124,9 +134,17 @@ class Supervisor:
             log.write(f"dstui: cannot start {self.record.python} in {self.record.workdir}: {error.strerror}\n".encode())
         return None
 
+    @property
+    def pause(self) -> float:
+        """Seconds until the next look."""
+        return min(POLL * max(len(self.ranks.ranks) / FEW, 1.0), LONGEST_POLL)
+
     def sleep(self) -> None:
         """Until the next look, a dead child or a signal."""
-        pause = min(POLL * max(len(self.ranks.ranks) / FEW, 1.0), LONGEST_POLL)
+        self.hear_signals(self.pause)
+
+    def hear_signals(self, pause: float) -> None:
+        """Wait so long for a signal; one that asks for the job's end is such a request."""
         news = signal.sigtimedwait((signal.SIGCHLD, signal.SIGUSR1, *STOPPED_BY), pause)
         if news and news.si_signo in STOPPED_BY and self.asked is None:
             self.asked = STOPPED_BY[signal.Signals(news.si_signo)]
@@ -163,7 +181,8 @@ class Supervisor:
 
     def note_builds(self) -> None:
         """Which ranks compile an op of DeepSpeed, or wait for one that does."""
-        for sentence in self.builds.poll({number: self.ranks.ranks[number].pid or 0 for number in self.ranks.living}):
+        here = [] if self.ranks.unseen else self.ranks.living
+        for sentence in self.builds.poll({number: self.ranks.ranks[number].pid or 0 for number in here}):
             self.note(sentence)
 
     def keep_folder(self) -> None:
@@ -185,7 +204,8 @@ class Supervisor:
         """What may explain an end: written down when a rank has ended, its least looked for all the time."""
         ranks = self.ranks.ranks
         for number in changed:
-            if ranks[number].state == "started" and ranks[number].pid and ranks[number].host == os.uname().nodename:
+            here = ranks[number].host == os.uname().nodename and not self.ranks.unseen
+            if ranks[number].state == "started" and ranks[number].pid and here:
                 self.facts.began(number, ranks[number].pid or 0)
         if ended := [number for number in changed if ranks[number].over]:
             self.event("facts", attempt=self.ranks.attempt, **self.facts.ended(ended))
@@ -196,7 +216,7 @@ class Supervisor:
         """Whether the job is over: asked to stop, all ranks ended, none can start any more, or it is stuck after a failure."""
         if self.asked is not None or self.ranks.over:
             return True
-        bereft = self.launcher is None or not self.launcher.alive
+        bereft = self.bereft
         if bereft and self.every("members", 1.0) and not self.members():
             return True
         failed = self.ranks.first_failure is not None
@@ -248,6 +268,7 @@ class Supervisor:
         """The ranks anew, in a folder of their own."""
         self.folder.prepare(attempt)
         self.ranks = Ranks.expected(self.folder, {number: rank.host for number, rank in self.ranks.ranks.items()}, attempt, self.tag)
+        self.ranks.unseen = bool(self.status.hosts)
         self.note_in_status(attempt=attempt, state="starting")
         self._since.clear()
         self._named_late = False
@@ -346,8 +367,18 @@ def main(argv: list[str]) -> int:
         print(f"{folder.path} has a supervisor already", file=sys.stderr)
         return 1
     os.set_inheritable(lock, False)
-    Supervisor(folder, tag).run()
+    _supervisor(folder, tag).run()
     return 0
+
+
+def _supervisor(folder: JobFolder, tag: str) -> Supervisor:
+    """The one for the job: for this host alone, or for several."""
+    record = folder.read_launch()
+    if record is None or record.missing or record.cluster is None:
+        return Supervisor(folder, tag)
+    from dstui.run.supervise.cluster_supervisor import ClusterSupervisor  # a job of one host needs none of it
+
+    return ClusterSupervisor(folder, tag, record.cluster)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,134 @@
+"""One live connection to the agent of a host: a process (ssh, srun) whose ends never block us.
+
+connection = Connection(agent_command("h1", python), opening)
+select on connection.output, connection.errors, and, while connection.unsent, on connection.input
+connection.write(); for frame in connection.read(): ...
+connection.ended, connection.complaint, connection.close()
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dstui.hosts import agent
+from dstui.hosts.frames import Frame, Frames
+from dstui.hosts.ssh import ssh_command
+
+BOOT = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())), 'agent', 'exec'))"
+"""What is on the command line there: it takes its program from standard input."""
+PIECE = 1 << 18
+LONGEST_COMPLAINT = 1 << 12
+
+
+@cache
+def source() -> bytes:
+    """The agent's program, with its length before it."""
+    text = Path(agent.__file__).read_bytes() + b"\n\nmain()\n"
+    return b"%d\n" % len(text) + text
+
+
+def boot_command(*pythons: str) -> list[str]:
+    """The words that run an agent by the first of these interpreters that is there."""
+    run = 'command -v "$python" >/dev/null 2>&1 && exec "$python" -u -I -S -c "$0"'
+    search = f'cd / && for python; do {run}; done; echo "no Python here" >&2; exit 127'
+    return ["sh", "-c", search, BOOT, *pythons]
+
+
+def agent_command(host: str, python: str) -> list[str]:
+    """An agent on another host, over ssh."""
+    return ssh_command(host, boot_command(python, "python3"))
+
+
+class Connection:
+    """A process that reaches an agent. Raises OSError where it cannot be started."""
+
+    def __init__(self, command: Sequence[str], opening: Mapping[str, Any]) -> None:
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+            preexec_fn=_default_signals,  # noqa: PLW1509 - there are no threads here
+        )
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self.pid = self._process.pid
+        self.input, self.output, self.errors = (pipe.fileno() for pipe in (self._process.stdin, self._process.stdout, self._process.stderr))
+        for fd in (self.input, self.output, self.errors):
+            os.set_blocking(fd, False)
+        self.unsent = bytearray(source())
+        self.ended = False
+        """Whether it will say nothing more."""
+        self._frames, self._complaint = Frames(), b""
+        self.tell(opening)
+
+    def tell(self, order: Mapping[str, Any]) -> None:
+        """Put an order in the queue."""
+        self.unsent += json.dumps(order).encode() + b"\n"
+        self.write()
+
+    def write(self) -> None:
+        """Send as much of the queue as goes."""
+        try:
+            while self.unsent:
+                del self.unsent[: os.write(self.input, self.unsent)]
+        except BlockingIOError:
+            return
+        except OSError:
+            self.unsent.clear()  # its end shows in what it says
+
+    def read(self) -> Iterator[Frame]:
+        """What has come. Raises FrameError."""
+        data = self._take(self.output)
+        if data == b"":
+            self.ended = True
+        if data:
+            yield from self._frames.feed(data)
+
+    def read_errors(self) -> bool:
+        """What ssh and the shell there complain of, of which the end is kept; False where there will be no more."""
+        data = self._take(self.errors)
+        self._complaint = (self._complaint + (data or b""))[-LONGEST_COMPLAINT:]
+        return data != b""
+
+    @property
+    def complaint(self) -> str:
+        """The same as text."""
+        return self._complaint.decode(errors="replace")
+
+    def close(self) -> None:
+        """End it: the agent ends with its input."""
+        with suppress(OSError):
+            self.read_errors()
+        with suppress(OSError):
+            os.killpg(self.pid, signal.SIGKILL)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe:
+                with suppress(OSError):
+                    pipe.close()
+        with suppress(OSError):
+            self._process.wait()
+
+    @staticmethod
+    def _take(fd: int) -> bytes | None:
+        """What can be read now; b"" at the end, None where there is nothing yet."""
+        try:
+            return os.read(fd, PIECE)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+
+def _default_signals() -> None:
+    """Nothing blocked, whatever our own process blocks: ssh has children of its own."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])

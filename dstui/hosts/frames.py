@@ -1,0 +1,112 @@
+"""What an agent says, taken apart: a host may be broken or lie, so that everything has bounds and a form.
+
+frames = Frames()
+for frame in frames.feed(data): ...      FrameError: nothing that comes after it is to be believed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dstui.hosts.agent import CHUNK, READY
+from dstui.regular import json_object
+
+MOST_NOISE = 1 << 16
+"""Bytes that a login shell may print before the agent begins."""
+LONGEST_HEAD = 1 << 16
+LONGEST_NAME = 256
+LONGEST_TEXT = 1 << 12
+
+
+class FrameError(Exception):
+    """What came is not from an agent of ours: why, as the end of a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One message of an agent: what it is, its facts as FORMS has them, and the bytes that came with it."""
+
+    kind: str
+    facts: Mapping[str, Any]
+    data: bytes = b""
+
+
+Form = Callable[[Any], bool]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_TEXT and "\0" not in value
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST_NAME
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1 << 40
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 60
+
+
+FORMS: Mapping[str, Mapping[str, Form]] = {
+    "hello": {"time": _is_time, "there": _is_bool, "lacks": _is_texts},
+    "refused": {"text": _is_text},
+    "log": {"file": _is_name, "at": _is_count},
+    "record": {"file": _is_name},
+    "beat": {"time": _is_time},
+    "ended": {"attempt": _is_count, "exit_code": lambda value: _is_count(value) and value < 256, "text": _is_text},
+    "swept": {"left": _is_texts},
+    "bye": {},
+}
+"""Kind -> what its facts must hold; all of them must be there."""
+
+
+class Frames:
+    """A stream of bytes as frames."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._ready = False
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that these bytes complete. Raises FrameError."""
+        self._rest += data
+        if not self._ready:
+            before, mark, rest = self._rest.partition(READY)
+            if not mark:
+                if len(before) > MOST_NOISE:
+                    raise FrameError("a program there prints without end before anything else runs")
+                return
+            self._ready, self._rest = True, rest
+        at = 0
+        while (parsed := self._frame(at)) is not None:
+            frame, at = parsed
+            yield frame
+        del self._rest[:at]
+
+    def _frame(self, at: int) -> tuple[Frame, int] | None:
+        """The frame that begins there and where the next one does; None where it is not whole yet."""
+        end = self._rest.find(b"\n", at)
+        if end < 0 or end - at > LONGEST_HEAD:
+            if max(end, len(self._rest)) - at > LONGEST_HEAD:
+                raise FrameError("what it says is no message of dstui's agent")
+            return None
+        head = json_object(bytes(self._rest[at:end]))
+        form, size = FORMS.get(str(head.get("is"))), head.get("size", -1)
+        if form is None or not _is_count(size) or size > CHUNK or not all(known(head.get(key)) for key, known in form.items()):
+            raise FrameError("what it says is no message of dstui's agent")
+        if len(self._rest) < end + 1 + size:
+            return None
+        return Frame(head["is"], head, bytes(self._rest[end + 1 : end + 1 + size])), end + 1 + size

@@ -1,0 +1,179 @@
+"""One host of a job: its connection, how it fares, and what it still has to be told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dstui.hosts.connection import Connection
+from dstui.hosts.frames import Frame, FrameError
+from dstui.hosts.ssh import failure
+from dstui.run.hosts.mirror import Mirror
+from dstui.run.jobs.records import HostState, HostStatus
+
+SILENT = 8.0
+"""Seconds without a sign of life after which a host is unreachable; its agent gives one every two."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
+"""Seconds between two attempts to connect: twice as many each time."""
+LASTING = 10.0
+"""Seconds that a connection must have held for the next one to be tried soon."""
+CONNECTING = 20.0
+"""Seconds that a connection may take until its agent speaks."""
+HOPELESS = ("key-changed", "key-unknown", "login", "name", "no-python", "no-ssh")
+"""Failures of ssh (dstui/hosts/ssh.py) that waiting does not mend."""
+
+
+@dataclass
+class Host:
+    """One host."""
+
+    name: str
+    command: list[str]
+    """What reaches its agent."""
+    mirror: Mirror
+    status: HostStatus = field(default_factory=HostStatus)
+    news: list[tuple[HostState, str]] = field(default_factory=list)
+    """The changes of its state that nobody has told yet, each with a sentence, or "" where there is nothing to say."""
+    connection: Connection | None = None
+    greeted: bool = False
+    """Whether the agent of this connection is ready for orders."""
+    there: bool = False
+    """Whether the job has a folder there."""
+    lacks: tuple[str, ...] = ()
+    """Why nothing can be started there: sentences."""
+    left: tuple[str, ...] | None = None
+    """What a stop could not end there; None until it is through."""
+    code: int | None = None
+    """The exit status of the host's own launcher, of the current attempt."""
+    stopped: bool = False
+    """Whether it has been told to stop what runs there: how its launcher ends is then no news."""
+    told: list[str] = field(default_factory=list)
+    """The orders that the agent of this connection has been given."""
+    skew: float = float("-inf")
+    """By how many seconds its clock seems to be ahead of ours at least: words take time on their way."""
+    retry_at: float = 0.0
+    pause: float = FIRST_PAUSE
+    heard: float = field(default_factory=time.monotonic)
+    """When it last gave a sign of life, by the monotonic clock."""
+    began: float = 0.0
+    """When its connection was begun, likewise."""
+    moved: float = 0.0
+    """When it last sent a piece of a log, likewise."""
+    _complaint: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing of the job is left there."""
+        return self.status.state == "ended"
+
+    @property
+    def reached(self) -> bool:
+        """Whether its agent is there to be told."""
+        return self.connection is not None and self.greeted
+
+    @property
+    def why(self) -> str:
+        """Why it gives no answer."""
+        return self.status.problem or "it gives no answer"
+
+    def enter(self, state: HostState, problem: str | None = None, text: str = "") -> None:
+        """Into a state; nothing happens where it is the same."""
+        if (state, problem) != (self.status.state, self.status.problem):
+            since = self.status.since if state == self.status.state else time.time()
+            self.status = replace(self.status, state=state, since=since, problem=problem)
+            self.news.append((state, text))
+
+    def connect(self, opening: Mapping[str, Any]) -> None:
+        """Begin a connection."""
+        self.greeted, self.told, self.heard, self.began = False, [], time.monotonic(), time.monotonic()
+        try:
+            self.connection = Connection(self.command, opening)
+        except OSError as error:
+            self.drop(f"{self.command[0]} cannot be started: {error.strerror}")
+
+    def tell(self, order: Mapping[str, Any]) -> None:
+        """An order, once for each connection."""
+        key = str(order)
+        if self.connection and key not in self.told:
+            self.told.append(key)
+            self.connection.tell(order)
+
+    def listen(self) -> None:
+        """Take what has come."""
+        try:
+            for frame in self.connection.read() if self.connection else ():
+                self.heard = time.monotonic()
+                self._take(frame)
+        except FrameError as why:
+            self.drop(str(why))
+        except OSError as error:
+            self.drop(f"what it sends cannot be written here: {error.strerror}")
+        if self.connection and self.connection.ended:
+            self.drop("")
+
+    def _take(self, frame: Frame) -> None:
+        facts = frame.facts
+        if frame.kind in ("hello", "beat"):
+            self.skew = max(self.skew, facts["time"] - time.time())
+        match frame.kind:
+            case "hello":
+                self._greet(facts)
+            case "refused":
+                self.lacks = (facts["text"],)
+                self.drop(facts["text"])
+            case "log":
+                self.moved = self.heard
+                self.mirror.log(self.name, facts["file"], facts["at"], frame.data)
+            case "record":
+                self.mirror.record(self.name, facts["file"], frame.data, self.skew)
+            case "ended":
+                self.code = facts["exit_code"]
+                if not self.stopped:
+                    self.status = replace(self.status, exit_code=self.code)
+                if facts["text"]:
+                    self.lacks = (facts["text"],)
+            case "swept":
+                self.left = tuple(facts["left"])
+            case "bye":
+                self.enter("ended", "; ".join(self.left or ()) or None)
+                self.close()
+
+    def _greet(self, facts: Mapping[str, Any]) -> None:
+        self.greeted = True
+        self.there, self.lacks = facts["there"], tuple(facts["lacks"])
+        again = self.status.state == "unreachable"
+        self.enter("reached", "; ".join(self.lacks) or None, f"{self.name} is reached again" if again else "")
+
+    def judge(self, now: float) -> None:
+        """Give up a connection that is silent."""
+        patience = SILENT if self.greeted else CONNECTING
+        if self.connection and now - self.heard > patience:
+            self.drop(f"no sign of life for {patience:.0f} s")
+
+    def drop(self, problem: str) -> None:
+        """The connection is lost; another one is tried later. `problem`: why, where ssh does not say it."""
+        told = ""
+        if self.connection:
+            lasted = time.monotonic() - self.began
+            self.pause = FIRST_PAUSE if self.greeted and lasted > LASTING else self.pause
+            self.close()
+            told = self._complaint
+        found = failure(self.name, told) if told.strip() else None
+        reason = problem or (found.problem if found else "the connection was closed")
+        if found and found.id in HOPELESS and self.status.state == "starting":
+            self.lacks = (f"{reason} ({found.fix})",)
+        self.retry_at = time.monotonic() + self.pause
+        self.pause = min(2 * self.pause, LONGEST_PAUSE)
+        if self.status.state == "starting":
+            self.enter("starting", reason)
+        elif not self.done:
+            self.enter("unreachable", reason, f"{self.name} is unreachable: {reason}. Its ranks may go on; it is tried again")
+
+    def close(self) -> None:
+        """End the connection."""
+        if self.connection:
+            self.connection.close()
+            self._complaint = self.connection.complaint
+        self.connection, self.greeted = None, False

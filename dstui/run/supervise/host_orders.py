@@ -1,0 +1,96 @@
+"""What the agents of a job are told: the files that a host needs, what must be there, and the command that it starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dstui.hosts.connection import agent_command
+from dstui.regular import read_regular
+from dstui.run.hosts.cluster import Cluster
+from dstui.run.hosts.host import Host
+from dstui.run.hosts.mirror import Mirror
+from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.records import ClusterRecord, HostLaunch, HostStatus, JobStatus, LaunchRecord
+from dstui.run.supervise.launch_command import SHIM
+
+if TYPE_CHECKING:  # the supervisor has no use for the rendering
+    from dstui.render.spec import LaunchSpec
+
+FILES = ("hostfile", "bind.sh", "accelerate.yaml")
+"""Files of the job folder that are sent along where they are there."""
+TRAVELS = ("NCCL", "PYTHON", "MLFLOW", "UCX", "MV2")
+"""Variables whose names begin so reach the ranks from where dstui was started, as with DeepSpeed's own launchers."""
+SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "COMET_API_KEY", "NEPTUNE_API_TOKEN", "CLEARML_API_SECRET_KEY")
+"""Variables that reach them too, and stand on no command line, in no file that others may read and in no log."""
+
+
+def far_folder(tag: str) -> str:
+    """Where a job's files lie on each of its hosts: the same path everywhere, on a disk of the host's own."""
+    return f"/tmp/dstui-{tag}"
+
+
+def far_attempt(cluster: ClusterRecord, attempt: int) -> str:
+    """Where the logs and records of one attempt lie there."""
+    return cluster.folder if attempt == 1 else f"{cluster.folder}/attempts/{attempt}"
+
+
+def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> Cluster:
+    """The hosts of a job, none of them connected yet."""
+    assert record.cluster is not None
+    hosts = [Host(name, agent_command(name, record.python), mirror, status.hosts.get(name, HostStatus())) for name in record.cluster.hosts]
+    return Cluster(hosts, partial(opening, record, mirror))
+
+
+def opening(record: LaunchRecord, mirror: Mirror, host: str, makes: bool) -> dict[str, Any]:
+    """What the agent of a host is told first. `makes`: something is about to be started there."""
+    cluster = record.cluster
+    assert cluster is not None
+    first = host == next(iter(cluster.hosts), None)
+    script = record.script[0] if record.script and record.script[0] != "-m" else None
+    port = cluster.port if first and cluster.each_host_starts else None
+    needs = {"cwd": record.workdir, "python": record.python, "script": script, "port": port}
+    here = {"tag": mirror.tag, "attempt": mirror.attempt, "have": mirror.have(host)}
+    return {"folder": cluster.folder, "make": makes, "files": _files(mirror.folder) if makes else {}, "needs": needs, **here}
+
+
+def _files(folder: JobFolder) -> dict[str, str]:
+    found = {SHIM.name: SHIM.read_text()}
+    for path in (*folder.ds_configs, *(folder.path / name for name in FILES)):
+        with suppress(OSError):
+            found[path.name] = read_regular(path).decode()
+    return found
+
+
+def start_order(record: LaunchRecord, host: HostLaunch, tag: str, attempt: int, more: Sequence[str] = ()) -> dict[str, Any]:
+    """How a host starts its own launcher; `more`: what a further attempt appends to the script's arguments."""
+    cluster = record.cluster
+    assert cluster is not None
+    bind = [f"bind:{record.bind}"] if record.bind else []
+    shim = [f"{cluster.folder}/{SHIM.name}", far_attempt(cluster, attempt), tag, *bind]
+    argv = [*(host.command or ()), *shim, *record.script, *record.args, *more]
+    return {"do": "start", "attempt": attempt, "argv": argv, "cwd": record.workdir, "env": far_environment(host.env)}
+
+
+def far_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """What is added to a host's own environment, beside what the Plan says."""
+    own = {name: value for name, value in os.environ.items() if name.startswith(TRAVELS) or name in SECRETS}
+    return {**own, "PYTHONUNBUFFERED": "1", **env}
+
+
+def cluster_json(spec: LaunchSpec, tag: str) -> dict[str, Any]:
+    """Key "cluster" of launch.json."""
+    config = f"{far_folder(tag)}/ds_config.json"
+    hosts = {
+        host: {"command": _own_launcher(spec, config, node), "env": spec.environment(config, node)} for node, host in enumerate(spec.hosts)
+    }
+    return {"reach": "ssh", "folder": far_folder(tag), "hosts": hosts, "port": spec.master_port}
+
+
+def _own_launcher(spec: LaunchSpec, config: str, node: int) -> list[str] | None:
+    """The words of a host's own launcher, up to the script; None where it has none."""
+    words = spec.argv(config, node, wrapper=(SHIM.name,))
+    return words[: words.index(SHIM.name)] if spec.start == "hosts" else None
