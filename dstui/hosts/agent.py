@@ -53,7 +53,7 @@ BUFFERS = "/dev/shm/deepspeed_allreduce_buffer_%d_%s_%s_*"
 """What DeepSpeed leaves in memory for each rank on a CPU (dstui/run/jobs/cleanup.py)."""
 
 
-class Refused(Exception):
+class NotPossible(Exception):
     """Why nothing can be done here, as a sentence."""
 
 
@@ -125,13 +125,13 @@ def own_folder(path: str, make: bool) -> bool:
         except FileExistsError:
             pass
         except OSError as error:
-            raise Refused(f"cannot make the folder {path}: {error.strerror}") from None
+            raise NotPossible(f"cannot make the folder {path}: {error.strerror}") from None
     try:
         found = os.lstat(path)
     except OSError:
         return False
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise Refused(f"{path} is not a folder of this user's alone: somebody else has made it")
+        raise NotPossible(f"{path} is not a folder of this user's alone: somebody else has made it")
     return True
 
 
@@ -266,7 +266,7 @@ class Agent:
         if now >= self.beat_at:
             self.beat_at = now + BEAT
             self.put("beat", time=time.time())
-        self.look_at_records()
+        self.read_records()
         moved = self.send_logs()
         for name, (data, after) in list(self.waiting.items()):
             if self.sent.get(self.log_of(name), 0) >= after:
@@ -279,7 +279,7 @@ class Agent:
         """The log of the rank whose record this is."""
         return record.replace("ranks/", "logs/").replace(".json", ".log")
 
-    def look_at_records(self) -> None:
+    def read_records(self) -> None:
         """Which ranks have begun, ended, or are gone without a word. A rank's end goes home after its last line."""
         for name in self.names("ranks"):
             path = os.path.join(self.folder, name)
@@ -447,5 +447,5 @@ def main() -> None:
     os.write(1, READY)
     try:
         Agent(json.loads(opening.decode())).run()
-    except Refused as why:
+    except NotPossible as why:
         say("refused", text=str(why))

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from dstui.hosts import agent
-from dstui.hosts.frames import Frame, Frames
+from dstui.hosts.frames import AgentFrame, AgentFrames
 from dstui.hosts.ssh import ssh_command
 
 BOOT = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())), 'agent', 'exec'))"
 """What is on the command line there: it takes its program from standard input."""
-PIECE = 1 << 18
+MOST_READ = 1 << 18
 LONGEST_COMPLAINT = 1 << 12
 
 
@@ -68,7 +68,7 @@ class Connection:
         self.unsent = bytearray(source())
         self.ended = False
         """Whether it will say nothing more."""
-        self._frames, self._complaint = Frames(), b""
+        self._frames, self._complaint = AgentFrames(), b""
         self.tell(opening)
 
     def tell(self, order: Mapping[str, Any]) -> None:
@@ -86,7 +86,7 @@ class Connection:
         except OSError:
             self.unsent.clear()  # its end shows in what it says
 
-    def read(self) -> Iterator[Frame]:
+    def read(self) -> Iterator[AgentFrame]:
         """What has come. Raises FrameError."""
         data = self._take(self.output)
         if data == b"":
@@ -122,7 +122,7 @@ class Connection:
     def _take(fd: int) -> bytes | None:
         """What can be read now; b"" at the end, None where there is nothing yet."""
         try:
-            return os.read(fd, PIECE)
+            return os.read(fd, MOST_READ)
         except BlockingIOError:
             return None
         except OSError:

@@ -1,6 +1,6 @@
 """What an agent says, taken apart: a host may be broken or lie, so that everything has bounds and a form.
 
-frames = Frames()
+frames = AgentFrames()
 for frame in frames.feed(data): ...      FrameError: nothing that comes after it is to be believed
 """
 
@@ -25,7 +25,7 @@ class FrameError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class AgentFrame:
     """One message of an agent: what it is, its facts as FORMS has them, and the bytes that came with it."""
 
     kind: str
@@ -73,14 +73,14 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
 """Kind -> what its facts must hold; all of them must be there."""
 
 
-class Frames:
+class AgentFrames:
     """A stream of bytes as frames."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self._ready = False
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes) -> Iterator[AgentFrame]:
         """The frames that these bytes complete. Raises FrameError."""
         self._rest += data
         if not self._ready:
@@ -96,7 +96,7 @@ class Frames:
             yield frame
         del self._rest[:at]
 
-    def _frame(self, at: int) -> tuple[Frame, int] | None:
+    def _frame(self, at: int) -> tuple[AgentFrame, int] | None:
         """The frame that begins there and where the next one does; None where it is not whole yet."""
         end = self._rest.find(b"\n", at)
         if end < 0 or end - at > LONGEST_HEAD:
@@ -109,4 +109,4 @@ class Frames:
             raise FrameError("what it says is no message of dstui's agent")
         if len(self._rest) < end + 1 + size:
             return None
-        return Frame(head["is"], head, bytes(self._rest[end + 1 : end + 1 + size])), end + 1 + size
+        return AgentFrame(head["is"], head, bytes(self._rest[end + 1 : end + 1 + size])), end + 1 + size

@@ -144,12 +144,16 @@ class Farm:
                 raise RuntimeError(f"{host} did not start: {log.read_text()}")
             time.sleep(0.01)
 
+    def pids(self, host: str) -> list[int]:
+        """All processes of a host, as this machine numbers them."""
+        return [int(pid) for pid in do("ip", "netns", "pids", self.namespace(host)).split()]
+
     def pid(self, host: str) -> int:
         """Process 1 of a host, as this machine numbers it."""
-        for pid in do("ip", "netns", "pids", self.namespace(host)).split():
-            words = Path("/proc", pid, "cmdline").read_bytes().split(b"\0")
+        for pid in self.pids(host):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             if words[1:3] == [__file__.encode(), host.encode()]:
-                return int(pid)
+                return pid
         raise LookupError(host)
 
     def command(self, host: str, words: Sequence[str]) -> list[str]:
@@ -172,7 +176,7 @@ def own_temporary_folder() -> None:
     before = os.open(shared, os.O_PATH | os.O_DIRECTORY)
     do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/tmp")
     shared.mkdir()
-    do("mount", "--bind", f"/proc/{os.getpid()}/fd/{before}", str(shared))
+    do("mount", "--no-canonicalize", "--bind", f"/proc/{os.getpid()}/fd/{before}", str(shared))
     os.close(before)
 
 

@@ -109,6 +109,14 @@ def eat(_: str) -> None:
         eaten.append(b"x" * (1 << 26))
 
 
+def count(rest: str) -> None:
+    """So many numbered lines, with a pause after each."""
+    most, pause = rest.split()
+    for number in range(int(most)):
+        print(number, flush=True)
+        time.sleep(float(pause))
+
+
 WORDS = {
     "exit": lambda code: sys.exit(int(code)),
     "kill": lambda _: os.kill(os.getpid(), signal.SIGKILL),
@@ -117,7 +125,7 @@ WORDS = {
     "say": lambda text: print(text, flush=True),
     **{
         function.__name__: function
-        for function in (wait, eat, fail, once, checkpoint, polite, helper, lock, release, buffer, listen, noise, facts)
+        for function in (wait, eat, fail, once, checkpoint, polite, helper, count, lock, release, buffer, listen, noise, facts)
     },
 }
 

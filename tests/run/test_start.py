@@ -78,8 +78,9 @@ def test_an_interpreter_that_is_none_is_said_to_be_none(place: Path) -> None:
     assert "does not run as a Python" in refusal(place, job="script: train.py, python: /bin/false")
 
 
-def test_hosts_elsewhere_are_refused_by_name(place: Path) -> None:
-    assert "worker-1" in refusal(place, cluster="hosts: {worker-1: 8}")
+def test_hosts_that_are_started_by_hand_are_refused_with_the_command_of_each(place: Path) -> None:
+    refused = refusal(place, cluster="hosts: {worker-1: 8, worker-2: 8}, launcher: nossh")
+    assert "# on worker-1\n" in refused and "# on worker-2\n" in refused and "--node_rank 1" in refused
 
 
 def test_a_folder_that_holds_anything_is_refused(place: Path) -> None:

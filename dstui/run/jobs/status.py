@@ -81,8 +81,8 @@ def finish(folder: JobFolder, status: JobStatus, ranks: Ranks, asked: int | None
     with suppress(OSError):
         for path in removed:
             folder.append_event(now, "notice", text=f"removed {path}, which DeepSpeed had left in memory")
-        seen = not status.hosts and all(rank.host == os.uname().nodename for rank in ranks.ranks.values())  # a read on another host is not
-        config_read = all_read(folder.ds_configs) if seen else None
+        here = not status.hosts and all(rank.host == os.uname().nodename for rank in ranks.ranks.values())  # a read on another host is not
+        config_read = all_read(folder.ds_configs) if here else None
         folder.append_event(now, "exit", exit_code=status.exit_code, state=status.state, config_read=config_read)
     with suppress(OSError):
         folder.write_status(status)

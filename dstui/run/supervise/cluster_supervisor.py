@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from dstui.run.hosts.host import Host
+from dstui.run.hosts.job_host import JobHost
 from dstui.run.hosts.mirror import Mirror
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.processes import Process, descendants, tagged
@@ -20,6 +20,8 @@ from dstui.run.supervise.supervisor import LINGER, LINGER_FAILED, STUCK, Supervi
 
 REACHING = 60.0
 """Seconds that hosts get to be reached before anything is started."""
+ALONE = 8.0
+"""Seconds after a failure in which the ranks of other hosts may fail or end by themselves: no launcher ends them."""
 SETTLE = 3.0
 """Seconds after the end of the launchers in which the ranks' last words come."""
 
@@ -70,7 +72,7 @@ class ClusterSupervisor(Supervisor):
             self.note_in_status(hosts=statuses)
             self._unwritten = True
 
-    def _vanished(self, host: Host) -> None:
+    def _vanished(self, host: JobHost) -> None:
         """A host that has lost the job's folder has lost the job: it was started anew."""
         lost = self.mirror.lose(host.name, time.time())
         host.code = host.code if host.code is not None else 1
@@ -116,7 +118,7 @@ class ClusterSupervisor(Supervisor):
         if self.lasting("settled", settled) > SETTLE:
             return True
         failed = self.ranks.first_failure is not None or bool(self._without_launcher())
-        return self.lasting("stuck", failed or (self.bereft and bool(self.ranks.waiting))) > STUCK
+        return self.lasting("failed", failed) > ALONE or self.lasting("stuck", self.bereft and bool(self.ranks.waiting)) > STUCK
 
     def _without_launcher(self) -> list[int]:
         """The ranks that have not started and whose host's launcher has ended."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dstui.hosts.connection import agent_command
 from dstui.regular import read_regular
-from dstui.run.hosts.cluster import Cluster
-from dstui.run.hosts.host import Host
+from dstui.run.hosts.job_host import JobHost
+from dstui.run.hosts.job_hosts import JobHosts
 from dstui.run.hosts.mirror import Mirror
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.records import ClusterRecord, HostLaunch, HostStatus, JobStatus, LaunchRecord
@@ -38,11 +38,12 @@ def far_attempt(cluster: ClusterRecord, attempt: int) -> str:
     return cluster.folder if attempt == 1 else f"{cluster.folder}/attempts/{attempt}"
 
 
-def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> Cluster:
+def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHosts:
     """The hosts of a job, none of them connected yet."""
     assert record.cluster is not None
-    hosts = [Host(name, agent_command(name, record.python), mirror, status.hosts.get(name, HostStatus())) for name in record.cluster.hosts]
-    return Cluster(hosts, partial(opening, record, mirror))
+    names = record.cluster.hosts
+    hosts = (JobHost(name, agent_command(name, record.python), mirror, status.hosts.get(name, HostStatus())) for name in names)
+    return JobHosts(hosts, partial(opening, record, mirror))
 
 
 def opening(record: LaunchRecord, mirror: Mirror, host: str, makes: bool) -> dict[str, Any]:

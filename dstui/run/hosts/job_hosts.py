@@ -1,6 +1,6 @@
 """All hosts of a job: connected side by side by one selector, without a thread, told what to do, and tried again when they are lost.
 
-cluster = Cluster(job, mirror, statuses, attempt)
+cluster = JobHosts(job, mirror, statuses, attempt)
 cluster.pump(seconds)               whatever comes, for so long
 cluster.start(orders)               each host's own launcher, once
 cluster.stop(linger=0, ask=True)    everything that carries the job's tag, while `cluster.stopping`
@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from dstui.hosts.agent import GRACE, STEP
-from dstui.run.hosts.host import Host
+from dstui.run.hosts.job_host import JobHost
 from dstui.run.jobs.records import HostState, HostStatus
 
 UNREACHED = 10.0
@@ -31,10 +31,10 @@ Opening = Callable[[str, bool], dict[str, Any]]
 """(host, whether something is about to be started there) -> what its agent is told first."""
 
 
-class Cluster:
+class JobHosts:
     """The hosts of one job."""
 
-    def __init__(self, hosts: Iterable[Host], opening: Opening) -> None:
+    def __init__(self, hosts: Iterable[JobHost], opening: Opening) -> None:
         self.hosts = {host.name: host for host in hosts}
         self.opening = opening
         self._orders: dict[str, Mapping[str, Any]] = {}
@@ -53,34 +53,34 @@ class Cluster:
         return max((host.moved for host in self.hosts.values()), default=0.0)
 
     @property
-    def living(self) -> list[Host]:
+    def living(self) -> list[JobHost]:
         """The hosts where something of the job may be."""
         return [host for host in self.hosts.values() if not host.done]
 
     @property
-    def unreached(self) -> list[Host]:
+    def unreached(self) -> list[JobHost]:
         """The hosts that cannot be told anything now."""
         return [host for host in self.living if not host.reached]
 
     @property
-    def lacking(self) -> list[Host]:
+    def lacking(self) -> list[JobHost]:
         """The hosts where nothing can be started."""
         return [host for host in self.living if host.lacks]
 
     @property
-    def stopping(self) -> list[Host]:
+    def stopping(self) -> list[JobHost]:
         """The hosts that have not said yet what a stop has left there, and are still worth waiting for."""
         now = time.monotonic()
         began, quiet = now - self._stop_began, now - max(self._stop_ends, self.moved)
         return [host for host in self.living if host.left is None and (quiet < SWEEP if host.reached else began < UNREACHED)]
 
     @property
-    def cleaning(self) -> list[Host]:
+    def cleaning(self) -> list[JobHost]:
         """The hosts that remove the job's folder, and are still worth waiting for."""
         late = time.monotonic() - self._clean_began > CLEANING
         return [] if late else [host for host in self.living if host.left == () and host.reached]
 
-    def take_news(self) -> list[tuple[Host, HostState, str]]:
+    def take_news(self) -> list[tuple[JobHost, HostState, str]]:
         """What has become of which host since the last time: its state, and a sentence, or "" where there is nothing to say."""
         found = [(host, state, text) for host in self.hosts.values() for state, text in host.news]
         for host in self.hosts.values():
@@ -116,7 +116,7 @@ class Cluster:
         for host in self.living:
             self._bring(host)
 
-    def _bring(self, host: Host) -> None:
+    def _bring(self, host: JobHost) -> None:
         if host.reached and host.name in self._orders:
             host.tell(self._orders[host.name])
 
@@ -133,7 +133,7 @@ class Cluster:
             if now >= deadline or any(host.news for host in self.hosts.values()):
                 return
 
-    def _serve(self, host: Host, fd: int, events: int) -> None:
+    def _serve(self, host: JobHost, fd: int, events: int) -> None:
         connection = host.connection
         if connection is None:
             return
@@ -149,7 +149,7 @@ class Cluster:
             self._bring(host)
             self._await_write(host)
 
-    def _with(self, host: Host, act: Callable[[], None]) -> None:
+    def _with(self, host: JobHost, act: Callable[[], None]) -> None:
         """Do something by which a host may lose its connection."""
         before = host.connection
         fds = (before.input, before.output, before.errors) if before else ()
@@ -172,7 +172,7 @@ class Cluster:
                     self._selector.register(host.connection.errors, selectors.EVENT_READ, host)
                     self._await_write(host)
 
-    def _await_write(self, host: Host) -> None:
+    def _await_write(self, host: JobHost) -> None:
         if host.connection and host.connection.unsent and host.connection.input not in self._selector.get_map():
             self._selector.register(host.connection.input, selectors.EVENT_WRITE, host)
 

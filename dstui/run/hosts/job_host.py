@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dstui.hosts.connection import Connection
-from dstui.hosts.frames import Frame, FrameError
+from dstui.hosts.frames import AgentFrame, FrameError
 from dstui.hosts.ssh import failure
 from dstui.run.hosts.mirror import Mirror
 from dstui.run.jobs.records import HostState, HostStatus
@@ -26,7 +26,7 @@ HOPELESS = ("key-changed", "key-unknown", "login", "name", "no-python", "no-ssh"
 
 
 @dataclass
-class Host:
+class JobHost:
     """One host."""
 
     name: str
@@ -49,7 +49,7 @@ class Host:
     """The exit status of the host's own launcher, of the current attempt."""
     stopped: bool = False
     """Whether it has been told to stop what runs there: how its launcher ends is then no news."""
-    told: list[str] = field(default_factory=list)
+    orders: list[str] = field(default_factory=list)
     """The orders that the agent of this connection has been given."""
     skew: float = float("-inf")
     """By how many seconds its clock seems to be ahead of ours at least: words take time on their way."""
@@ -87,7 +87,7 @@ class Host:
 
     def connect(self, opening: Mapping[str, Any]) -> None:
         """Begin a connection."""
-        self.greeted, self.told, self.heard, self.began = False, [], time.monotonic(), time.monotonic()
+        self.greeted, self.orders, self.heard, self.began = False, [], time.monotonic(), time.monotonic()
         try:
             self.connection = Connection(self.command, opening)
         except OSError as error:
@@ -96,8 +96,8 @@ class Host:
     def tell(self, order: Mapping[str, Any]) -> None:
         """An order, once for each connection."""
         key = str(order)
-        if self.connection and key not in self.told:
-            self.told.append(key)
+        if self.connection and key not in self.orders:
+            self.orders.append(key)
             self.connection.tell(order)
 
     def listen(self) -> None:
@@ -113,7 +113,7 @@ class Host:
         if self.connection and self.connection.ended:
             self.drop("")
 
-    def _take(self, frame: Frame) -> None:
+    def _take(self, frame: AgentFrame) -> None:
         facts = frame.facts
         if frame.kind in ("hello", "beat"):
             self.skew = max(self.skew, facts["time"] - time.time())
@@ -154,13 +154,13 @@ class Host:
 
     def drop(self, problem: str) -> None:
         """The connection is lost; another one is tried later. `problem`: why, where ssh does not say it."""
-        told = ""
+        complaint = ""
         if self.connection:
             lasted = time.monotonic() - self.began
             self.pause = FIRST_PAUSE if self.greeted and lasted > LASTING else self.pause
             self.close()
-            told = self._complaint
-        found = failure(self.name, told) if told.strip() else None
+            complaint = self._complaint
+        found = failure(self.name, complaint) if complaint.strip() else None
         reason = problem or (found.problem if found else "the connection was closed")
         if found and found.id in HOPELESS and self.status.state == "starting":
             self.lacks = (f"{reason} ({found.fix})",)

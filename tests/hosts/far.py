@@ -1,0 +1,140 @@
+"""A laboratory for jobs on several pretend hosts: starting one as a user on the host login would, breaking it, and seeing what is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from farm import Farm
+
+from dstui.logs.log_folder import FINAL
+from dstui.run.jobs.folder import JobFolder
+from tests.job_json import status_json
+from tests.waiting import wait_for
+
+BEHAVE = Path(__file__).parent.parent / "run/behave.py"
+STUB = Path(__file__).parent / "stub"
+"""A launcher without torch: for tests of what connects the hosts."""
+
+
+class Far:
+    """One job, whose launcher is the stub's, or with `launcher` whatever the Plan says."""
+
+    def __init__(self, farm: Farm, path: Path) -> None:
+        self.farm, self.path = farm, path
+        self.folder = JobFolder(path / "job")
+        self.dstui: subprocess.Popen[str] | None = None
+
+    def start(
+        self,
+        *behaviour: str,
+        hosts: str = "h1: 1, h2: 1",
+        cluster: str = "",
+        job: str = "",
+        run: str = "",
+        real: bool = False,
+        words: Sequence[str] = (),
+    ) -> None:
+        """`dstui --headless` on login, with ranks that behave as said (tests/run/behave.py)."""
+        texts = ", ".join(json.dumps(word) for word in behaviour)
+        env = {"DS_ACCELERATOR": "cpu"} if real else {"PYTHONPATH": str(STUB)}
+        plan = {
+            "job": job or f"{{script: {BEHAVE}, args: [{texts}], workdir: {self.path}}}",
+            "cluster": f"{{hosts: {{{hosts}}}, env: {json.dumps(env)}{', ' + cluster if cluster else ''}}}",
+            "run": f"{{{run}}}",
+            "deepspeed": "{train_micro_batch_size_per_gpu: 1, optimizer: {type: AdamW, params: {lr: 1e-3, torch_adam: true}}}",
+        }
+        file = self.path / "plan.yaml"
+        file.write_text("version: 1\nname: far\n" + "".join(f"{key}: {value}\n" for key, value in plan.items()))
+        self.dstui = self._popen("--headless", str(file), "--run-dir", str(self.folder.path), *words)
+
+    def _popen(self, *words: str) -> subprocess.Popen[str]:
+        command = self.farm.command("login", [sys.executable, "-m", "dstui", *words])
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, text=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env={**os.environ, "DS_ACCELERATOR": "cpu"}
+        )
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Another dstui command on login."""
+        return self.farm.run("login", sys.executable, "-m", "dstui", *words, timeout=120)
+
+    def wait(self) -> tuple[int, str, str]:
+        """The command's exit status and what it has printed."""
+        assert self.dstui
+        out, err = self.dstui.communicate(timeout=180)
+        return self.dstui.returncode, out, err
+
+    def interrupt(self, number: int) -> None:
+        """A signal to the dstui command (the process below nsenter)."""
+        assert self.dstui
+        children = Path(f"/proc/{self.dstui.pid}/task/{self.dstui.pid}/children").read_text().split()
+        os.kill(int(children[0]), number)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """status.json as it is."""
+        return status_json(self.folder)
+
+    def ready(self, *ranks: int) -> None:
+        """Wait until these ranks have said that they are there."""
+        wait_for(lambda: all("ready" in self.log(rank) for rank in ranks or (0, 1)), otherwise=self.words)
+
+    def ended(self) -> dict[str, Any]:
+        """The final status."""
+        wait_for(lambda: self.status.get("state") in FINAL, otherwise=self.words)
+        return self.status
+
+    def log(self, rank: int) -> str:
+        """What a rank has said, as far as it is here."""
+        with suppress(OSError):
+            return self.folder.log(rank).read_text(errors="replace")
+        return ""
+
+    def words(self) -> str:
+        """Whatever may explain what was not expected."""
+        files = (self.folder.events_file, self.folder.launcher_log, self.folder.supervisor_log)
+        return "\n".join(path.read_text(errors="replace") for path in files if path.exists())
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """The events of one kind so far."""
+        return [event for _, event in self.folder.read_events() if event.get("event") == kind]
+
+    def pids(self, host: str) -> list[int]:
+        """The machine's own numbers of the processes on a host that carry the job's tag."""
+        found, mark = [], f"DSTUI_JOB={self.status['tag']}".encode()
+        for pid in self.farm.pids(host):
+            with suppress(OSError):
+                if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    found.append(pid)
+        return found
+
+    def left(self, host: str) -> list[str]:
+        """What of the job is on a host: processes, and its folder."""
+        words = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in self.pids(host)]
+        return words + [name for name in self.farm.run(host, "ls", "/tmp").stdout.split() if name == f"dstui-{self.status['tag']}"]
+
+    def kill_rank(self, rank: int, host: str, number: int = signal.SIGKILL) -> None:
+        """A signal to a rank, from outside."""
+        for pid in self.pids(host):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if str(BEHAVE).encode() in words[:4] and f"RANK={rank}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                os.kill(pid, number)
+
+    def kill_on(self, host: str, *words: str, number: int = signal.SIGKILL) -> int:
+        """A signal to the processes of a host whose command line holds all of these words; how many there were."""
+        found = 0
+        for pid in self.farm.pids(host):
+            with suppress(OSError):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if all(word in command for word in words):
+                    os.kill(pid, number)
+                    found += 1
+        return found

@@ -1,0 +1,123 @@
+"""Jobs on several hosts, over the real sshd: how they start, end, break and are stopped. The launcher is a stub but where it trains."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from far import Far
+from farm import Farm
+
+from tests.waiting import wait_for
+
+
+@pytest.fixture
+def far(farm: Farm, tmp_path: Path) -> Iterator[Far]:
+    """A job to be started; whatever is left of it afterwards is killed."""
+    job = Far(farm, tmp_path)
+    yield job
+    for host in ("h1", "h2"):
+        farm.cable(host, plugged=True)
+    if job.dstui and job.dstui.poll() is None:
+        job.interrupt(signal.SIGTERM)
+        job.wait()
+
+
+@pytest.mark.launcher
+def test_deepspeed_trains_on_two_hosts(far: Far) -> None:
+    far.start(job="{module: dstui.examples.train_tiny, args: [--steps, '3', --deepspeed_config, '{ds_config}']}", real=True)
+    code, out, err = far.wait()
+    assert code == 0, out + err + far.words()
+    assert "[0] step 3/3 loss" in out and "[1] step 3/3 loss" in out
+    assert {name: host["state"] for name, host in far.status["hosts"].items()} == {"h1": "ended", "h2": "ended"}
+    assert {number: (rank["host"], rank["exit_code"]) for number, rank in far.status["ranks"].items()} == {"0": ("h1", 0), "1": ("h2", 0)}
+    assert far.left("h1") == far.left("h2") == []
+
+
+@pytest.mark.deadline
+def test_a_rank_that_fails_is_named_with_its_host_and_ends_the_job(far: Far) -> None:
+    far.start("1:exit 3", "0:hang")
+    code, out, err = far.wait()
+    assert code == 3, out + err
+    assert "rank 1 on h2 ended with 3" in err and "[rank 1 on h2]" in out
+    assert far.left("h1") == far.left("h2") == []
+    assert far.ended()["hosts"]["h2"]["exit_code"] == 3
+
+
+@pytest.mark.deadline
+def test_a_rank_that_is_killed_is_known_as_such(far: Far) -> None:
+    far.start("all:hang")
+    far.ready()
+    far.kill_rank(1, "h2")
+    code, out, err = far.wait()
+    assert code == 137 and "rank 1 on h2 ended with 137" in err, out + err
+    assert far.left("h1") == far.left("h2") == []
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_to_dstui_leaves_nothing_on_any_host(far: Far, number: int, code: int) -> None:
+    far.start("all:hang")
+    far.ready()
+    far.interrupt(number)
+    ended, out, err = far.wait()
+    assert ended == code, out + err
+    assert far.status["state"] == "stopped"
+    assert far.left("h1") == far.left("h2") == []
+
+
+@pytest.mark.deadline
+def test_a_cut_link_costs_no_line_and_is_told(far: Far) -> None:
+    far.start("all:count 3000 0.01")
+    far.ready()
+    far.farm.cable("h2", plugged=False)
+    wait_for(lambda: far.status["hosts"]["h2"]["state"] == "unreachable", otherwise=far.words)
+    assert far.status["state"] == "running" and far.status["hosts"]["h1"]["state"] == "reached"
+    far.farm.cable("h2", plugged=True)
+    wait_for(lambda: far.status["hosts"]["h2"]["state"] == "reached", otherwise=far.words)
+    code, out, err = far.wait()
+    assert code == 0, out + err
+    for rank in (0, 1):
+        assert [line for line in far.log(rank).splitlines() if line.isdigit()] == [str(number) for number in range(3000)]
+    assert "h2 is unreachable" in err and "h2 is reached again" in err
+    assert far.left("h1") == far.left("h2") == []
+
+
+def test_a_supervisor_that_is_killed_is_replaced_and_nothing_is_lost(far: Far) -> None:
+    far.start("all:count 800 0.01")
+    far.ready()
+    first = far.status["supervisor"]["ticks"]
+    assert far.kill_on("login", "dstui.run.supervise.supervisor", str(far.folder.path)) == 1
+    code, out, err = far.wait()
+    assert code == 0, out + err + far.words()
+    assert far.status["supervisor"]["ticks"] != first
+    for rank in (0, 1):
+        assert [line for line in far.log(rank).splitlines() if line.isdigit()] == [str(number) for number in range(800)]
+    assert far.left("h1") == far.left("h2") == []
+
+
+def test_a_host_that_lacks_something_is_named_before_anything_starts(far: Far) -> None:
+    far.farm.run("h1", "touch", "/tmp/only-here.py")
+    far.start(job="{script: /tmp/only-here.py, workdir: /tmp}")
+    code, out, err = far.wait()
+    assert code == 1, out + err
+    assert "h2: there is no file /tmp/only-here.py (job.script): nothing was started" in err
+    assert "h1: " not in err
+    assert far.left("h1") == far.left("h2") == []
+
+
+@pytest.mark.deadline
+def test_a_host_that_cannot_be_reached_is_told_and_stopped_later(far: Far) -> None:
+    far.start("all:hang", words=("--detach",))
+    assert far.wait()[0] == 0
+    far.ready()
+    far.farm.cable("h2", plugged=False)
+    stopped = far.run("stop", str(far.folder.path))
+    assert stopped.returncode == 2 and "not confirmed on h2" in stopped.stderr, stopped
+    assert far.left("h1") == [] and far.left("h2") != []
+    assert far.status["state"] == "stopped" and far.status["hosts"]["h2"]["state"] == "unreachable"
+    far.farm.cable("h2", plugged=True)
+    again = far.run("stop", str(far.folder.path))
+    assert again.returncode == 0, again
+    assert far.left("h2") == [] and far.status["hosts"]["h2"]["state"] == "ended"
