@@ -1,0 +1,139 @@
+"""Scoring a diagnosis against the labelled corpus of other people's logs (tests/long/corpus)."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from dstui.run.diagnosis import Diagnosis, diagnose
+from dstui.run.diagnosis.signatures import BY_ID
+
+INDEX = Path(__file__).parent / "corpus" / "index.csv"
+SILENT = frozenset({"CUT", "UNKNOWN", "GOOD"})
+"""Labels of texts that do not tell a cause."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One text, and what is true of it."""
+
+    address: str
+    label: str
+    also: tuple[str, ...]
+    """Labels that are as right."""
+    rank: str
+    """The rank that failed first: a number, `all`, `null` where none did; empty where the text leaves it open."""
+    kind: str
+    """failure, stop, cut (the text breaks off) or good."""
+    sha256: str
+
+    @cached_property
+    def learning(self) -> bool:
+        """Whether it may be learnt from; the other half is only scored. By the address's hash, so that nobody chooses."""
+        return int(hashlib.sha256(self.address.encode()).hexdigest(), 16) % 2 == 0
+
+    @cached_property
+    def right(self) -> frozenset[str | None]:
+        """The causes that are right; None: nothing says it."""
+        labels = (self.label, *self.also)
+        return frozenset(None if label in SILENT else (BY_ID[label].answer or label) if label in BY_ID else label for label in labels)
+
+
+@dataclass(frozen=True)
+class Result:
+    """A case and its diagnosis."""
+
+    case: Case
+    found: Diagnosis
+
+    @property
+    def right(self) -> bool:
+        """Whether the first answer is right; of a good run: that no failure is told of it."""
+        if self.case.kind == "good":
+            return self.found.kind not in ("failure", "stop")
+        if self.case.kind == "cut":
+            return self.found.kind != "success" and (self.found.cause is None or self.found.cause in self.case.right)
+        return self.found.cause in self.case.right
+
+    @property
+    def among_three(self) -> bool:
+        """Whether one of the first three answers is right."""
+        return self.right or not self.case.right.isdisjoint(self.found.others[:2])
+
+    @property
+    def rank_right(self) -> bool | None:
+        """Whether the rank is right; None where the text tells none."""
+        if self.case.kind != "failure" or not self.case.rank:
+            return None
+        if self.case.rank == "all":
+            return self.found.every_rank
+        return self.found.first_failing_rank == (None if self.case.rank == "null" else int(self.case.rank))
+
+
+def cases() -> list[Case]:
+    """The corpus."""
+    with INDEX.open(newline="") as file:
+        return [
+            Case(row["address"], row["label"], tuple(row["also"].split()), row["first_failing_rank"], row["kind"], row["sha256"])
+            for row in csv.DictReader(file)
+        ]
+
+
+def diagnosed(texts: Path, wanted: Iterable[Case]) -> Iterator[Result]:
+    """The diagnosis of each case whose text lies in the folder, unchanged since it was labelled."""
+    for case in wanted:
+        path = texts / f"{case.sha256[:16]}.txt"
+        if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == case.sha256:
+            yield Result(case, diagnose([path]))
+
+
+@dataclass
+class Score:
+    """Counts over results."""
+
+    results: list[Result] = field(default_factory=list)
+
+    def share(self, kind: str, of: str) -> tuple[int, int]:
+        """How many of a kind are right in one respect, of how many that can be."""
+        found = [getattr(result, of) for result in self.results if result.case.kind == kind]
+        known = [one for one in found if one is not None]
+        return sum(known), len(known)
+
+    def confidence(self) -> dict[str, tuple[int, int]]:
+        """Of the causes told with each confidence: how many are right, of how many."""
+        told = [result for result in self.results if result.found.cause is not None]
+        levels = Counter(result.found.confidence for result in told)
+        right = Counter(result.found.confidence for result in told if result.right)
+        return {level: (right[level], levels[level]) for level in ("high", "medium", "low") if levels[level]}
+
+    def false_successes(self) -> list[Result]:
+        """Successes told of failures, stops and texts that break off."""
+        return [r for r in self.results if r.found.kind == "success" and r.case.kind != "good"]
+
+    def false_failures(self) -> list[Result]:
+        """Failures and stops told of good runs."""
+        return [r for r in self.results if r.case.kind == "good" and not r.right]
+
+    def table(self) -> str:
+        """Everything, as lines."""
+        rows = [("first answer right", "right"), ("right among three", "among_three"), ("first failing rank", "rank_right")]
+        lines = [f"{kind:8} {words:22} {'%d of %d' % self.share(kind, of)}" for kind in ("failure", "stop", "cut", "good") for words, of in rows]
+        lines = [line for line in lines if not line.endswith("0 of 0")]
+        lines += [f"told with {level:7} confidence, and right: {right} of {told}" for level, (right, told) in self.confidence().items()]
+        lines += [f"successes told of what was none: {len(self.false_successes())}", f"failures told of good runs: {len(self.false_failures())}"]
+        return "\n".join(lines)
+
+    def misses(self) -> str:
+        """One line for each wrong answer."""
+        wrong = [r for r in self.results if not r.right or r.rank_right is False]
+        return "\n".join(
+            f"{r.case.sha256[:8]} {r.case.kind:7} {r.case.label:16} rank {r.case.rank or '-':4} told {r.found.cause} "
+            f"({r.found.kind}, {r.found.confidence}) rank {'all' if r.found.every_rank else r.found.first_failing_rank} "
+            f"others {','.join(r.found.others[:3])} {r.case.address.replace('https://github.com/', '')[:90]}"
+            for r in wrong
+        )
