@@ -122,10 +122,13 @@ class Score:
     def table(self) -> str:
         """Everything, as lines."""
         rows = [("first answer right", "right"), ("right among three", "among_three"), ("first failing rank", "rank_right")]
-        lines = [f"{kind:8} {words:22} {'%d of %d' % self.share(kind, of)}" for kind in ("failure", "stop", "cut", "good") for words, of in rows]
-        lines = [line for line in lines if not line.endswith("0 of 0")]
+        kinds = [(kind, *row, *self.share(kind, row[1])) for kind in ("failure", "stop", "cut", "good") for row in rows]
+        lines = [f"{kind:8} {words:22} {right} of {known}" for kind, words, _, right, known in kinds if known]
         lines += [f"told with {level:7} confidence, and right: {right} of {told}" for level, (right, told) in self.confidence().items()]
-        lines += [f"successes told of what was none: {len(self.false_successes())}", f"failures told of good runs: {len(self.false_failures())}"]
+        lines += [
+            f"successes told of what was none: {len(self.false_successes())}",
+            f"failures told of good runs: {len(self.false_failures())}",
+        ]
         return "\n".join(lines)
 
     def misses(self) -> str:

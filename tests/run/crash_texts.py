@@ -128,7 +128,13 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "XID": ("RuntimeError: Unable to determine the device handle for GPU0000:81:00.0: Unknown Error",),
     "LOSS-SCALE-MIN": ("Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",),
     "Z3-SIZE0": ("RuntimeError: size mismatch for lm_head.weight: copying a param with shape torch.Size([0]) from checkpoint",),
-    "Z3-PARTITIONED": ("RuntimeError: 'weight' must be 2-D", "RuntimeError: element 0 of tensors does not require grad and has no grad_fn"),
+    "Z3-PARTITIONED": ("RuntimeError: 'weight' must be 2-D",),
+    "NO-GRAD": ("RuntimeError: element 0 of tensors does not require grad and does not have a grad_fn",),
+    "DTYPE-MIX": (
+        "RuntimeError: mat1 and mat2 must have the same dtype, but got Float and BFloat16",
+        "RuntimeError: expected scalar type Half but found Float",
+    ),
+    "DDP-UNUSED": ("RuntimeError: Expected to have finished reduction in the prior iteration before starting a new one.",),
     "Z3-INFLIGHT": ("RuntimeError: still have inflight params [<bound method Init.ds_summary>]",),
     "CKPT-WORLD": (
         "deepspeed.runtime.zero.utils.ZeRORuntimeException: The checkpoint being loaded used a DP world size of 8 but the current world size is 4.",

@@ -6,6 +6,8 @@ import re
 
 BAR = re.compile(r"(\d{1,3})%\|")
 """tqdm's progress bar."""
+STEPS = re.compile(r"(\d+)/(\d+) \[")
+"""Its count: 15/100 [."""
 LEFT_OUT = re.compile(r"(?i)^\W*(?:[\w ]{0,30}\b(?:truncated|snip(?:ped)?|omitted|cut off))\W*$|^\W*(?:\.{3,}|…)\W*$")
 """What people and sites put where they left lines out: `...`, `[output truncated]`, `<snip>`."""
 
@@ -20,3 +22,10 @@ def breaks_off(last: str, *, within_traceback: bool) -> str:
     if bars and int(bars[-1]) < 100:
         return f"breaks off at a progress bar of {bars[-1]} %"
     return ""
+
+
+def finished(last: str) -> str:
+    """Of how many steps a progress bar counts that is at its end in the last line of a file; empty where it is not."""
+    bars = BAR.findall(last)
+    steps = STEPS.findall(last)
+    return steps[-1][1] if bars and bars[-1] == "100" and steps and steps[-1][0] == steps[-1][1] else ""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Findings
 from dstui.run.diagnosis.rules.causes import cause
+from dstui.run.diagnosis.rules.excerpts import excerpt
 from dstui.run.diagnosis.rules.stops import asked, ended_by_signal, stopped
 from dstui.run.diagnosis.rules.successes import nothing_failed, quiet, well
 from dstui.run.diagnosis.rules.waits import hint, left_early, symptom, timed_out
@@ -30,6 +31,7 @@ RULES: tuple[Callable[[FailureContext], Verdict | None], ...] = (
     hint,
     quiet,
     nothing_failed,
+    excerpt,
 )
 """In this order: what a rule finds, no later one is asked for."""
 

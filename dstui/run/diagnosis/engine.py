@@ -59,8 +59,16 @@ def conclude(found: Findings, plan: Plan | None = None) -> Diagnosis:
         (Fix(look),) if look else _fixes(signature, verdict, plan),
         tuple(verdict.others),
         _notes(context, verdict),
-        every_rank=len(ranks) > 1 and set(ranks) >= context.ranks,
+        every_rank=_every_rank(context, verdict, ranks),
     )
+
+
+def _every_rank(context: FailureContext, verdict: Verdict, ranks: list[int]) -> bool:
+    """Whether all ranks show the cause: by their labels, or by as many tracebacks without a label as there are ranks."""
+    if ranks:
+        return len(ranks) > 1 and set(ranks) >= context.ranks
+    raised = {(hit.stream, hit.raised.chain) for hit in verdict.hits if hit.raised and hit.raised.traced}
+    return 1 < len(context.ranks) <= len(raised)
 
 
 def _title(signature: Signature, hit: Hit | None) -> str:

@@ -53,7 +53,9 @@ SRUN_LINE = re.compile(r"^srun: error: (\S+): tasks? ([\d,-]+): (?:Exited with e
 MPI_LINE = re.compile(r"noticed that process rank (\d+) .*exited on signal (\d+)")
 PDSH_LINE = re.compile(r"ssh exited with exit code (\d+)")
 SHELL_LINE = re.compile(
-    r"(?i)^(?:\[[\w ]+\]\s*)?(?:job )?(?:exit(?:ed)?(?: with)? (?:status|code)|exit_?code|returned)\s*[:=]?\s*(-?\d+)\.?$"
+    r"(?i)^(?:\[[\w ]+\]\s*)?(?:job |process )?"
+    r"(?:(?:exit(?:ed)?|finished)(?: with)?(?: exit)? (?:status|code)|exit_?code|returned)\s*[:=]?\s*(-?\d+)"
+    r"(?: \(interrupted by signal \d+: SIG\w+\))?\.?$"
 )
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
 DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)(: it was killed after rank \d+ had failed)?$")

@@ -13,6 +13,8 @@ from dstui.run.diagnosis.signatures import BY_ID
 ALIVE = 0.05
 """Seconds: a process that takes longer to be ended was alive; one that was dead already takes none (terminate and wait return at once)."""
 NEVER = float("inf")
+CRASHES = frozenset({"SIGABRT", "SIGSEGV"})
+"""What native code says of its own end."""
 
 
 class FailureContext:
@@ -25,6 +27,11 @@ class FailureContext:
                 if hit.rank is None and hit.local is not None:
                     hit.rank = hit.local
                     found.spoke |= {hit.local} if hit.signature.role in ("root", "symptom", "cascade") else set()
+        hosts = ({hit.host for hit in found.hits} | {end.host for end in found.ends}) - {None}
+        if not found.several_nodes and len(hosts) < 2:  # on one host the rank there is the rank
+            for end in found.ends:
+                if end.exit.local and end.exit.code < 0 and end.rank is None:
+                    end.rank = end.exit.rank
         if self.tasks_are_ranks:
             for hit in found.hits:
                 hit.rank = hit.task if hit.rank is None else hit.rank
@@ -58,7 +65,8 @@ class FailureContext:
     @cached_property
     def failed(self) -> bool:
         """Whether anything says that the run failed."""
-        return bool(self.bad_ends or self.found.tracebacks or any(hit.raised and not hit.raised.ignored for hit in self.found.hits))
+        crashed = any((hit.raised and not hit.raised.ignored) or hit.signature.id in CRASHES for hit in self.found.hits)
+        return bool(self.bad_ends or self.found.tracebacks or crashed)
 
     @cached_property
     def ended_well(self) -> bool:

@@ -68,7 +68,11 @@ class Findings:
 
     files: list[str] = field(default_factory=list)
     hits: list[Hit] = field(default_factory=list)
+    named: list[Hit] = field(default_factory=list)
+    """Exceptions that a line names without a traceback: the latest, as hits of USER-PY."""
     ends: list[Ended] = field(default_factory=list)
+    started: dict[int, int] = field(default_factory=dict)
+    """File, by its number -> the line at which a launcher first started ranks."""
     world: int | None = None
     pids: dict[int, int] = field(default_factory=dict)
     """Process id -> rank."""

@@ -26,7 +26,7 @@ BLOCK_RANK = re.compile(r"^\s+rank\s+: (\d+) \(local_rank: (\d+)\)")
 BLOCK_EXIT = re.compile(r"^\s+exitcode\s+: (-?\d+) \(pid: \d+\)")
 PREPARING = re.compile(r"(?:Map|Running tokenizer on dataset)[^|]*:\s+(\d+)%\|")
 ORPHAN = re.compile(r"^\s*\d+\s+1\s.*deepspeed\.launcher\.launch")
-SEVERAL_NODES = re.compile(r"--num_nodes[= ](?:[2-9]|\d\d)|--hostfile[= ]\S+")
+SEVERAL_NODES = re.compile(r"--num_nodes[= ](?:[2-9]|\d\d)|--hostfile[= ]\S+|--nnodes'?[=, ]+'?(?:[2-9]|\d\d)")
 
 
 class Launchers:
@@ -66,7 +66,11 @@ class Launchers:
         if spawned := SPAWNED.search(text):
             local = int(spawned[2])
             ranks = self._mapping_of_node()
-            found.pids[int(spawned[1])] = ranks[local] if local < len(ranks) else local
+            rank = ranks[local] if local < len(ranks) else local
+            if rank in found.pids.values() and found.well:  # the same rank again: another run begins
+                found.well, found.all_well, found.pids = set(), False, {}
+            found.pids[int(spawned[1])] = rank
+            found.started.setdefault(place[0], place[1])
         elif killing := KILLING.search(text):
             found.killed.append((int(killing[1]), time_of(text), place))
         elif well := WELL.search(text):
@@ -82,6 +86,7 @@ class Launchers:
         if block := BLOCK_RANK.match(label.text):
             self._block[key] = int(block[1])
             self.found.agents.add(key[1])
+            self.found.several_nodes |= block[1] != block[2]
         elif (code := BLOCK_EXIT.match(label.text)) and key in self._block:
             self._end(Exit(int(code[1]), self._block.pop(key)), place, label, key)
         for found in exits_in(label.text):

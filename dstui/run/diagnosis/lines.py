@@ -32,9 +32,12 @@ LABELS = (
     # dstui --headless and dstui logs; hydra of MPICH and Intel MPI; mpirun --tag-output.
     (re.compile(r"\[ *(\d{1,5})\] "), "rank"),
     (re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:? ?"), "rank"),
-    # pdsh: the host's name.
+    # pdsh: the host's name, or its address.
     (
-        re.compile(r"([A-Za-z][\w.-]{0,62}): (?=\[|Traceback|  |\w+(?:Error|Interrupt|Exception)\b|exit status|[WEI]\d{4} |\d+: |Fatal )"),
+        re.compile(
+            r"((?:[A-Za-z][\w.-]{0,62}|\d{1,3}(?:\.\d{1,3}){3})): "
+            r"(?=\[|Traceback|  |\w+(?:Error|Interrupt|Exception)\b|exit status|[WEI]\d{4} |\d+: |Fatal )"
+        ),
         "host",
     ),
 )

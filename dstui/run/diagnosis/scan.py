@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
-from dstui.run.diagnosis.cuts import breaks_off
+from dstui.run.diagnosis.cuts import breaks_off, finished
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
 from dstui.run.diagnosis.lines import Label, rank_in, read_label
@@ -17,6 +18,8 @@ from dstui.run.diagnosis.traces import HEADER, Raised, Traces
 Signs = Sequence[tuple[Sign, Signature]]
 KEPT = 40
 """Hits of one signature in one stream that are kept."""
+NAMED = 10
+"""Exceptions without a traceback that are kept."""
 
 
 FIRST_CALLS = frozenset({"set_device", "_lazy_init", "init", "synchronize", "mem_get_info", "current_stream"})
@@ -60,6 +63,15 @@ class Scanner:
         opened = [trace.last_line for key, trace in self._traces.items() if key[0] == place and trace.open]
         if sentence := breaks_off(tail[-1][1], within_traceback=max(opened, default=-1) >= last - 1):
             self.found.cut.append(f"{self.found.files[place]} {sentence} (line {last}).")
+        if of := finished(tail[-1][1]):
+            self._survived(place, of)
+
+    def _survived(self, place: int, of: str) -> None:
+        """Exceptions that were printed within a loop whose progress bar came to its end have ended nothing."""
+        for hit in self.found.hits:
+            if hit.at[0] == place and hit.raised and hit.raised.within == of:
+                hit.raised = replace(hit.raised, ignored=True)
+                self.found.tracebacks -= 1
 
     def feed(self, number: int, line: str, shape: Shape) -> None:
         """One line of the current file, and what it can hold."""
@@ -90,6 +102,9 @@ class Scanner:
                 self._keep(_at_its_place(signature, raised), label, place, key, raised)
         if raised and not matched and raised.traced and raised.name != "SystemExit":
             self._keep(BY_ID[raised.place or "USER-PY"], label, place, key, raised)
+        elif raised and not matched and not raised.ignored:
+            named = Hit(BY_ID["USER-PY"], place, label.text[:TEXT_CAP], f"{place[0]}:{label.stream}", label.rank, label.host, raised=raised)
+            self.found.named = [*self.found.named[1 - NAMED :], named]
 
     def _keep(self, signature: Signature, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
         rank = label.rank if label.rank is not None else rank_in(label.text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from dstui.run.diagnosis.cuts import STEPS
+
 HEADER = "Traceback (most recent call last)"
 CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
 AT_EXIT = ("Exception ignored in atexit callback", "Error in atexit._run_exitfuncs")
@@ -23,6 +25,8 @@ SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
 """Two ranks that wrote into one pipe at once."""
 PLACES = {"deepspeed/runtime/config": "CONFIG-ASSERT", "transformers/modeling_utils": "MODEL-LOAD"}
 """Part of a path -> the cause of an unknown exception that is raised there."""
+NEAR = 6
+"""Lines after a frame within which an exception belongs to it, where the head of the traceback is not there: an excerpt."""
 WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
 LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen|/(?:deepspeed|transformers|torch|accelerate|peft|trl|datasets)/")
 LAUNCHER = re.compile(
@@ -83,6 +87,8 @@ class Raised:
     """Whether it ended a thread, which does not end the process."""
     wraps: bool = False
     """Whether it was raised from another one on purpose, to say the same in other words."""
+    within: str = ""
+    """The number of steps of the progress bar in whose line its traceback began."""
 
 
 class Traces:
@@ -98,11 +104,13 @@ class Traces:
         self._chained = self._launcher = self._exiting = self._thread = self._wraps = False
         self._ignored = 0
         self._frame = self._own = NO_FRAME
+        self._within = ""
 
     def feed(self, text: str, number: int = 0) -> Raised | None:
         """One line of the log, and its number; the exception, if it ends a traceback with one."""
         if HEADER in text:
             self._begin(number)
+            self._within = steps[-1][1] if (steps := STEPS.findall(text)) else ""
         elif any(words in text for words in IGNORED):
             self._ignored += 1
             self._exiting = any(words in text for words in AT_EXIT)
@@ -117,7 +125,7 @@ class Traces:
             self._launcher |= LAUNCHER.search(frame.file) is not None
             return None
         elif (found := EXCEPTION.match(text)) and not self.is_code(text):
-            return self._end(found[1], clean=SHREDDED.match(text) is None)
+            return self._end(found[1], number, clean=SHREDDED.match(text) is None)
         elif not self.is_code(text):
             self.at_frame = False
         return None
@@ -138,9 +146,9 @@ class Traces:
         self.last_line = number
         self.open, self._chained, self.at_frame, self._frame, self._own = True, False, False, NO_FRAME, NO_FRAME
 
-    def _end(self, name: str, *, clean: bool) -> Raised:
+    def _end(self, name: str, number: int, *, clean: bool) -> Raised:
         frame = self._frame
-        traced = self.open or (name in WITHOUT_HEADER and bool(frame.file))
+        traced = self.open or (bool(frame.file) and (name in WITHOUT_HEADER or number - frame.number <= NEAR))
         raised = Raised(
             name,
             self.chain,
@@ -155,6 +163,7 @@ class Traces:
             at_exit=self.ignoring and self._exiting,
             in_thread=self._thread,
             wraps=self._wraps,
+            within=self._within,
         )
         self.open = self.at_frame = self._thread = self._wraps = False
         self._ignored = max(self._ignored - 1, 0)

@@ -46,11 +46,18 @@ def cause(context: FailureContext) -> Verdict | None:
 def roots(context: FailureContext) -> list[Hit]:
     """Hits that may be causes: not ignored, not handled, not after a stop."""
     hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _counts(context, hit)] + context.deaths()
-    hits = uncaught(context, hits)
+    hits = _since_the_start(context, uncaught(context, hits))
     stop = _first_stop(context)
     if stop is None:
         return hits
     return [hit for hit in hits if hit.signature.id in AFTER_A_STOP or context.before(hit, stop)]
+
+
+def _since_the_start(context: FailureContext, hits: list[Hit]) -> list[Hit]:
+    """Without what failed before a launcher started the ranks and did not keep it from that, where something failed later too."""
+    started = context.found.started | {hit.at[0]: hit.at[1] for hit in reversed(context.found.hits) if hit.signature.id == "OMP-NOTE"}
+    late = {hit.at[0] for hit in hits if hit.at[1] > started.get(hit.at[0], hit.at[1])}
+    return [hit for hit in hits if hit.rank is not None or hit.at[0] not in late or hit.at[1] > started[hit.at[0]]]
 
 
 def _counts(context: FailureContext, hit: Hit) -> bool:

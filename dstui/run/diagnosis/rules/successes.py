@@ -34,8 +34,9 @@ def quiet(context: FailureContext) -> Verdict | None:
     notes = [hit for hit in found.hits if hit.signature.id == "NOHOSTFILE-NOTE"]
     if notes and found.several_nodes:
         return Verdict(BY_ID["HOSTFILE-IGNORED"], "medium", notes)
+    meant = {below for hit in found.hits if hit.signature.role == "benign" for below in hit.signature.explains}
     for hit in found.hits:
-        if hit.signature.role == "quiet":
+        if hit.signature.role == "quiet" and hit.signature.id not in meant:
             same = [other for other in found.hits if other.signature is hit.signature]
             if hit.signature.id != "NAN" or len(same) >= NAN_REPORTS:
                 return Verdict(hit.signature, "high" if hit.signature.sure else "medium", same)

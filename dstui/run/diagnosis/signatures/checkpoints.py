@@ -94,6 +94,13 @@ SIGNATURES = (
         "ls of the folder: latest, global_step*",
     ),
     Signature(
+        "FRESH-START",
+        "benign",
+        "The program says itself that it begins anew",
+        signs=("will not load any checkpoints and will start from random", "raining from scratch"),
+        explains=("CKPT-LATEST",),
+    ),
+    Signature(
         "GATHER16",
         "quiet",
         "The 16-bit weights were not gathered: the saved model is a stub",

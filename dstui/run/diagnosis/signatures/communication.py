@@ -77,7 +77,7 @@ SIGNATURES = (
         "InfiniBand or RoCE failed",
         "A link, its GID, the limit on locked memory or the choice of the adapter.",
         (
-            rx("NET/IB : Got", r"NET/IB : Got (?:completion|async)"),
+            rx("NET/IB", r"NET/IB\w* ?: ?Got (?:completion|async)"),
             "ibv_modify_qp failed",
             rx("operation error", r"local (?:protection|work queue) operation error"),
             rx("Got completion", r"Got completion .* status=12"),

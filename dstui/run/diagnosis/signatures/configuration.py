@@ -89,6 +89,7 @@ SIGNATURES = (
             rx("master_weights_and_grads", r"(?i)(?:bf16|fp16)_master_weights_and_grads\S*.*(?:only supported|requires)"),
             rx("bf16_optimizer_states", r"bf16_optimizer_states\S*.*(?:only supported|requires)"),
             "Maximum supported ZeRO stage is",
+            rx("has to be greater than", r"(?:[Bb]atch size|[Aa]ccumulation steps).*has to be greater than 0"),
             rx("has been removed", r"has been removed; '\S+' is no longer"),
             rx("only supported", r"AssertionError: .*(?:ZeRO|stage|offload).*only supported"),
             rx(

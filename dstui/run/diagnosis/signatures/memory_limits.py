@@ -36,8 +36,12 @@ SIGNATURES = (
         "Another process holds the GPU's memory, or the GPU is in exclusive mode and taken: often a rank that an earlier run left behind.",
         (
             "all CUDA-capable devices are busy or unavailable",
-            # A rank's own context on a neighbour's GPU is half a gigabyte; so much is another program.
-            rx("memory in use", r"Process \d+ has (?:[89]|\d{2,3})\.\d+ GiB memory in use"),
+            # A rank's own context on a neighbour's GPU is half a gigabyte; so much is another program. Where no process is called "this"
+            # one, the only one is: a container knows it under another number.
+            rx(
+                "memory in use",
+                r"^(?=.*this process has|.*Process \d+ has.*Process \d+ has).*Process \d+ has (?:[89]|\d{2,3})\.\d+ GiB memory in use",
+            ),
             # Out of memory, and this process holds next to nothing of a GPU of many GiB.
             rx(
                 "is free",

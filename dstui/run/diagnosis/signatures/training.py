@@ -147,6 +147,47 @@ SIGNATURES = (
         ("Move inputs and buffers to the engine's device (.to(engine.device)), and drop device_map",),
     ),
     Signature(
+        "DTYPE-MIX",
+        "root",
+        "Tensors of one operation have different types",
+        "A part of the model stayed in 32 bits, or in the other 16-bit type, while its input is in the type of the configuration.",
+        (
+            rx("same dtype", r"(?:must|to) have the same dtype|should have (?:the )?same dtype"),
+            rx("expected scalar type", r"expected scalar type \w+ but found \w+"),
+            rx("expected m1 and m2", r"expected m1 and m2 to have the same dtype"),
+        ),
+        (
+            "Bring inputs and new modules to the type of the model (.to(model.dtype)), or compute under torch.autocast",
+            "One of bf16 and fp16 in the configuration, the script and from_pretrained(dtype=…)",
+        ),
+        "print(x.dtype, layer.weight.dtype) before the line that the traceback names.",
+    ),
+    Signature(
+        "DDP-UNUSED",
+        "root",
+        "Some parameters took no part in the loss, and DistributedDataParallel waited for their gradients",
+        "A branch of the model was not taken, or an output is not used. PyTorch finds it in the next iteration, on every rank that has it.",
+        ("Expected to have finished reduction in the prior iteration",),
+        (
+            "find_unused_parameters=True (Trainer: ddp_find_unused_parameters; accelerate: DistributedDataParallelKwargs)",
+            "Freeze or remove what is not used: requires_grad_(False)",
+        ),
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters.",
+    ),
+    Signature(
+        "NO-GRAD",
+        "root",
+        "Nothing that the loss depends on is trained",
+        "Every parameter that it comes from is frozen, or gradient checkpointing cut the way to adapters (LoRA), whose input needs "
+        "no gradient.",
+        (rx("does not require grad", r"element 0 of (?:tensors|variables) does not require grad"),),
+        (
+            "model.enable_input_require_grads() before training, or gradient_checkpointing_kwargs={'use_reentrant': False}",
+            "Look which parameters have requires_grad, and for a torch.no_grad() or detach() around the loss",
+        ),
+        "print([name for name, p in model.named_parameters() if p.requires_grad])",
+    ),
+    Signature(
         "CUDA-ASSERT",
         "root",
         "A kernel found an index out of range",
@@ -257,7 +298,6 @@ SIGNATURES = (
         (
             rx("storage of size 0", r"setStorage: sizes .*storage of size 0"),
             "'weight' must be 2-D",
-            "element 0 of tensors does not require grad",
             rx("mat1 and mat2 shapes cannot be multiplied", r"mat1 and mat2 shapes cannot be multiplied \(.*0x"),
         ),
         ("Gather the parameters, or prepare the second model with DeepSpeed too",),

@@ -1,0 +1,38 @@
+"""Excerpts: what people paste is often the error alone, without a traceback's head, a launcher's line or the end of a process. Pure."""
+
+from __future__ import annotations
+
+from dstui.run.diagnosis.failure_context import FailureContext
+from dstui.run.diagnosis.findings import Hit
+from dstui.run.diagnosis.rules.causes import HANDLED, independent
+from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.diagnosis.verdict import Verdict
+
+FEW = 60
+"""Lines of a text that may be nothing but the error."""
+LAST = 3
+"""Lines at the end of a longer one."""
+SAME = 80
+"""Characters by which a line is known again."""
+
+
+def excerpt(context: FailureContext) -> Verdict | None:
+    """The error of a text that says nothing else: of few lines, or one that ends with it. That it ended the run is likely, not shown."""
+    if context.failed or context.ended_well:
+        return None
+    hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _may_be_the_end(context, hit)]
+    if hits := sorted(independent(hits), key=context.order):
+        first = hits[0].signature
+        same = [hit for hit in hits if hit.signature is first]
+        others = dict.fromkeys(hit.signature.answer or hit.signature.id for hit in hits if hit.signature is not first)
+        return Verdict(first, "medium" if first.sure and not others else "low", same, same[0].rank, list(others))
+    named = [hit for hit in context.found.named if _may_be_the_end(context, hit)]
+    return Verdict(BY_ID["USER-PY"], "low", named[-1:], named[-1].rank) if named else None
+
+
+def _may_be_the_end(context: FailureContext, hit: Hit) -> bool:
+    """Whether little or nothing stands beside or after it, and nobody says that it was dealt with."""
+    if HANDLED.search(hit.text) or (hit.raised and hit.raised.ignored):
+        return False
+    last = context.found.tails.get(context.found.files[hit.at[0]], [])[-LAST:]
+    return context.found.lines <= FEW or any(hit.text.strip()[:SAME] in line for line in last)
