@@ -193,10 +193,13 @@ class MonkeySession:
         self._picture(terminal)
         if self._ended(terminal):
             return
-        for keys, wanted in (("\x1b", " q quit"), ("\x1bOR", "1 · Machine")):
-            for _ in range(12):
+        for _ in range(24):  # a dialog may still be on its way, so that both are looked for each time
+            for keys, wanted in (("\x1b", " q quit"), ("\x1bOR", "1 · Machine")):
                 if wanted not in terminal.text:
                     self._press(terminal, keys)
+                    break
+            else:
+                break
         for keys in (*("z" * 25,) * 40, "\x13"):
             terminal.press(keys)
             terminal.settle(0.2)

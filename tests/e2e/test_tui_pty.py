@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from dstui.files import find_plan, read_plan
 from tests.terminal import Terminal
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l")
 """Leave the other screen, show the cursor, leave the mouse alone."""
@@ -183,6 +186,23 @@ def test_what_was_in_the_background_draws_again_and_takes_keys(start: Start, sig
     terminal.wait("6 · Batch")
     terminal.press("q")
     assert terminal.exit_code() == 0
+
+
+def test_what_is_continued_while_it_ends_does_not_take_the_terminal_again(start: Start) -> None:
+    terminal = start("quickstart")
+    terminal.wait("1 · Machine", "q quit")
+    terminal.press("q")
+    deadline = time.monotonic() + PATIENCE
+    while b"\x1b[?1049l" not in terminal.raw and time.monotonic() < deadline:
+        terminal.pump(0.001)
+    ended = threading.Thread(target=terminal.exit_code)
+    ended.start()
+    while ended.is_alive():
+        with suppress(ProcessLookupError):
+            terminal.kill(signal.SIGCONT)
+        ended.join(0.0002)
+    assert terminal.code == 0
+    assert b"\x1b[?1049h" not in terminal.raw.partition(b"\x1b[?1049l")[2]
 
 
 def test_a_small_terminal_says_what_is_needed_and_grows(start: Start) -> None:

@@ -83,8 +83,11 @@ class LastingDriver(LinuxDriver):
             super().run_input_thread()
 
     def _continued(self) -> None:
-        """Draw again after a stop. Who was stopped from outside, or not at all, still has the threads of before: they end first."""
-        if not self._auto_restart or self.lost:
+        """Draw again after a stop. Who was stopped from outside, or not at all, still has the threads of before: they end first.
+
+        Not where the app is ending: it would take the terminal again after it has given it back.
+        """
+        if not self._auto_restart or self.lost or getattr(self._app, "leaving", False):
             return
         if not self._must_signal_resume:
             self.suspend_application_mode()
