@@ -139,6 +139,10 @@ class Plan:
         except DocumentError as error:
             raise PlanError([Finding("PLAN", "error", path, f"{text!r}: {error.message}", when="parse")]) from None
 
+    def absolute(self, path: str) -> str:
+        """A dotted path from the root of the document; `deepspeed.…` may be that of the model in focus."""
+        return ".".join(map(str, self._parts(path)))
+
     def line_of(self, path: str) -> int | None:
         """The line (from 1) of a dotted path, or of its nearest parent that is written."""
         return self.document.line_of(self._parts(path))

@@ -9,7 +9,9 @@ from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content
 
+from dstui.render.config_files import config_name
 from dstui.tui.flows.fixing import Fixing
 from dstui.tui.flows.forecasting import Forecasting
 from dstui.tui.flows.launching import Launching
@@ -23,6 +25,7 @@ from dstui.tui.forms.memory_bars import Memory
 from dstui.tui.forms.preview import Preview
 from dstui.tui.forms.step_list import StepList
 from dstui.tui.forms.steps import STEPS, Step, field_of
+from dstui.tui.forms.steps.models import of_model
 from dstui.tui.forms.steps.review_run import REVIEW as REVIEW_STEP
 from dstui.tui.forms.tabs import TABS, TabLine
 from dstui.tui.kit.breakpoints import WIDE, side_width
@@ -60,6 +63,7 @@ class PlanScreen(MainScreen):
             "redo": lambda: session.can_redo,
             "set_row": lambda: not self.form.on_next,
             "onward": lambda: self.form.on_next,
+            "other_model": lambda: len(session.state.plan.models) > 1,
             "fix": lambda: any(f.fix is not None for f in session.state.findings),
         }
 
@@ -99,6 +103,8 @@ class PlanScreen(MainScreen):
         self.checks.show(state)
         self.memory.show(state)
         if self.step.pane == "form":
+            model = f" · {state.plan.focus}" if state.plan.focus else ""
+            self.middle.border_title = Content(f"{STEPS.index(self.step) + 1} · {self.step.title}{model}")
             self.form.show(state)
         elif self.review is not None:
             self.review.show(state, self.session.path)
@@ -129,7 +135,6 @@ class PlanScreen(MainScreen):
         if step.pane == "form":
             self.last_form = step
             self.form.show_step(step, self.session.state, path)
-            self.middle.border_title = f"{STEPS.index(step) + 1} · {step.title}"
             self.show_tab("form")
         else:
             self._show_review()
@@ -155,6 +160,9 @@ class PlanScreen(MainScreen):
 
     def jump(self, path: str) -> None:
         """To the field that writes this path; where no form has it, type its value."""
+        model, path = of_model(path)
+        if model:
+            self.session.select_model(model)
         state = self.session.state
         found = field_of(path, state)
         if found is None or (found[1].path != path and path not in found[1].owns and state.plan.get(path, None) is not None):
@@ -203,6 +211,13 @@ class PlanScreen(MainScreen):
         self.form.close()
         self.fixing.fix(self.checks.to_fix(self.step))
 
+    def action_other_model(self) -> None:
+        """The next of several models."""
+        self.form.close()
+        names = list(self.session.state.plan.models)
+        at = names.index(self.session.state.plan.focus) if self.session.state.plan.focus in names else -1
+        self.session.select_model(names[(at + 1) % len(names)])
+
     def action_recommend(self) -> None:
         """The plans that fit, the best first."""
         self.form.close()
@@ -236,7 +251,7 @@ class PlanScreen(MainScreen):
             name, text = self.review.chosen
             copy(self.app, text, name)
         else:
-            copy(self.app, "\n".join(line.text for line in self.session.state.lines) + "\n", "ds_config.json")
+            copy(self.app, "\n".join(line.text for line in self.session.state.lines) + "\n", config_name(self.session.state.plan.focus))
 
     def action_pane(self, by: int) -> None:
         """The focus goes to the next pane, or to the one before."""

@@ -17,7 +17,7 @@ from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import ALONE, QUESTIONNAIRE
 from dstui.plan.hostfile import select
 from dstui.render.accelerate import accelerate_yaml
-from dstui.render.artifacts import ds_config
+from dstui.render.jsontext import json_text
 from tests import releases
 
 ONE = {"deepspeed_config": {"zero_stage": 2, "gradient_accumulation_steps": 1, "zero3_init_flag": False}, "distributed_type": "DEEPSPEED"}
@@ -242,7 +242,7 @@ def test_what_only_yaml_1_1_knows_is_kept_as_text(line: str) -> None:
 
 def test_a_ds_config_that_is_named_is_read_with_the_spelling_of_its_numbers() -> None:
     plan = adopted(PUBLISHED["a file of its own"])
-    assert '"reduce_bucket_size": 5e8' in ds_config(plan)
+    assert '"reduce_bucket_size": 5e8' in json_text(plan.deepspeed)
     assert plan.get("accelerate.deepspeed_config.deepspeed_config_file") == "conf/ds.json"
 
 

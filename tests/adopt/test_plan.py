@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dstui.adopt.new_plan import plan_of_dsconfig
 from dstui.plan import load
-from dstui.render.artifacts import ds_config
+from dstui.render.jsontext import json_text
 
 FILE = """\
 {
@@ -37,7 +37,7 @@ FILE = """\
 
 def test_a_configuration_renders_again_as_it_was() -> None:
     plan = load(plan_of_dsconfig(FILE, "conf/ds.json"))
-    assert ds_config(plan) == FILE.replace("\\u00e9", "é")
+    assert json_text(plan.deepspeed) == FILE.replace("\\u00e9", "é")
     assert plan.name == "ds"
 
 
@@ -70,5 +70,5 @@ JSON = st.dictionaries(
 @given(JSON)
 @settings(max_examples=150)
 def test_any_configuration_renders_again_as_it_was(config: dict[str, object]) -> None:
-    again = ds_config(load(plan_of_dsconfig(json.dumps(config), "ds.json")))
+    again = json_text(load(plan_of_dsconfig(json.dumps(config), "ds.json")).deepspeed)
     assert json.dumps(json.loads(again)) == json.dumps(config), "key for key, in its order"

@@ -40,12 +40,12 @@ async def test_an_edit_marks_exactly_the_lines_of_the_preview_that_it_changed(op
 
 
 async def test_the_preview_is_the_file_byte_for_byte(open_app: Open) -> None:
-    from dstui.render.artifacts import ds_config
+    from dstui.render.jsontext import json_text
 
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
         shown = "".join("".join(span.text for span in row.left) + "\n" for row in pilot.app.screen.query_one("#preview").rows)
-        assert shown == ds_config(store(pilot).state.plan)
+        assert shown == json_text(store(pilot).state.plan.deepspeed)
 
 
 async def test_undo_and_redo_go_through_every_edit_and_typing_is_one_step(open_app: Open) -> None:

@@ -70,6 +70,8 @@ class Field:
     """Further paths that this field stands for, for jumping to it."""
     says: Callable[[State], str] | None = None
     """A remark behind the value, which follows from the state."""
+    selects_model: bool = False
+    """It edits nothing: its answer is the model whose configuration the forms are about."""
     help: Callable[[State], str] | None = None
     """Instead of the help text of the path, for what is no key of the Plan."""
 

@@ -204,7 +204,7 @@ class Form(Container):
         if option is None:
             return
         self.opened = ""
-        self.session.edit(*field.edits(self.session.state, option.value))
+        self._answer(field, option.value)
         self.show(self.session.state)
         if not field.spread:
             self.rows.cursor = FieldKey(field.path)
@@ -237,17 +237,24 @@ class Form(Container):
         if field.kind == "toggle":
             value = field.value(state)
             now = default_of(field) if value is UNSET else value
-            self.session.edit(*field.edits(state, now is not True))
+            self._answer(field, now is not True)
         elif field.kind == "choice":
             possible = [o for o in field.options if not (o.disabled and o.disabled(state))]
             chosen = chosen_option(field, state)
             at = possible.index(chosen) if chosen in possible else -1
-            self.session.edit(*field.edits(state, possible[(at + by) % len(possible)].value))
+            self._answer(field, possible[(at + by) % len(possible)].value)
+
+    def _answer(self, field: Field, value: Any) -> None:
+        """Write an answer to the Plan; of the choice of a model, go to that one."""
+        if field.selects_model:
+            self.session.select_model(value)
+        else:
+            self.session.edit(*field.edits(self.session.state, value))
 
     @on(FormRows.Clear)
     def _cleared(self, event: FormRows.Clear) -> None:
         field, option = self.at(event.key)
-        if field is not None and not self._says_disabled(field, option):
+        if field is not None and not field.selects_model and not self._says_disabled(field, option):
             self.session.edit(*(field.edits(self.session.state, UNSET) if field.kind == "grid" else ((field.path, UNSET),)))
 
     # Typing

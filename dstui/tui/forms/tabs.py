@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.message import Message
 
+from dstui.render.config_files import config_name
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import GLYPHS, Row, Span
 from dstui.tui.session.state import State
@@ -32,7 +33,7 @@ class TabLine(RowList):
     def show(self, state: State, current: str) -> None:
         """Draw the names, with what the checks found."""
         counts = " ".join(f"{GLYPHS[s]} {state.counted(s)}" for s in ("error", "warning") if state.counted(s)) or GLYPHS["ok"]
-        names = {"form": "Form", "preview": "ds_config.json", "checks": f"Checks {counts if state.checked else ''}"}
+        names = {"form": "Form", "preview": config_name(state.plan.focus), "checks": f"Checks {counts if state.checked else ''}"}
         fragments: list[Span] = []
         end, self._ends = 0, []
         for tab in TABS:

@@ -40,10 +40,11 @@ class Session:
         self._listeners: list[Listener] = []
         self._types: Mapping[str, bool] = {}
         self._history = History(plan)
+        self._model = ""
         self.on_disk = plan.text
         """The text that was read or saved last."""
         self._typing = False
-        self.state = State(plan, machine)
+        self.state = State(plan.focused_on(""), machine)
         self.receipt: list[str] = []
         """What was written and started, for the terminal that is left behind."""
 
@@ -69,7 +70,7 @@ class Session:
         False where the Plan refused: the state then says why, and the Plan is as it was.
         """
         # Each key typed starts from the Plan before typing: a field that is empty for a moment keeps its place and its comment.
-        plan = self._history.current if live else self.state.plan
+        plan = self._history.current.focused_on(self._model) if live else self.state.plan
         try:
             for path, value in edits:
                 if value is not UNSET:
@@ -109,6 +110,13 @@ class Session:
             self._history.push(self.state.plan)
         if self.state.refusal[0]:
             self._become(replace(self.state, refusal=("", "")))
+
+    def select_model(self, name: str) -> None:
+        """Of several models, the one whose configuration forms, preview and edits are about from now on. No edit, and no step of undo."""
+        self.settle()
+        if name != self.state.plan.focus and name in (*self.state.plan.models, ""):
+            self._model = name
+            self._show(self.state.plan)
 
     def undo(self) -> bool:
         """One step back. False where there is none."""
@@ -194,14 +202,16 @@ class Session:
         from dstui.tui.session.file_lookups import PoolOf, stale_lock_findings
         from dstui.tui.session.script_lookup import ScriptOf
 
+        plan = plan.focused_on(self._model)
         before = replace(self.state, machine=machine or self.state.machine)
         lookups = self.state.lookups if lookups is None else lookups
         lines = tuple(json_lines(plan.deepspeed))
-        target = Target(plan, before.known_machine, lookups.get(PoolOf.of(plan)))
-        checked = check(plan, target.machine, world_size=target.world_size, script=lookups.get(ScriptOf.of(plan)))
+        target = Target(plan.whole, before.known_machine, lookups.get(PoolOf.of(plan)))
+        checked = check(plan.whole, target.machine, world_size=target.world_size, script=lookups.get(ScriptOf.of(plan)))
         if locks := stale_lock_findings(plan, target.machine, lookups):
             checked = ranked([*locks, *checked])
-        outlook, findings = _foreseen(plan, target.machine, target.pool, lookups, filled_in(plan, checked, lookups.get(ModelOf.of(plan))))
+        filled = filled_in(plan, checked, lookups.get(ModelOf.of(plan)))
+        outlook, findings = _foreseen(target.plan, target.machine, target.pool, lookups, filled)
         self._become(
             State(
                 plan,
@@ -212,7 +222,7 @@ class Session:
                 lookups=lookups,
                 checked=True,
                 lines=lines,
-                changed=changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed,
+                changed=_changed(before, plan, lines),
                 saved=plan.text == self.on_disk,
                 ranks=target.world_size,
                 run=before.run,
@@ -255,6 +265,13 @@ def _with_section(plan: Plan, path: str) -> Plan:
     """A switch (zero_optimization: true) as the section that it stands for, where a key in that is to be written."""
     switch = plan.get(ZERO, None)
     return plan.set(ZERO, {"stage": int(switch)}) if path.startswith(f"{ZERO}.") and isinstance(switch, bool) else plan
+
+
+def _changed(before: State, plan: Plan, lines: Sequence[Any]) -> frozenset[int]:
+    """The lines of the preview that the last edit changed; none where another model's configuration was shown before."""
+    if plan.focus != before.plan.focus:
+        return frozenset()
+    return changed_lines(before.lines, lines) if before.lines and plan.text != before.plan.text else before.changed
 
 
 def changed_lines(before: Sequence[Any], now: Sequence[Any]) -> frozenset[int]:

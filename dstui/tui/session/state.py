@@ -63,7 +63,7 @@ class State:
         """The target; where nothing was checked yet, without what the hostfile holds."""
         from dstui.render.target import Target
 
-        return self.target or Target(self.plan, self.known_machine)
+        return self.target or Target(self.plan.whole, self.known_machine)
 
     def counted(self, severity: str) -> int:
         """How many findings have this severity."""
@@ -78,4 +78,5 @@ class State:
 
     def finding_at(self, path: str) -> Finding | None:
         """The gravest finding on exactly this path."""
-        return next((f for f in self.findings if f.path == path and f.severity != "info"), None)
+        absolute = self.plan.absolute(path)
+        return next((f for f in self.findings if f.path == absolute and f.severity != "info"), None)

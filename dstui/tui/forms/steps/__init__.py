@@ -7,6 +7,7 @@ from dstui.tui.forms.steps.batch import BATCH
 from dstui.tui.forms.steps.cluster import CLUSTER
 from dstui.tui.forms.steps.job import JOB
 from dstui.tui.forms.steps.machine import MACHINE
+from dstui.tui.forms.steps.models import of_model
 from dstui.tui.forms.steps.offload import OFFLOAD
 from dstui.tui.forms.steps.precision import PRECISION
 from dstui.tui.forms.steps.review_run import REVIEW, RUN
@@ -23,6 +24,7 @@ def step_of(path: str) -> Step:
     """The step whose keys hold this path: the one that owns the longest beginning of it; Machine for no path, else Review."""
     if not path:
         return MACHINE
+    _, path = of_model(path)
     owners = [(len(own), step) for step in STEPS for own in step.owns if path == own or path.startswith(own + ".")]
     return max(owners, key=lambda pair: pair[0])[1] if owners else REVIEW
 

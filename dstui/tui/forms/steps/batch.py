@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dstui.tui.forms.fields import Disabled, Field, Option
-from dstui.tui.forms.steps.step import Step, always
+from dstui.tui.forms.steps.models import which_model
+from dstui.tui.forms.steps.step import Step
 from dstui.tui.session.edits import UNSET
 from dstui.tui.session.state import State
 
@@ -75,7 +76,8 @@ BATCH = Step(
     question="How many samples make a step, and what does the step do with their gradients?",
     owns=("deepspeed",),
     value=_value,
-    fields=always(
+    fields=lambda state: (
+        *which_model(state),
         Field(path=MICRO, label="Micro-batch per GPU", kind="number", unit="samples", title="Batch"),
         Field(path=ACCUMULATION, label="Accumulation", kind="number", unit="micro-batches"),
         Field(path=TOTAL, label="Batch of all ranks", kind="number", unit="samples", says=product),

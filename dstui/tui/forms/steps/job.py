@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dstui.tui.forms.fields import Field, Option
-from dstui.tui.forms.steps.step import Step, always
+from dstui.tui.forms.steps.models import role, which_model
+from dstui.tui.forms.steps.step import Step
 from dstui.tui.session.edits import UNSET
 from dstui.tui.session.state import State
 
@@ -39,7 +42,7 @@ JOB = Step(
     question="Which script trains, and how does it get the configuration?",
     owns=("job", "model", "models", "run", "name", "version", "accelerate"),
     value=_value,
-    fields=always(
+    fields=lambda state: (
         Field(path="name", label="Name", title="Job", help=lambda _state: "What the run is called; its job folder begins with it."),
         Field(path=f"{J}script", label="Script", disabled=_no_script),
         Field(path=f"{J}module", label="Module", disabled=_no_module),
@@ -49,7 +52,9 @@ JOB = Step(
         Field(path=f"{J}integration", label="Who reads the config", kind="choice", options=INTEGRATIONS, title="Integration"),
         Field(path=f"{J}optimizer", label="Optimizer from", kind="choice", options=BUILDERS),
         Field(path=f"{J}scheduler", label="Scheduler from", kind="choice", options=BUILDERS),
-        Field(path=f"{M}source", label="Model", title="Model"),
+        *(replace(one, title="Model") for one in which_model(state)),
+        *role(state),
+        Field(path=f"{M}source", label="Model", title="" if state.plan.models else "Model"),
         Field(path=f"{M}params", label="Parameters", kind="number"),
         Field(path=f"{M}sequence_length", label="Sequence length", kind="number", unit="tokens"),
         Field(path=f"{M}activation_checkpointing", label="Recompute activations", kind="toggle", default=UNSET),

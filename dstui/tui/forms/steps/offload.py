@@ -7,6 +7,7 @@ from typing import Any
 from dstui.tui.forms.fields import Disabled, Field, Option
 from dstui.tui.forms.steps.auto import AUTO
 from dstui.tui.forms.steps.figures import own_offload, with_figures
+from dstui.tui.forms.steps.models import which_model
 from dstui.tui.forms.steps.step import Step
 from dstui.tui.forms.steps.zero import ZERO_PATH, at_least, stage_of
 from dstui.tui.session.edits import UNSET
@@ -79,6 +80,7 @@ OFFLOAD = Step(
     owns=(OPTIMIZER, PARAM, AIO),
     value=_summary,
     fields=lambda state: (
+        *which_model(state),
         with_figures(OPTIMIZER_STATES, state, lambda state, device: (stage_of(state) or 0, device, own_offload(state)[1])),
         _field(f"{OPTIMIZER}.pin_memory", "Pinned memory", "toggle", _unless(OPTIMIZER, "cpu", "nvme")),
         _field(f"{OPTIMIZER}.ratio", "Share to offload", "number", _unless(OPTIMIZER, "cpu"), unit="0 to 1"),

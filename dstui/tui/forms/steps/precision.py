@@ -7,6 +7,7 @@ from typing import Any
 from dstui.plan import Plan
 from dstui.tui.forms.fields import Field, Option
 from dstui.tui.forms.steps.auto import AUTO, with_auto
+from dstui.tui.forms.steps.models import which_model
 from dstui.tui.forms.steps.step import Step
 from dstui.tui.session.edits import UNSET
 from dstui.tui.session.state import State
@@ -86,5 +87,5 @@ PRECISION = Step(
     question="In which number format do the forward and backward pass run?",
     owns=(BF16, FP16, ACTIVATIONS, "deepspeed.torch_autocast", "deepspeed.data_types", "deepspeed.communication_data_type"),
     value=lambda state: precision_of(state.plan),
-    fields=lambda state: (with_auto(FORMAT, state, BOTH_AUTO), *DETAILS),
+    fields=lambda state: (*which_model(state), with_auto(FORMAT, state, BOTH_AUTO), *DETAILS),
 )

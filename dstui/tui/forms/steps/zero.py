@@ -7,6 +7,7 @@ from typing import Any
 from dstui.tui.forms.fields import Field, Option
 from dstui.tui.forms.steps.auto import AUTO, with_auto
 from dstui.tui.forms.steps.figures import other_ways, own_offload, with_figures
+from dstui.tui.forms.steps.models import which_model
 from dstui.tui.forms.steps.step import Step
 from dstui.tui.session.edits import UNSET
 from dstui.tui.session.state import State
@@ -107,5 +108,5 @@ ZERO = Step(
     question="What is sharded over the ranks instead of copied to each of them?",
     owns=(ZERO_PATH,),
     value=stage_text,
-    fields=lambda state: (with_auto(with_figures(STAGE, state, _stage_choice), state), *DETAILS),
+    fields=lambda state: (*which_model(state), with_auto(with_figures(STAGE, state, _stage_choice), state), *DETAILS),
 )

@@ -1,0 +1,77 @@
+"""Several models in the forms: which one is edited is chosen and shown, every finding leads to its model, and undo is one for all."""
+
+from __future__ import annotations
+
+from tests.tui.conftest import Open, screen, store, text_of, until, value
+
+PLAN = """\
+version: 1
+name: two
+job: {script: train.py, integration: accelerate, optimizer: script, args: ["{ds_config:student}", "{ds_config:teacher}"]}
+cluster: {hosts: {localhost: 2}}
+models:
+  student:   # learns
+    deepspeed: {train_micro_batch_size_per_gpu: auto, gradient_accumulation_steps: 1, zero_optimization: {stage: 2}}
+  teacher:
+    role: inference
+    deepspeed: {train_micro_batch_size_per_gpu: 1, gradient_accumulation_steps: 1, zero_optimization: {stage: 3}}
+"""
+
+
+async def test_the_forms_and_the_preview_are_about_one_model_and_a_key_goes_to_the_next(open_app: Open) -> None:
+    async with open_app(PLAN) as pilot:
+        await pilot.press("3")
+        assert "3 · ZeRO stage · student" in screen(pilot) and "ds_config_student.json" in screen(pilot)
+        assert '"stage": 2' in text_of(pilot, "#preview")
+        await pilot.press("o")
+        assert "3 · ZeRO stage · teacher" in screen(pilot) and '"stage": 3' in text_of(pilot, "#preview")
+        assert not [row for row in pilot.app.screen.query_one("#preview").rows if row.mark], "nothing was edited"
+        assert store(pilot).can_undo is False and store(pilot).state.saved
+
+
+async def test_the_row_of_the_model_chooses_too_and_an_edit_goes_to_the_chosen_one(open_app: Open) -> None:
+    async with open_app(PLAN) as pilot:
+        await pilot.press("6", "home")
+        store_ = store(pilot)
+        pilot.app.plan_screen.form.rows.cursor = pilot.app.plan_screen.form._key_for("models", store_.state)
+        await pilot.press("space")
+        assert store_.state.plan.focus == "teacher"
+        await pilot.press("down", "enter", "backspace", "8", "enter")
+        assert value(pilot, "models.teacher.deepspeed.train_micro_batch_size_per_gpu") == 8
+        assert value(pilot, "models.student.deepspeed.train_micro_batch_size_per_gpu") == "auto"
+
+
+async def test_undo_goes_back_through_the_edits_of_all_models(open_app: Open) -> None:
+    async with open_app(PLAN) as pilot:
+        store(pilot).edit(("deepspeed.bf16.enabled", True))
+        await pilot.press("o")
+        store(pilot).edit(("deepspeed.bf16.enabled", True))
+        assert store(pilot).state.plan.text.count("enabled: true") == 2
+        await pilot.press("z", "z")
+        assert store(pilot).state.plan.text == PLAN
+        assert store(pilot).state.plan.focus == "teacher", "undo takes back edits, not the choice"
+
+
+async def test_a_finding_names_its_model_stands_at_its_step_and_leads_there(open_app: Open) -> None:
+    text = PLAN.replace("zero_optimization: {stage: 3}", "zero_optimization: {stage: 2}")
+    async with open_app(text) as pilot:
+        await until(pilot, lambda: any(f.code == "PL031" for f in store(pilot).state.findings))
+        assert "teacher: zero_opt" in text_of(pilot, "#checks")
+        pilot.app.plan_screen.jump("models.teacher.deepspeed.zero_optimization.stage")
+        await pilot.pause()
+        assert "3 · ZeRO stage · teacher" in screen(pilot)
+        assert "only stage 3 shards a model" in text_of(pilot, "#form-rows")
+        await pilot.press("x")
+        assert value(pilot, "models.teacher.deepspeed.zero_optimization.stage") == 3
+
+
+async def test_the_role_is_asked_where_the_job_is(open_app: Open) -> None:
+    async with open_app(PLAN) as pilot:
+        await pilot.press("2", "o")
+        assert "Its role" in text_of(pilot, "#form-rows") and "inference" in text_of(pilot, "#form-rows")
+
+
+async def test_with_one_model_there_is_no_choice(open_app: Open) -> None:
+    async with open_app() as pilot:
+        await pilot.press("3", "o")
+        assert "o: the next one" not in screen(pilot) and "other model" not in screen(pilot)
