@@ -23,7 +23,7 @@ async def test_the_forms_and_the_preview_are_about_one_model_and_a_key_goes_to_t
         await pilot.press("3")
         assert "3 · ZeRO stage · student" in screen(pilot) and "ds_config_student.json" in screen(pilot)
         assert '"stage": 2' in text_of(pilot, "#preview")
-        await pilot.press("o")
+        await pilot.press("O")
         assert "3 · ZeRO stage · teacher" in screen(pilot) and '"stage": 3' in text_of(pilot, "#preview")
         assert not [row for row in pilot.app.screen.query_one("#preview").rows if row.mark], "nothing was edited"
         assert store(pilot).can_undo is False and store(pilot).state.saved
@@ -44,7 +44,7 @@ async def test_the_row_of_the_model_chooses_too_and_an_edit_goes_to_the_chosen_o
 async def test_undo_goes_back_through_the_edits_of_all_models(open_app: Open) -> None:
     async with open_app(PLAN) as pilot:
         store(pilot).edit(("deepspeed.bf16.enabled", True))
-        await pilot.press("o")
+        await pilot.press("O")
         store(pilot).edit(("deepspeed.bf16.enabled", True))
         assert store(pilot).state.plan.text.count("enabled: true") == 2
         await pilot.press("z", "z")
@@ -67,11 +67,11 @@ async def test_a_finding_names_its_model_stands_at_its_step_and_leads_there(open
 
 async def test_the_role_is_asked_where_the_job_is(open_app: Open) -> None:
     async with open_app(PLAN) as pilot:
-        await pilot.press("2", "o")
+        await pilot.press("2", "O")
         assert "Its role" in text_of(pilot, "#form-rows") and "inference" in text_of(pilot, "#form-rows")
 
 
 async def test_with_one_model_there_is_no_choice(open_app: Open) -> None:
     async with open_app() as pilot:
-        await pilot.press("3", "o")
-        assert "o: the next one" not in screen(pilot) and "other model" not in screen(pilot)
+        await pilot.press("3", "O")
+        assert "O: the next one" not in screen(pilot) and "other model" not in screen(pilot)

@@ -27,7 +27,7 @@ def which_model(state: State) -> tuple[Field, ...]:
             options=tuple(options),
             selects_model=True,
             read=lambda state: state.plan.focus,
-            says=lambda _state: "o: the next one",
+            says=lambda _state: "O: the next one",
             help=lambda _state: (
                 "The forms, the preview and the keys are about this model's configuration. Choosing another changes nothing."
             ),
