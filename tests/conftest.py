@@ -17,6 +17,8 @@ settings.load_profile("dstui")
 
 # Hundreds of dstui's processes are started: as where it is installed, their modules are compiled once, also where the shell wants no .pyc files.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# DeepSpeed decorates its Muon with torch.compile, for which every rank that trains would import a compiler that nobody calls.
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 
 PROCESSES_PER_CORE, MOST = 2, 12
 """Test processes: many tests wait for a launcher or a deadline. More than `MOST` are waited for rather than wait."""

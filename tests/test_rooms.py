@@ -7,7 +7,7 @@ import importlib
 import inspect
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,3 +141,9 @@ def test_the_first_frame_is_imported_without_what_it_does_not_show() -> None:
     )
     code = f"import sys, dstui.tui.app; print([name for name in {late} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_no_two_test_files_of_a_run_share_a_name() -> None:
+    """pytest imports them by their name alone, and refuses the second one."""
+    quick = [path.name for path in (ROOT.parent / "tests").rglob("test_*.py") if path.parent.name not in ("long", "bench")]
+    assert [name for name, count in Counter(quick).items() if count > 1] == []

@@ -20,6 +20,8 @@ from tests.waiting import PATIENCE, wait_for
 RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l")
 """Leave the other screen, show the cursor, leave the mouse alone."""
 
+UNTIL_GO = "import os, time\nprint('waiting', flush=True)\nwhile not os.path.exists('go'):\n    time.sleep(0.05)\n"
+
 Start = Callable[..., Terminal]
 
 
@@ -106,14 +108,16 @@ def test_from_start_to_a_finished_training_with_the_losses_of_both_ranks(start: 
 
 
 @pytest.mark.launcher
-def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(start: Start, quick: str, tmp_path: Path) -> None:
-    terminal = start(quick)
-    launch(terminal)
-    terminal.wait("running")
+def test_the_run_finishes_when_the_screen_is_killed_and_its_status_is_written(start: Start, tmp_path: Path) -> None:
+    terminal = launch_script(start, tmp_path, UNTIL_GO)
+    terminal.wait("×2 waiting", "running")
     terminal.kill(signal.SIGKILL)
     assert terminal.exit_code() == 137
     again = start("attach")
-    again.wait("9 Run", "Log: all ranks", "quick")
+    again.wait("9 Run", "Log: all ranks", "plain")
+    assert status_of(tmp_path)["state"] == "running"
+    (tmp_path / "go").touch()
+    again.wait("succeeded")
     again.press("q")
     assert again.exit_code() == 0
     wait_for(lambda: status_of(tmp_path).get("exit_code") is not None)

@@ -22,6 +22,7 @@ import pytest
 import dstui
 from tests.terminal import Terminal
 from tests.waiting import wait_for
+from tests.whole_deepspeed import BARE_LAUNCHER
 
 SECRET = "hunter2-of-user-a"
 PLAN = """\
@@ -71,7 +72,7 @@ class Python:
         (place / "bin").mkdir()
         shutil.copy2(executable, place / "bin" / executable.name)
         packages = [sysconfig.get_path("purelib"), str(Path(dstui.__file__).parents[1])]
-        env = {"PYTHONHOME": str(place), "PYTHONPATH": ":".join(packages), "LD_LIBRARY_PATH": str(place / "lib")}
+        env = {"PYTHONHOME": str(place), "PYTHONPATH": ":".join((BARE_LAUNCHER, *packages)), "LD_LIBRARY_PATH": str(place / "lib")}
         return cls(str(place / "bin" / executable.name), env)
 
     def runs(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import signal
@@ -23,6 +24,7 @@ from pathlib import Path
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")  # DeepSpeed decorates its Muon with torch.compile, which nothing here ever calls
 DEADLINE = 500.0
 """Seconds for one measurement: the first may have to compile an optimizer."""
 MOMENTS = ("build", "initialize", "forward and backward", "optimizer step")
@@ -240,7 +242,11 @@ def main():
     import transformers
 
     deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
-    _ = transformers.AutoModelForCausalLM, torch.optim.AdamW
+    _ = transformers.GPT2LMHeadModel, transformers.LlamaForCausalLM, torch.optim.AdamW
+    importlib.import_module("deepspeed.runtime.zero.muon.muon_optimizer")
+    importlib.import_module("torch._inductor")  # the profiler asks for it
+    gc.collect()
+    gc.freeze()  # a census of a rank goes over what the rank has made
     output.write(
         json.dumps(
             {"ready": True, "deepspeed": deepspeed.__version__, "torch": torch.__version__, "transformers": transformers.__version__}

@@ -13,7 +13,7 @@ import pytest
 from dstui.checkpoints.convert import SAFE
 from dstui.checkpoints.look import read_checkpoint
 from tests.checkpoints.conftest import checkpoint
-from tests.checkpoints.test_hostile import calls, write
+from tests.checkpoints.test_hostile_checkpoints import calls, write
 
 __all__ = ["checkpoint"]
 RESUME = """
