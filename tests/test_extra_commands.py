@@ -45,6 +45,17 @@ def dstui(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
         ("mixed_precision", ("not      beside deepspeed_config_file",)),
         ("ds125", ("DS125  (error)", "does not divide the ranks")),
         ("AC001", ("deepspeed_config_file",)),
+        (
+            "batch-assert",
+            (
+                "BATCH-ASSERT  (failure)",
+                "world size of 1",
+                "`Check batch related",
+                "mend ",
+                "deepspeed/runtime/config.py, _batch_assertion",
+            ),
+        ),
+        ("GATHER16", ("GATHER16-RAISED", "zero3_save_16bit_model", "deepspeed/runtime/engine.py")),
     ],
 )
 def test_docs_tells_what_a_key_or_a_code_means(dstui: Callable[..., Said], key: str, parts: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""`dstui docs KEY`: what a key of DeepSpeed, of accelerate or of a Plan means, and what a finding's code stands for."""
+"""`dstui docs KEY`: what a key of DeepSpeed, of accelerate or of a Plan means, what a finding's code and a failure's cause stand for."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from dstui.plan.accelerate_keys import PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
 from dstui.plan.load import FIELDS
 from dstui.plan.model import SECTIONS
+from dstui.run.diagnosis.pages import cause_names, cause_pages
 
 MOMENTS = {
     "parse": "whoever reads the file refuses it",
@@ -27,7 +28,7 @@ MOMENTS = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
-        "key", nargs="?", metavar="KEY", help="zero_optimization.stage, cluster.hosts, zero3_init_flag, DS125; none lists all"
+        "key", nargs="?", metavar="KEY", help="zero_optimization.stage, cluster.hosts, zero3_init_flag, DS125, OOM-GPU; none lists all"
     )
 
 
@@ -43,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if pages:
         return 0
     names = _names()
-    close = difflib.get_close_matches(args.key, [*names, *{name.rpartition(".")[2] for name in names}], 5, 0.7)
+    close = difflib.get_close_matches(args.key, list(dict.fromkeys([*names, *(name.rpartition(".")[2] for name in names)])), 5, 0.7)
     say(f"nothing is called {args.key}" + (f"; there is {', '.join(close)}" if close else "; dstui docs lists everything"))
     return 1
 
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 def _names() -> list[str]:
     own = [".".join((*map(str, path), name)) for path, specs in FIELDS.items() for name in specs]
     deepspeed = [key.path for key in release().keys()]  # noqa: SIM118 - a method of ours
-    return [*own, *SECTIONS, *deepspeed, *TOP, *(f"{SECTION}.{name}" for name in PLUGIN), *RULES, *ACCELERATE_RULES]
+    return [*own, *SECTIONS, *deepspeed, *TOP, *(f"{SECTION}.{name}" for name in PLUGIN), *RULES, *ACCELERATE_RULES, *cause_names()]
 
 
 def _pages(name: str) -> Iterator[str]:
@@ -60,6 +61,7 @@ def _pages(name: str) -> Iterator[str]:
     rule = RULES.get(name.upper()) or ACCELERATE_RULES.get(name.upper())
     if rule is not None:
         yield _of_rule(rule)
+    yield from cause_pages(name)
     yield from (_own(path, field) for path, field in _fields() if name in (path, path.rpartition(".")[2]))
     exact = lookup(asked)
     if exact is not None:

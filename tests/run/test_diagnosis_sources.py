@@ -32,12 +32,31 @@ def piped(data: bytes) -> subprocess.CompletedProcess[bytes]:
 
 
 def test_standard_input_may_be_a_gzip(tmp_path: Path) -> None:
-    for data in (TEXT.encode(), gzip.compress(TEXT.encode())):
+    for data in (TEXT.encode(), gzip.compress(TEXT.encode()), TEXT.replace("\n", "\r\n").encode("utf-16")):
         told = json.loads(piped(data).stdout)
         assert (told["cause"], told["first_failing_rank"], told["evidence"][-1]["file"]) == ("OOM-GPU", 2, "-")
     assert piped(b"").returncode == 1
     refused = piped(b"PK\x03\x04 and so on")
-    assert (refused.returncode, refused.stderr) == (2, b"dstui: -: a zip is read from a file, by its path\n")
+    assert (refused.returncode, refused.stderr.startswith(b"dstui: -: this zip cannot be read")) == (2, True)
+
+
+def test_standard_input_may_be_a_zip_of_logs() -> None:
+    memory = io.BytesIO()
+    with zipfile.ZipFile(memory, "w") as archive:
+        archive.writestr("a/rank_0.log", "step 1\n")
+        archive.writestr("b/rank_2.log", TEXT)
+    told = json.loads(piped(memory.getvalue()).stdout)
+    assert (told["cause"], told["first_failing_rank"], told["evidence"][-1]["file"]) == ("OOM-GPU", 2, "-/b/rank_2.log")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_a_log_that_powershell_wrote_is_read(tmp_path: Path, encoding: str) -> None:
+    mark = "\ufeff".encode(encoding)
+    (tmp_path / "run.log").write_bytes(mark + ("步 1\r\n" * 300_000 + TEXT.replace("\n", "\r\n")).encode(encoding))
+    found = diagnose([tmp_path / "run.log"])
+    assert (found.cause, found.first_failing_rank) == ("OOM-GPU", 2)
+    (tmp_path / "cut.log").write_bytes((mark + TEXT.encode(encoding))[:-1])
+    assert diagnose([tmp_path / "cut.log"]).cause == "OOM-GPU"
 
 
 def test_the_two_files_of_a_slurm_job_are_one_run(tmp_path: Path) -> None:

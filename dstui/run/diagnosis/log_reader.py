@@ -18,7 +18,7 @@ from dstui.files import FileProblem, reason
 from dstui.logs.decode import LONGEST, decode
 from dstui.run.diagnosis.findings import Findings
 from dstui.run.diagnosis.lines import rank_of_file
-from dstui.run.diagnosis.packed import GZIP, ZIP, Expanding
+from dstui.run.diagnosis.packed import GZIP, UTF16, ZIP, Expanding, Transcoded
 from dstui.run.diagnosis.scan import Scanner
 from dstui.run.diagnosis.shapes import DIGITS
 
@@ -85,8 +85,9 @@ def _is_log(path: Path) -> bool:
 def _read(file: BufferedReader, scanner: Scanner, name: str) -> None:
     """One file, packed or not."""
     head = file.peek(len(ZIP))[: len(ZIP)]
-    if head == ZIP:
-        raise FileProblem(f"{name}: a zip is read from a file, by its path")
+    if head.startswith(UTF16):
+        _scan(Transcoded(file), scanner, name)
+        return
     if not head.startswith(GZIP):
         _scan(file, scanner, name, _size(file))
         return

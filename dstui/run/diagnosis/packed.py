@@ -1,22 +1,27 @@
-"""Logs that come packed: a gzip is read as it expands; a zip, as `dstui bundle` writes it, is unpacked for as long as it is looked at.
+"""Logs that come packed, or in UTF-16: a gzip is read as it expands; a zip, as `dstui bundle` writes it, is unpacked for as long as it is
+looked at.
 
 A few kilobytes can stand for terabytes, so both have a limit, and a zip's members go nowhere but into a folder of its own.
 """
 
 from __future__ import annotations
 
+import codecs
 import gzip
+import sys
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import IO, BinaryIO, cast
 
 from dstui.files import FileProblem, reason
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 MOST_EXPANDED = 1 << 30
 """Bytes that one file may expand to."""
 MOST_DIRECTORY = 8 << 20
@@ -52,8 +57,25 @@ class Expanding:
         return found
 
 
+class Transcoded:
+    """A UTF-16 text, as PowerShell's `>` writes it, as a stream of UTF-8."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+
+    def read(self, size: int) -> bytes:
+        """About so many bytes; none at the end."""
+        while raw := self._file.read(size):
+            if text := self._decoder.decode(raw):
+                return text.encode(errors="replace")
+        return self._decoder.decode(b"", final=True).encode(errors="replace")
+
+
 def is_zip(path: Path | str) -> bool:
-    """Whether a path leads to a zip."""
+    """Whether a path leads to a zip; `-`: standard input, of which nothing is taken."""
+    if str(path) == "-":
+        return cast("BufferedReader", sys.stdin.buffer).peek(len(ZIP))[: len(ZIP)] == ZIP
     try:
         return Path(path).is_file() and _head(Path(path)) == ZIP
     except (OSError, ValueError):
@@ -67,12 +89,15 @@ def _head(path: Path) -> bytes:
 
 @contextmanager
 def unpacked(path: Path | str) -> Iterator[Path]:
-    """The folder with what a zip holds, gone when it has been looked at. Raises FileProblem."""
-    with tempfile.TemporaryDirectory(prefix="dstui-") as name:
-        folder = Path(name)
+    """The folder with what a zip holds, gone when it has been looked at; `-`: standard input. Raises FileProblem."""
+    with tempfile.TemporaryDirectory(prefix="dstui-") as name, tempfile.NamedTemporaryFile(prefix="dstui-") as copy:
+        folder, archived = Path(name), Path(path)
         try:
-            _check_directory(Path(path))
-            with zipfile.ZipFile(path) as archive:
+            if str(path) == "-":
+                archived = Path(copy.name)
+                _take_in(sys.stdin.buffer, copy.file)
+            _check_directory(archived, str(path))
+            with zipfile.ZipFile(archived) as archive:
                 _unpack(archive, folder, str(path))
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:  # encrypted is a RuntimeError
             raise FileProblem(f"{path}: this zip cannot be read ({error})") from None
@@ -82,13 +107,24 @@ def unpacked(path: Path | str) -> Iterator[Path]:
         yield inside[0] if len(inside) == 1 and len(list(folder.iterdir())) == 1 else folder
 
 
-def _check_directory(path: Path) -> None:
+def _take_in(source: BinaryIO, file: IO[bytes]) -> None:
+    """All of a stream into a file, since a zip's table of contents is at its end."""
+    left = MOST_EXPANDED
+    while chunk := source.read(CHUNK):
+        left -= len(chunk)
+        if left < 0:
+            raise FileProblem(f"-: {TOO_LARGE}")
+        file.write(chunk)
+    file.flush()
+
+
+def _check_directory(path: Path, name: str) -> None:
     """That the table of contents is of a reasonable size; its length stands in the last record of a zip."""
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - (1 << 16) - 22, 0))
-        _, _, record = file.read().rpartition(b"PK\x05\x06")
-    if int.from_bytes(record[8:12], "little") > MOST_DIRECTORY:
-        raise FileProblem(f"{path}: too many files for one zip of logs")
+        _, found, record = file.read().rpartition(b"PK\x05\x06")
+    if found and int.from_bytes(record[8:12], "little") > MOST_DIRECTORY:
+        raise FileProblem(f"{name}: too many files for one zip of logs")
 
 
 def _unpack(archive: zipfile.ZipFile, folder: Path, name: str) -> None:

@@ -1,0 +1,64 @@
+"""A cause as a page: what it is, what brings it about, how to tell it, how to mend it, where DeepSpeed says so."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from dstui.run.diagnosis.signature import Signature
+from dstui.run.diagnosis.signatures import ALL
+from dstui.run.diagnosis.sources import SOURCES
+
+KINDS = {
+    "root": "failure",
+    "symptom": "failure: ranks that wait for another",
+    "quiet": "it ends well, and is not the run that was asked for",
+    "hint": "a note beside a cause",
+    "cascade": "follows from another failure, and is never the cause",
+    "benign": "harmless",
+    "stop": "ended on purpose, or by a scheduler",
+    "success": "ended well",
+    "performance": "slower than need be",
+}
+WIDTH = 110
+MOST_WORDS = 6
+SHORTEST = 6
+"""Characters of a sign that says something by itself."""
+
+
+def cause_names() -> list[str]:
+    """The ids of all causes."""
+    return [signature.id for signature in ALL]
+
+
+def cause_pages(name: str) -> Iterator[str]:
+    """The pages of a cause: its own, and those of what is reported under its id."""
+    asked = name.upper()
+    for signature in ALL:
+        if asked in (signature.id, signature.answer):
+            yield "\n".join(_page(signature))
+
+
+def _page(signature: Signature) -> Iterator[str]:
+    reported = f", reported as {signature.answer}" if signature.answer else ""
+    yield f"{signature.id}  ({KINDS[signature.role]}{reported})"
+    yield _wrapped("", f"{signature.title}.")
+    if signature.cause:
+        yield _wrapped("why", signature.cause)
+    words = [sign.text for sign in signature.all_signs() if len(sign.text) >= SHORTEST]
+    if words:
+        yield _wrapped("words", ", ".join(f"`{text.strip()}`" for text in dict.fromkeys(words[:MOST_WORDS])))
+    if signature.confirm:
+        yield _wrapped("proof", signature.confirm)
+    for way in signature.all_remedies():
+        yield _wrapped("mend", way.text + (" (offered as an edit of the Plan)" if way.patch else ""))
+    if signature.explains:
+        yield _wrapped("explains", ", ".join(signature.explains))
+    if source := SOURCES.get(signature.id):
+        yield _wrapped("source", ", ".join(source))
+
+
+def _wrapped(head: str, text: str) -> str:
+    first = f"  {head:9}" if head else "  "
+    rest = " " * 11 if head else "  "
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)

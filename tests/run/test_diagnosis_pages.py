@@ -1,0 +1,41 @@
+"""The page of a cause: every id that a diagnosis can give has one, and what it names in DeepSpeed's sources is there."""
+
+from __future__ import annotations
+
+import ast
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from crash_texts import of_lines, traceback
+
+from dstui.run.diagnosis import report
+from dstui.run.diagnosis.pages import cause_names, cause_pages
+from dstui.run.diagnosis.signatures import ALL, BY_ID
+from dstui.run.diagnosis.sources import SOURCES
+
+
+@pytest.mark.parametrize("name", cause_names())
+def test_every_cause_has_a_page_that_says_what_it_is_and_every_failure_how_to_mend_it(name: str) -> None:
+    page = next(iter(cause_pages(name.lower())))
+    signature = next(one for one in ALL if name in (one.id, one.answer))
+    assert signature.title in " ".join(page.split())
+    if BY_ID[name].role in ("root", "symptom", "quiet") and name not in ("KILLED-UNKNOWN", "SIGABRT"):
+        assert BY_ID[name].remedies, name
+
+
+def test_a_diagnosis_names_the_page_that_tells_more(tmp_path: Path) -> None:
+    said = report(of_lines(tmp_path / "log", traceback(1, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.25 GiB.")))
+    assert "dstui docs OOM-GPU" in said
+    assert "dstui docs" not in report(of_lines(tmp_path / "b", ["step 1"]))
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_the_source_of_a_cause_is_where_the_page_says(name: str) -> None:
+    file, wanted = SOURCES[name]
+    package = find_spec(file.partition("/")[0])
+    if package is None or package.origin is None:
+        pytest.skip(f"{file} is not installed here")
+    tree = ast.parse((Path(package.origin).parent.parent / file).read_text())
+    assert name in BY_ID
+    assert any(getattr(node, "name", "") == wanted for node in ast.walk(tree)), f"{file} has no {wanted}"
