@@ -10,7 +10,7 @@ from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.output import refuse, say, tell
 from dstui.plan import Plan, PlanError
-from dstui.render.artifacts import Artifact, artifacts, for_accelerate, for_the_script
+from dstui.render.artifacts import Artifact, artifacts, for_accelerate, for_kubernetes, for_slurm, for_the_script
 from dstui.render.launch import RenderError
 from dstui.render.quoting import FILES
 from dstui.render.target import Target
@@ -21,8 +21,12 @@ NAMES = {
     "hostfile": "hostfile",
     "env": ".deepspeed_env",
     "command": "launch.sh",
+    "sbatch": "job.sbatch",
+    "k8s": "job.yaml",
     "code": "script_lines.py",
 }
+ALONE = {"accelerate": for_accelerate, "sbatch": for_slurm, "k8s": for_kubernetes}
+"""What is made only where it is asked for, or does not need the rest."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,9 +62,10 @@ def _chosen(target: Target, config: str, only: str | None) -> list[Artifact]:
     """The files that are asked for; those for accelerate and the script's lines need no command that could be launched."""
     if only == "code":
         return [for_the_script(target.plan)]
-    if only == "accelerate":
-        return [for_accelerate(target)]
-    return [artifact for artifact in artifacts(target, config) if only in (None, _key(artifact))]
+    if made := ALONE.get(str(only)):
+        return [made(target)]
+    wanted = NAMES | {"env": target.launch.env_file}
+    return [artifact for artifact in artifacts(target, config) if only is None or artifact.name == wanted[only]]
 
 
 def _pool(plan: Plan, only: str | None) -> dict[str, int] | None:
@@ -71,10 +76,6 @@ def _pool(plan: Plan, only: str | None) -> dict[str, int] | None:
         if only in ("accelerate", "code"):
             return None
         raise
-
-
-def _key(artifact: Artifact) -> str:
-    return next((key for key, name in NAMES.items() if name == artifact.name), "ds_config")  # of several models: ds_config_NAME.json
 
 
 def _write(files: list[Artifact], folder: Path, force: bool) -> None:

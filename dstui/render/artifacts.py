@@ -13,9 +13,11 @@ from dstui.render.accelerate import accelerate_yaml
 from dstui.render.code import code
 from dstui.render.config_files import config_name
 from dstui.render.jsontext import json_text
+from dstui.render.kubernetes import kubernetes
 from dstui.render.launch import RenderError
 from dstui.render.launch_script import script
 from dstui.render.quoting import FILES
+from dstui.render.sbatch import sbatch
 from dstui.render.spec import BIND
 from dstui.render.target import Target
 
@@ -70,6 +72,17 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
     files.append(Artifact("launch.sh", script(spec, ds_config_path), "the command that starts the ranks", executable=True))
     return tuple(files)
+
+
+def for_slurm(target: Target) -> Artifact:
+    """job.sbatch. Raises RenderError."""
+    text = sbatch(target.plan, target.launch, ds_config(target.plan))
+    return Artifact("job.sbatch", text, "a SLURM script: sbatch job.sbatch", executable=True)
+
+
+def for_kubernetes(target: Target) -> Artifact:
+    """job.yaml. Raises RenderError."""
+    return Artifact("job.yaml", kubernetes(target.plan, target.launch, ds_config(target.plan)), "a PyTorchJob: kubectl apply -f job.yaml")
 
 
 def for_accelerate(target: Target) -> Artifact:

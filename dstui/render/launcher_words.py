@@ -19,22 +19,22 @@ ACCELERATE = ("-m", "accelerate.commands.launch")
 RENDEZVOUS = ("rdzv-endpoint", "rdzv-id")
 
 
-def launcher_words(spec: LaunchSpec, folder: str, node: int) -> list[str]:
+def launcher_words(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
     """From `-m` on. `folder`: where the generated files lie; `node`: the host's place, where each has a command of its own."""
     return SHAPES.get(spec.launcher, _backend if BY_NAME[spec.launcher].backend else _each_host)(spec, folder, node)
 
 
-def _here(spec: LaunchSpec, _folder: str, _node: int) -> list[str]:
+def _here(spec: LaunchSpec, _folder: str, _node: int | str) -> list[str]:
     port = ["--master_port", str(spec.master_port)] if spec.master_port is not None else []
     return [*DEEPSPEED, *port, *spec.launcher_options]
 
 
-def _backend(spec: LaunchSpec, folder: str, _node: int) -> list[str]:
+def _backend(spec: LaunchSpec, folder: str, _node: int | str) -> list[str]:
     """One command for all. Without --force_multi a filter that leaves one host would train on this machine instead."""
     return [*DEEPSPEED, "--hostfile", f"{folder}/hostfile", "--launcher", spec.launcher, "--force_multi", *_meeting(spec), *_rest(spec)]
 
 
-def _each_host(spec: LaunchSpec, folder: str, node: int) -> list[str]:
+def _each_host(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
     return [*DEEPSPEED, "--hostfile", f"{folder}/hostfile", "--no_ssh", "--node_rank", str(node), *_meeting(spec), *_rest(spec)]
 
 
@@ -46,9 +46,9 @@ def _rest(spec: LaunchSpec) -> list[str]:
     return [*spec.filters, *spec.launcher_options]
 
 
-def _torchrun(spec: LaunchSpec, _folder: str, node: int) -> list[str]:
+def _torchrun(spec: LaunchSpec, _folder: str, node: int | str) -> list[str]:
     """Static, or by rendezvous where the Plan's own options ask for c10d."""
-    counts = ["--nnodes", str(len(spec.hosts)), "--nproc-per-node", spec.ranks_of(node) or "gpu"]
+    counts = ["--nnodes", str(len(spec.hosts)), "--nproc-per-node", str(len(spec.slots_of(node)) or "gpu")]
     given = {word.lstrip("-").partition("=")[0].replace("_", "-") for word in spec.launcher_options}
     if "rdzv-backend" not in given:
         where = ["--node-rank", str(node), "--master-addr", str(spec.master_addr), "--master-port", str(spec.master_port)]
@@ -58,7 +58,7 @@ def _torchrun(spec: LaunchSpec, _folder: str, node: int) -> list[str]:
     return [*TORCHRUN, *counts, *missing, *spec.launcher_options]
 
 
-def _accelerate(spec: LaunchSpec, folder: str, node: int) -> list[str]:
+def _accelerate(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
     """The YAML says the rest; paths in it would be relative to the job's folder, so they are said here."""
     words = [*ACCELERATE, "--config_file", f"{folder}/accelerate.yaml"]
     if spec.accelerate.config_file:
@@ -72,7 +72,7 @@ def _accelerate(spec: LaunchSpec, folder: str, node: int) -> list[str]:
     return [*words, "--main_process_port", str(spec.master_port), *spec.launcher_options]
 
 
-SHAPES: Mapping[str, Callable[[LaunchSpec, str, int], list[str]]] = {
+SHAPES: Mapping[str, Callable[[LaunchSpec, str, int | str], list[str]]] = {
     "local": _here,
     "torchrun": _torchrun,
     "accelerate": _accelerate,

@@ -7,15 +7,25 @@ import shlex
 
 from dstui.text import UNSAFE
 
-FILES = "\0files"
-"""In a path: the folder of the generated files, which launch.sh finds out when it runs. No path that a Plan can name has a NUL."""
+_VARIABLE = re.compile(r"\0(\w+)\0")
+
+
+def variable(name: str) -> str:
+    """In a word: what the shell that runs it has in this variable. No word that a Plan can hold has a NUL."""
+    return f"\0{name}\0"
+
+
+FILES = variable("here")
+"""In a path: the folder of the generated files, which launch.sh finds out when it runs."""
 REPORTED = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
 """What a terminal must not see; a line break within quotes may stay."""
 
 
 def quoted(word: str) -> str:
     """A word as any shell takes it and any terminal shows it: what is unsafe to show is told to printf by its bytes."""
-    return '"$here"'.join(_quoted(part) if part or part == word else "" for part in word.split(FILES))
+    parts = _VARIABLE.split(word)  # texts, and between them names of variables
+    texts = [_quoted(part) if part or part == word else "" for part in parts[::2]]
+    return texts[0] + "".join(f'"${name}"{text}' for name, text in zip(parts[1::2], texts[1:], strict=True))
 
 
 def _quoted(word: str) -> str:

@@ -62,7 +62,7 @@ class LaunchSpec:
     """The CPUs of each local rank, where bind.sh gives them."""
     master_addr: str | None = None
     """Where the ranks of several hosts meet: a name or an address of the first one."""
-    master_port: int | None = None
+    master_port: int | str | None = None
     """None: DeepSpeed's own choice on this machine. A launch takes a free one of the first host: `replace(spec, master_port=…)`."""
     filters: tuple[str, ...] = ()
     """--include and the like, for a launcher that reads the whole hostfile."""
@@ -97,16 +97,15 @@ class LaunchSpec:
         """Whether the ranks' environment goes through .deepspeed_env, as DeepSpeed's launcher for several hosts takes it."""
         return BY_NAME[self.launcher].backend
 
-    def ranks_of(self, node: int) -> str:
-        """How many ranks the host has, as a word; empty where that is not known yet."""
-        counts = [str(len(chosen)) for chosen in self.slots.values()]
-        return counts[node] if counts else ""
+    def slots_of(self, node: int | str) -> tuple[int, ...]:
+        """The slots of a host; those of the first where a variable says which host it is. Empty where they are not known yet."""
+        return list(self.slots.values())[node if isinstance(node, int) else 0] if self.slots else ()
 
-    def options(self, ds_config: str = "./ds_config.json", node: int = 0) -> list[str]:
+    def options(self, ds_config: str = "./ds_config.json", node: int | str = 0) -> list[str]:
         """Between `python -m LAUNCHER` and the script; those of one host, where each has a command of its own."""
         return launcher_words(self, _folder(ds_config), node)[2:]
 
-    def argv(self, ds_config: str = "./ds_config.json", node: int = 0, wrapper: Sequence[str] = ()) -> list[str]:
+    def argv(self, ds_config: str = "./ds_config.json", node: int | str = 0, wrapper: Sequence[str] = ()) -> list[str]:
         """The command as a list of words.
 
         `wrapper`: a Python program with its own first arguments that gets interpreter-less the script and its arguments, as if it were
@@ -121,16 +120,16 @@ class LaunchSpec:
             return [*launcher, "--no-python" if self.launcher == "torchrun" else "--no_python", *bound, *self.script, *args]
         return [*launcher, *(["--module"] if self.script[0] == "-m" else []), self.script[-1], *args]
 
-    def environment(self, ds_config: str = "./ds_config.json", node: int = 0) -> dict[str, str]:
+    def environment(self, ds_config: str = "./ds_config.json", node: int | str = 0) -> dict[str, str]:
         """What the ranks of a host are to find in their environment."""
         absolute = self._absolute(ds_config)
         env = {name: with_paths(value, absolute) for name, value in self.env.items()}
-        chosen = list(self.slots.values())[node] if self.slots else ()
+        chosen = self.slots_of(node)
         if self.launcher == "torchrun" and not self.cpu and list(chosen) != list(range(len(chosen))):
             env.setdefault("CUDA_VISIBLE_DEVICES", ",".join(map(str, chosen)))
         return env
 
-    def launcher_environment(self, ds_config: str = "./ds_config.json", node: int = 0) -> dict[str, str]:
+    def launcher_environment(self, ds_config: str = "./ds_config.json", node: int | str = 0) -> dict[str, str]:
         """What is set where the command is started: the ranks' own, or the name of the file that DeepSpeed's launcher hands to them."""
         if not self.by_file:
             return self.environment(ds_config, node)
@@ -142,14 +141,14 @@ class LaunchSpec:
             return self.command_of(0, ds_config)
         return "\n\n".join(f"# on {host}\n{self.command_of(node, ds_config)}" for node, host in enumerate(self.hosts))
 
-    def command_of(self, node: int, ds_config: str = "./ds_config.json") -> str:
+    def command_of(self, node: int | str, ds_config: str = "./ds_config.json") -> str:
         """One host's command, or that for all."""
         return "\n".join(self._lines(ds_config, node))
 
     def _absolute(self, path: str) -> str:
         return path if FILES in path else posixpath.normpath(posixpath.join(self.workdir, path))
 
-    def _lines(self, ds_config: str, node: int) -> Iterator[str]:
+    def _lines(self, ds_config: str, node: int | str) -> Iterator[str]:
         yield f"cd {quoted(self.workdir)} &&"
         folder = posixpath.dirname(self.python)
         if folder:  # ninja, pdsh and the like of a virtual environment are found beside its python

@@ -214,3 +214,76 @@ def test_a_hostfile_that_names_this_machine_alone_starts_its_slots_here() -> Non
         assert (spec.local, spec.options(), len(spec.ranks)) == (True, ["--num_gpus", "2"], 2)
     with pytest.raises(RenderError, match="there is other"):
         launch_spec(plan("{hostfile: h, launcher: local}"), GPUS, {"localhost": 2, "other": 1})
+
+
+@pytest.mark.parametrize(
+    ("launcher", "node", "words"),
+    [
+        ("ssh", 1, "deepspeed.launcher.runner --hostfile ./hostfile --no_ssh --node_rank 1 --master_addr a --master_port 29500 train.py"),
+        ("nossh", 0, "deepspeed.launcher.runner --hostfile ./hostfile --no_ssh --node_rank 0 --master_addr a --master_port 29500 train.py"),
+        ("slurm", 1, "deepspeed.launcher.runner --hostfile ./hostfile --no_ssh --node_rank 1 --master_addr a --master_port 29500 train.py"),
+        ("torchrun", 1, "torch.distributed.run --nnodes 2 --nproc-per-node 2 --node-rank 1 --master-addr a --master-port 29500 train.py"),
+        (
+            "torchrun, launcher_args: [--rdzv-backend, c10d]", 1,
+            "torch.distributed.run --nnodes 2 --nproc-per-node 2 --rdzv-endpoint a:29500 --rdzv-id dstui-29500 --rdzv-backend c10d train.py",
+        ),
+        (
+            "accelerate", 1,
+            "accelerate.commands.launch --config_file ./accelerate.yaml --machine_rank 1 --main_process_ip a --main_process_port 29500 "
+            "train.py",
+        ),
+    ],
+)  # fmt: skip
+def test_where_each_host_has_a_command_it_says_which_host_it_is(launcher: str, node: int, words: str) -> None:
+    spec = launch_spec(plan(f"{{hosts: {{a: 2, b: 2}}, launcher: {launcher}}}", "{script: train.py}"), GPUS)
+    assert (spec.start, spec.argv(node=node)[1:]) == ("hosts", ["-m", *words.split()])
+    assert spec.argv(node=node, wrapper=["shim.py", "F"])[-3:] == ["shim.py", "F", "train.py"]
+
+
+def test_accelerate_over_pdsh_is_one_command_that_is_given_the_hostfile() -> None:
+    text = (
+        "version: 1\njob: {script: a.py}\ncluster: {hosts: {a: 2, b: 2}, launcher: accelerate}\n"
+        "accelerate: {deepspeed_config: {deepspeed_multinode_launcher: pdsh}}\ndeepspeed: {zero_optimization: {stage: 3}, comms_logger: {}}\n"
+    )
+    spec = launch_spec(load(text), GPUS)
+    files = ["--config_file", "./accelerate.yaml", "--deepspeed_config_file", "./ds_config.json", "--deepspeed_hostfile", "./hostfile"]
+    assert (spec.start, spec.options()) == ("login", [*files, "--main_process_ip", "a", "--main_process_port", "29500"])
+    for launcher in ("openmpi", "mpich", "mvapich", "slurm"):
+        with pytest.raises(RenderError, match=f"accelerate cannot start several machines with {launcher}"):
+            launch_spec(load(text.replace("pdsh", launcher)), GPUS)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "machine", "launcher"),
+    [
+        ("{}", GPUS, "local"),
+        ("{hosts: {localhost: 2}}", GPUS, "local"),
+        ("{hosts: {a: 2}}", GPUS, "ssh"),
+        ("{hosts: {a: 2}}", machines.machine(host=Host(scheduler="slurm")), "slurm"),
+        ("{hosts: {a: 2}, launcher: pdsh}", machines.machine(host=Host(scheduler="slurm")), "pdsh"),
+    ],
+)
+def test_the_launcher_follows_from_where_the_ranks_run(cluster: str, machine: Machine, launcher: str) -> None:
+    assert launch_spec(plan(cluster), machine).launcher == launcher
+
+
+@pytest.mark.parametrize(
+    ("cluster", "machine", "cpu"),
+    [
+        ("{hosts: {a: 2}}", NO_GPU, False),
+        ("{hosts: {a: 2}, cpu_ranks: 2}", NO_GPU, True),
+        ("{hosts: {a: 2}, env: {DS_ACCELERATOR: cpu}}", GPUS, True),
+        ("{hosts: {a: 2, b: 2}}", machines.machine(host=Host(name="b")), True),
+        ("{}", NO_GPU, True),
+        ("{env: {DS_ACCELERATOR: cuda}}", NO_GPU, False),
+    ],
+)
+def test_a_machine_without_gpu_that_only_starts_the_ranks_does_not_make_them_cpu_ranks(cluster: str, machine: Machine, cpu: bool) -> None:
+    assert launch_spec(plan(cluster), machine).cpu is cpu
+
+
+def test_torchruns_ranks_see_the_slots_that_are_chosen() -> None:
+    spec = launch_spec(plan("{hosts: {a: 4, b: 4}, launcher: torchrun, include: 'a@b:1,3'}"), GPUS)
+    assert "CUDA_VISIBLE_DEVICES" not in spec.environment(node=0)
+    assert spec.environment(node=1)["CUDA_VISIBLE_DEVICES"] == "1,3"
+    assert spec.options(node=1)[:4] == ["--nnodes", "2", "--nproc-per-node", "2"]

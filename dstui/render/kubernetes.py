@@ -1,0 +1,103 @@
+"""A Kubernetes manifest for a Plan: a PyTorchJob of Kubeflow's training operator (kubeflow.org/v1), with ds_config.json in a ConfigMap.
+
+The operator gives every pod RANK (of the pod), MASTER_ADDR and MASTER_PORT; torchrun in each pod starts the ranks of its GPUs.
+Sources: the CustomResourceDefinition of kubeflow/training-operator v1.8, docs of its PyTorchJob.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import yaml
+
+from dstui.plan import Plan
+from dstui.render.accelerate import PORT, plain
+from dstui.render.launch import RenderError
+from dstui.render.quoting import quoted, variable
+from dstui.render.sbatch import identifier
+from dstui.render.spec import LaunchSpec
+
+CONFIG = "/etc/deepspeed"
+IMAGE = "REPLACE-WITH-YOUR-IMAGE"
+HEAD = """\
+# kubectl apply -f job.yaml: needs Kubeflow's training operator (PyTorchJob). Give your image: it holds Python, torch, DeepSpeed and the
+# script at WORKDIR, or mount a volume there. Keys (HF_TOKEN, WANDB_API_KEY) belong into a Secret: envFrom: [{secretRef: {name: …}}].
+# /dev/shm is memory of its own: the 64 MB that a container has by default are too little for NCCL and data loaders.
+"""
+
+
+def kubernetes(plan: Plan, spec: LaunchSpec, config: str) -> str:
+    """The manifest's text. `config`: the text of ds_config.json. Raises RenderError."""
+    counts = [len(chosen) for chosen in spec.slots.values()]
+    if not counts or len(set(counts)) > 1 or not counts[0]:
+        raise RenderError("cluster.hosts", "a PyTorchJob needs the same number of slots in every pod, and to know it: give cluster.hosts")
+    name = identifier(plan, spec)
+    pod = _pod(plan, spec, name, counts[0])
+    policy = "OnFailure" if plan.run.restarts.max else "Never"
+    replicas = {"Master": {"replicas": 1, "restartPolicy": policy, "template": pod}}
+    if len(counts) > 1:
+        replicas["Worker"] = {"replicas": len(counts) - 1, "restartPolicy": policy, "template": pod}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name},
+        "spec": {"runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": plan.run.restarts.max}, "pytorchReplicaSpecs": replicas},
+    }
+    configmap = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-config"}, "data": {"ds_config.json": config}}
+    return HEAD.replace("WORKDIR", spec.workdir) + yaml.dump_all(map(plain, (configmap, job)), Dumper=_Dumper, sort_keys=False, width=140)
+
+
+def _pod(plan: Plan, spec: LaunchSpec, name: str, slots: int) -> dict[str, Any]:
+    """The pod of every replica."""
+    gpus = {} if spec.cpu else {"resources": {"limits": {"nvidia.com/gpu": slots}}}
+    container = {
+        "name": "pytorch",  # the operator looks for this name
+        "image": IMAGE,
+        "command": ["sh", "-c", _command(plan, spec)],
+        "env": [{"name": key, "value": value} for key, value in _environment(plan, spec).items()],
+        "ports": [{"name": "pytorchjob-port", "containerPort": plan.cluster.master_port or PORT}],
+        **gpus,
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, {"name": "config", "mountPath": CONFIG, "readOnly": True}],
+    }
+    volumes = [{"name": "shm", "emptyDir": {"medium": "Memory"}}, {"name": "config", "configMap": {"name": f"{name}-config"}}]
+    return {"spec": {"containers": [container], "volumes": volumes}}
+
+
+def _command(plan: Plan, spec: LaunchSpec) -> str:
+    """torchrun, told by the operator's variables which pod it is."""
+    inside = replace(
+        spec,
+        launcher="torchrun",
+        python=spec.python if spec.python != sys.executable or plan.job.python else "python",
+        launcher_options=(),
+        bindings=(),
+        master_addr=variable("MASTER_ADDR"),
+        master_port=variable("MASTER_PORT"),
+    )
+    words = inside.argv(f"{CONFIG}/ds_config.json", variable("RANK"))
+    return f"cd {quoted(spec.workdir)} && exec {' '.join(map(quoted, words))}"
+
+
+def _environment(plan: Plan, spec: LaunchSpec) -> Mapping[str, str]:
+    """Without what the operator or the node says."""
+    theirs = ("LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
+    env = spec.environment(f"{CONFIG}/ds_config.json")
+    return {name: value for name, value in env.items() if name not in theirs or name in plan.cluster.env}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Long texts as blocks; what is written twice is written twice, for people."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        del data
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
