@@ -13,7 +13,7 @@ from typing import Literal
 from dstui.limits import MAX_BYTES
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.finding import Finding
-from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.plan.hostfile import HostfileError, HostfileProblem, parse_hostfile
 
 SHIPPED = {
     "quickstart": "trains for real in half a minute, on two CPU ranks or all GPUs",
@@ -163,6 +163,21 @@ def find_plan(name: str) -> Path:
         places = (package / "configs" / f"{name}.yaml", package.parent / "configs" / f"{name}.yaml")  # installed; a checkout
         return next((place for place in places if place.exists()), path)
     return path
+
+
+def hostfile_of(plan: Plan) -> dict[str, int] | HostfileProblem | None:
+    """What the hostfile of a Plan holds, or why that cannot be told; None where it names none. Never raises."""
+    return pool_in(Path(plan.place(plan.cluster.hostfile))) if plan.cluster.hostfile is not None else None
+
+
+def pool_in(path: Path) -> dict[str, int] | HostfileProblem:
+    """Host -> slots of a hostfile, or why it gives none. Never raises."""
+    try:
+        return parse_hostfile(read_text(path))
+    except HostfileError as error:
+        return HostfileProblem(error.message, error.line)
+    except FileProblem as problem:
+        return HostfileProblem(str(problem).removeprefix(f"{path}: "), missing=not is_there(path))
 
 
 def read_pool(plan: Plan) -> dict[str, int] | None:

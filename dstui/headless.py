@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         target = Target(plan, _machine(args.machine, plan), pool)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
-    findings = check(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan), model=_model_config(plan))
+    findings = check(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan), model=_model_config(plan), pool=pool)
     if plan.model is not None or plan.models:
         from dstui.forecast.findings import findings_of  # a Plan that names no model has no forecast
         from dstui.model_files import read_models

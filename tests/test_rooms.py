@@ -16,7 +16,7 @@ MOST_METHODS = 40
 """Of a class and its bases of ours, Textual's aside: more than that nobody holds in his head."""
 TWO_LAYERS = {
     # one part of a configuration: as rules, as a step of the form, as a check of doctor
-    *("auto", "batch", "job", "machine", "offload", "precision", "script", "zero"),
+    *("auto", "batch", "cluster", "job", "machine", "offload", "precision", "script", "zero"),
     # a subcommand, and what it does
     *("bundle", "checkpoint", "forecast", "schema", "stacks", "stop"),
     # facts, and the checks about them

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
+    from dstui.plan.hostfile import HostfileProblem
+    from dstui.render.target import Target
 
 __all__ = ["check", "check_config"]
 
@@ -27,11 +29,12 @@ def check(  # noqa: PLR0913 - all but the first two are named
     deepspeed_version: str | None = None,
     script: ScriptFacts | NoScript | None = None,
     model: Mapping[str, Any] | None = None,
+    pool: Mapping[str, int] | HostfileProblem | None = None,
 ) -> list[Finding]:
     """What is wrong with a Plan, the worst first. What is not known of the machine or the world size is not judged.
 
     `script` is what a look into the Plan's script has found (`dstui.documents.script_facts_of`); `model` what stands in the model's
-    config.json (`dstui.model_files.read_model_config`).
+    config.json (`dstui.model_files.read_model_config`); `pool` what stands in its hostfile (`dstui.files.hostfile_of`).
     Without a version the machine's DeepSpeed decides, else the newest release that is known.
     """
     from dstui.check.context import Context
@@ -42,12 +45,14 @@ def check(  # noqa: PLR0913 - all but the first two are named
     installed = machine.software.deepspeed if machine is not None else None
     known = release(deepspeed_version or (installed if is_version(installed) else None))
     reader = integration or plan.job.integration
-    ranks = world_size if world_size is not None else Target(plan, machine or Machine.unprobed()).world_size
+    target = Target(plan, machine or Machine.unprobed(), pool if isinstance(pool, Mapping) else None)
+    ranks = world_size if world_size is not None else target.world_size
     found: list[Finding] = []
     for number, (name, config) in enumerate(plan.configurations.items()):
         root, whole = f"models.{name}.deepspeed." if name else "deepspeed.", plan if number == 0 else None
         trained = not name or plan.models[name].role == "train"
-        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, model, trained))
+        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, model, trained, pool))
+    found += _no_command(target, found)
     if plan.accelerate and reader == "accelerate":
         from dstui.check.accelerate import check_section
 
@@ -70,6 +75,21 @@ def check_config(  # noqa: PLR0913 - all but the first are named
     from dstui.plan.catalogue import release
 
     return ranked(list(_evaluated(Context(config, release(deepspeed_version), integration, world_size, machine, None, root, lines))))
+
+
+def _no_command(target: Target, found: list[Finding]) -> Iterator[Finding]:
+    """Why no command can be made of the Plan, where no rule has said it: what render refuses does not pass here."""
+    from dstui.render.launch import RenderError
+
+    plan = target.plan
+    if plan.cluster.hostfile and target.pool is None:
+        return  # what is wrong with the hostfile is said already, or nobody has looked
+    try:
+        _ = target.launch
+    except RenderError as error:
+        sections = ("job.", "cluster.", "accelerate.")
+        if not any(finding.severity == "error" and finding.path.startswith(sections) for finding in found):
+            yield Finding("PL050", "error", error.path, error.message, "no command can be made of it", "launch", plan.line_of(error.path))
 
 
 def _evaluated(context: Any) -> Iterator[Finding]:

@@ -10,6 +10,7 @@ from dstui.adopt.script import NoScript, ScriptFacts
 from dstui.check.forms import Fit, fit
 from dstui.plan.catalogue import Key, Release, version_tuple
 from dstui.plan.finding import Fix, Operation, Severity, When
+from dstui.plan.hostfile import HostfileProblem
 
 if TYPE_CHECKING:
     from dstui.machine.snapshot import Gpu, Machine
@@ -62,6 +63,8 @@ class Context:
     """The model's config.json; None where nobody has looked, or it is not on this machine."""
     trained: bool = True
     """Whether the model is trained; of several models some may only compute."""
+    pool: Mapping[str, int] | HostfileProblem | None = None
+    """What the Plan's hostfile holds, or why that is not known; None where it names none, or nobody has looked."""
     config: Mapping[str, Any] = field(init=False)
     """The configuration that reaches DeepSpeed: where the reader fills "auto", without these keys."""
     flat: dict[str, Any] = field(init=False)
@@ -173,6 +176,12 @@ class Context:
         """The type of the optimizer as DeepSpeed reads it: its own in lower case, torch's as written; empty where there is none."""
         kind = self.text("optimizer.type")
         return kind.lower() if kind.lower() in self.release.optimizer_types else kind
+
+    @property
+    def hosts(self) -> Mapping[str, int]:
+        """Host -> slots, of cluster.hosts or the hostfile; empty where they are not known."""
+        named = self.plan.cluster.hosts if self.plan is not None else None
+        return named if named is not None else self.pool if isinstance(self.pool, Mapping) else {}
 
     @property
     def facts(self) -> ScriptFacts | None:

@@ -14,7 +14,7 @@ from dstui.adopt.signs import is_accelerate
 from dstui.check import check, check_config
 from dstui.commands.checked_accelerate import accelerate_findings, named_config
 from dstui.documents import script_facts_of
-from dstui.files import FileProblem, read_pool, read_text
+from dstui.files import FileProblem, hostfile_of, read_text
 from dstui.forecast.findings import findings_of
 from dstui.machine.snapshot import Machine
 from dstui.model_files import read_model_config, read_models
@@ -125,7 +125,8 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         return CheckedFile(str(path), "plan", text, error=first.message, line=first.line, column=first.column)
     try:
         plan = load(text, str(path), str(path.parent.absolute()))
-        target = Target(plan, asked.machine or Machine.unprobed(), _pool(plan))
+        pool = hostfile_of(plan)
+        target = Target(plan, asked.machine or Machine.unprobed(), pool if isinstance(pool, dict) else None)
         ranks = asked.world_size if asked.world_size is not None else target.world_size
     except PlanError as error:
         return CheckedFile(str(path), "plan", text, findings=error.findings)
@@ -140,6 +141,7 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         deepspeed_version=asked.version,
         script=script,
         model=read_model_config(plan),
+        pool=pool,
     )
     if asked.machine is not None and plan.model is not None:
         findings = ranked(findings + findings_of(plan, read_models(plan), target.machine, target.pool))
@@ -153,11 +155,3 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         plan=plan,
         findings=findings,
     )
-
-
-def _pool(plan: Plan) -> dict[str, int] | None:
-    """The hostfile's slots, None where there is none that can be read (a checked Plan may come from elsewhere)."""
-    try:
-        return read_pool(plan)
-    except FileProblem:
-        return None

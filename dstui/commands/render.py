@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 from dstui.files import FileProblem, read_plan, read_pool, reason, write_atomic
@@ -13,6 +14,7 @@ from dstui.plan import Plan, PlanError
 from dstui.render.artifacts import Artifact, artifacts, for_accelerate, for_kubernetes, for_slurm, for_the_script
 from dstui.render.launch import RenderError
 from dstui.render.quoting import FILES
+from dstui.render.reaching import WORTH_TELLING, reach_lines, reaching
 from dstui.render.target import Target
 
 NAMES = {
@@ -45,7 +47,10 @@ def run(args: argparse.Namespace) -> int:
         plan = read_plan(args.plan, args.set)
         machine = read_machine(args.machine) if args.machine else probe()
         config = f"{FILES}/ds_config.json" if args.output else "./ds_config.json"
-        files = _chosen(Target(plan, machine, _pool(plan, args.only)), config, args.only)
+        target = Target(plan, machine, _pool(plan, args.only))
+        files = _chosen(target, config, args.only)
+        if args.only == "env":
+            _say_what_reaches(target)
         if args.output:
             _write(files, args.output, args.force)
         elif args.only and not files:
@@ -66,6 +71,15 @@ def _chosen(target: Target, config: str, only: str | None) -> list[Artifact]:
         return [made(target)]
     wanted = NAMES | {"env": target.launch.env_file}
     return [artifact for artifact in artifacts(target, config) if only is None or artifact.name == wanted[only]]
+
+
+def _say_what_reaches(target: Target) -> None:
+    """Which variables the ranks find, to standard error: standard output is the file."""
+    shell = [name for name in WORTH_TELLING if name in os.environ]
+    found = reaching(target.launch, shell, gpu_here=bool(target.machine.gpus))
+    say("what reaches the ranks:")
+    for line in reach_lines(found):
+        say(line)
 
 
 def _pool(plan: Plan, only: str | None) -> dict[str, int] | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from dstui.limits import MAX_DIGITS, MAX_RANKS, MAX_SLOTS
 
@@ -22,6 +23,17 @@ class HostfileError(Exception):
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(f"line {line}: {message}" if line else message)
         self.message, self.line = message, line
+
+
+@dataclass(frozen=True, slots=True)
+class HostfileProblem:
+    """Why a Plan's hostfile gives no hosts, as a value."""
+
+    message: str
+    line: int | None = None
+    """From 1; None where it is about the whole file."""
+    missing: bool = False
+    """Whether there is no such file here: a Plan may be looked at where it will not run."""
 
 
 def wrong_with_host(name: str) -> str:

@@ -8,6 +8,7 @@ a Plan's YAML), `script` (the text of the training script; "-" for one that is n
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from configs import put
 from dstui.adopt.script import NoScript, ScriptFacts, inspect_script
 from dstui.machine.snapshot import GIB, Host, Machine, NumaNode, Software
+from dstui.plan.hostfile import HostfileProblem
 from tests import machines
 from tests.machines import NO_GPU
 
@@ -50,6 +52,8 @@ class Case:
     script: str = ""
     script_passes: str | None = None
     model: dict[str, Any] | None = None
+    pool: Mapping[str, int] | HostfileProblem | None = None
+    pool_passes: Mapping[str, int] | HostfileProblem | None = None
     proof: str = ""
     steps: int = 0
     bare: bool = False
@@ -641,6 +645,46 @@ PLANS = [
     ),
     Case(
         "PL010", {}, {}, plan=cluster("hosts: {a: 2, b: 4}, launcher: mpich"), plan_passes=cluster("hosts: {a: 4, b: 4}, launcher: mpich")
+    ),
+    Case("PL040", plan=cluster("hostfile: h"), pool=HostfileProblem("'h1 slots=two' is not `HOST slots=N`", 2), pool_passes={"h1": 2}),
+    Case("PL041", plan=cluster("hosts: {h1: 2, root@H1: 2}"), plan_passes=cluster("hosts: {h1: 2, h2: 2}")),
+    Case("PL041", plan=cluster("hostfile: h"), pool={"h1": 2, "h2": 0}, pool_passes={"h1": 2, "h2": 1}),
+    Case("PL006", plan=cluster("hostfile: h, include: h3"), pool={"h1": 2, "h2": 2}, pool_passes={"h1": 2, "h3": 2}),
+    Case("PL010", plan=cluster("hostfile: h, launcher: impi"), pool={"h1": 2, "h2": 1}, pool_passes={"h1": 2, "h2": 2}),
+    *(
+        Case("PL042", plan=cluster(f"hosts: {{h1: 2, h2: 2}}, launcher: {launcher}"), plan_passes=cluster("hosts: {h1: 2}, launcher: impi"))
+        for launcher in ("openmpi", "mpich")
+    ),
+    Case("PL043", plan=cluster("hosts: {h1: 2}, launcher: mvapich"), plan_passes=cluster("hosts: {h1: 2}, launcher: pdsh")),
+    Case(
+        "PL044",
+        plan=cluster("hosts: {h1: 2}, launcher: openmpi"),
+        plan_passes=cluster("hosts: {h1: 2}, launcher: openmpi, launcher_args: [--launcher_args, '--mca btl_tcp_if_include ib0']"),
+    ),
+    Case(
+        "PL045",
+        plan=cluster("hosts: {h1: 2}, launcher: impi, env: {A: 'x y'}"),
+        plan_passes=cluster("hosts: {h1: 2}, launcher: pdsh, env: {A: 'x y'}"),
+    ),
+    Case(
+        "PL046",
+        plan="job: {script: t.py, args: ['{ds_config}', 'a;b']}\ncluster: {hosts: {h1: 2}, launcher: pdsh}",
+        plan_passes="job: {script: t.py, args: ['{ds_config}', 'a;b']}\ncluster: {hosts: {h1: 2}, launcher: ssh}",
+    ),
+    Case(
+        "PL047",
+        plan=cluster("hosts: {h1: 2}, launcher: pdsh, env: {HF_TOKEN: hf_x}"),
+        plan_passes=cluster("hosts: {h1: 2}, launcher: pdsh, env: {TOKENIZERS_PARALLELISM: 'true'}"),
+    ),
+    Case(
+        "PL048",
+        plan=cluster("hosts: {h1: 2}, env: {CUDA_VISIBLE_DEVICES: '0'}"),
+        plan_passes=cluster("env: {CUDA_VISIBLE_DEVICES: '0'}"),
+    ),
+    Case(
+        "PL049",
+        plan=cluster("hosts: {h1: 2}, launcher: accelerate") + "\naccelerate: {deepspeed_config: {deepspeed_multinode_launcher: pdsh}}",
+        plan_passes=cluster("hosts: {h1: 2}, launcher: accelerate"),
     ),
     Case("PL013", {}, {}, plan=cluster("num_gpus: 4"), plan_passes=cluster("num_gpus: 2"), machine=gpus(2)),
     Case("PL014", {}, {}, ranks=4, plan=cluster("cpu_binding: deepspeed"), plan_passes=cluster("cpu_binding: numactl"), machine=NO_GPU),

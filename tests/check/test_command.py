@@ -232,3 +232,22 @@ def test_a_hundred_files_cost_little_more_than_the_start(tmp_path: Path) -> None
         return time.perf_counter() - start
 
     assert min(seconds(files) / seconds(files[:1]) for _ in range(3)) < 5
+
+
+@pytest.mark.parametrize(
+    ("text", "reported"),
+    [
+        ("# two\nh1 slots=2\nh2 slots=two\n", "error PL040 PLAN:3, dies at the launcher|hosts: line 3: 'h2 slots=two' is not"),
+        ("h1 slots=2\nh1 slots=2\n", "error PL040 PLAN:3, dies at the launcher|hosts: line 2: the host 'h1' stands here a second time"),
+        ("h2 slots=2\n", "error PL006 PLAN:3, dies at the launcher|include names the host 'h1', which is not among h2"),
+        (None, "warning PL040 PLAN:3|hosts: no such file"),
+    ],
+)
+def test_a_hostfiles_mistakes_are_findings(tmp_path: Path, text: str | None, reported: str) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text("version: 1\njob: {script: t.py, args: ['{ds_config}']}\ncluster: {hostfile: hosts, include: h1}\ndeepspeed: {}\n")
+    if text is not None:
+        (tmp_path / "hosts").write_text(text)
+    ran = subprocess.run([sys.executable, "-m", "dstui", "check", str(plan)], capture_output=True, text=True, check=False)
+    for part in reported.replace("PLAN", str(plan)).split("|"):
+        assert part in ran.stdout, ran.stdout

@@ -16,6 +16,7 @@ from dstui.machine.snapshot import Software
 from dstui.plan import load
 from dstui.plan.catalogue import NEWEST
 from dstui.plan.finding import Finding
+from dstui.render.launch import RenderError, launch_spec
 from tests.machines import NO_GPU, gpus
 
 OURS = [rule for rule in RULES.values() if not rule.code.startswith("MC")]
@@ -29,7 +30,8 @@ def findings(case: Case, which: str) -> list[Finding]:
     lines = case.plan_passes if which == "passes" and case.plan_passes is not None else case.plan
     if lines:
         plan = load(f"version: 1\n{lines}\ndeepspeed: {json.dumps(config)}\n")
-        return check(plan, machine, world_size=case.ranks, deepspeed_version=case.version, script=case.facts(which), model=case.model)
+        more = {"script": case.facts(which), "model": case.model, "pool": getattr(case, "pool_passes" if which == "passes" else "pool")}
+        return check(plan, machine, world_size=case.ranks, deepspeed_version=case.version, **more)
     return check_config(config, machine, world_size=case.ranks, integration=case.reader, deepspeed_version=case.version)
 
 
@@ -56,6 +58,25 @@ def test_what_is_said_to_be_refused_is_refused_in_those_words(case: Case, deepsp
     if case.machine is None:
         passed = deepspeed.validate(case.config("passes"), case.ranks)
         assert passed.ok, passed.message
+
+
+@pytest.mark.parametrize(
+    ("cluster", "path"),
+    [
+        ("{hosts: {h1: 2}, launcher: local}", "cluster.launcher"),
+        ("{hosts: {h1: 4, h2: 4}, launcher: accelerate, include: 'h1:0,3@h2:0,1'}", "cluster.include"),
+        ("{hosts: {h1: 4, h2: 4}, launcher: openmpi, include: h1}", "cluster.include"),
+        ("{hosts: {h1: 4, h2: 2}, launcher: accelerate}", "cluster.hosts"),
+    ],
+)
+def test_what_render_refuses_does_not_pass(cluster: str, path: str) -> None:
+    plan = load(
+        f"version: 1\njob: {{script: t.py, args: ['{{ds_config}}']}}\ncluster: {cluster}\ndeepspeed: {{train_micro_batch_size_per_gpu: 1}}\n"
+    )
+    with pytest.raises(RenderError):
+        launch_spec(plan, NO_GPU)
+    errors = [finding for finding in check(plan) if finding.severity == "error"]
+    assert [(finding.path, finding.when) for finding in errors] == [(path, "launch")]
 
 
 def test_an_error_says_when_and_a_rule_says_where_it_is_decided() -> None:

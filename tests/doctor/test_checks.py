@@ -445,9 +445,18 @@ def test_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     far = two(lambda c: c, environment={"HF_HOME": "/data/hf"})
     assert one("environment", case(environment={"HF_HOME": "/data/hf"})).verdict == "skipped"
     assert "HF_HOME" in one("environment", far).observed
-    assert one("environment", replace(far, plan=plan("cluster: {env: {HF_HOME: /data/hf}}\n"))).verdict == "ok"
+    hosts = "cluster: {hosts: {h1: 2, h2: 2}, env: {HF_HOME: /data/hf}}\n"
+    assert one("environment", replace(far, plan=plan(hosts))).verdict == "ok"
+    assert one("environment", replace(far, plan=plan("cluster: {hosts: {h1: 2, h2: 2}, launcher: mpich}\n"))).verdict == "ok"
     (tmp_path / ".deepspeed_env").write_text("FOO=1\n")
     assert "every launch" in str(next(iter(CHECKS["environment"].evaluate(far))).fix)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / ".deepspeed_env").write_text("FOO=1\n# a comment\n")
+    own = load(HEAD.replace("job: {", f"job: {{workdir: {work}, ") + hosts)
+    assert f"{work}/.deepspeed_env rules every plain `deepspeed` launch from that folder, and line 2 of it kills them" in str(
+        list(CHECKS["environment"].evaluate(replace(far, plan=own)))[1].observed
+    )
 
 
 def test_a_host_that_cannot_be_reached_fails_once_and_is_not_judged_further() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dstui.check.context import Context, Problem
 from dstui.check.rule import Problems, rule
-from dstui.plan.finding import Fix, Operation
+from dstui.plan.finding import Fix, Operation, Severity
 from dstui.plan.hostfile import HostfileError, select
 from dstui.plan.launchers import ALL
 
@@ -14,9 +14,11 @@ MPI = tuple(launcher.name for launcher in ALL if not launcher.filters)
 EQUAL = tuple(launcher.name for launcher in ALL if launcher.equal_slots)
 
 
-def about_the_plan(path: str, message: str, why: str = "", fix: Fix | None = None, says: str = "") -> Problem:
+def about_the_plan(  # noqa: PLR0913 - all but the first three are named
+    path: str, message: str, why: str = "", fix: Fix | None = None, says: str = "", *, severity: Severity | None = None
+) -> Problem:
     """A problem outside the deepspeed section. Its path is dotted from the Plan's root."""
-    return Problem("^" + path, message, why=why, fix=fix, says=says)
+    return Problem("^" + path, message, why=why, fix=fix, says=says, severity=severity)
 
 
 def write(c: Context, path: str, value: Any) -> Operation:
@@ -59,12 +61,12 @@ def filters_of_two_kinds(c: Context) -> Problems:
 def filter_names_nothing(c: Context) -> Problems:
     """A filter that names a host or slot that is not there, or leaves none."""
     cluster = c.plan.cluster if c.plan is not None else None
-    if cluster is None or cluster.hosts is None or (cluster.include and cluster.exclude):
+    if cluster is None or not c.hosts or (cluster.include and cluster.exclude):
         return
     for name in ("hosts", "include", "exclude", "num_nodes", "num_gpus"):
         if getattr(cluster, name):
             try:
-                select(cluster.hosts, **({} if name == "hosts" else {name: getattr(cluster, name)}))
+                select(c.hosts, **({} if name == "hosts" else {name: getattr(cluster, name)}))
             except HostfileError as error:
                 fix = Fix(f"remove cluster.{name}", ({"op": "remove", "path": f"/cluster/{name}"},)) if name != "hosts" else None
                 yield about_the_plan(f"cluster.{name}", error.message, fix=fix)
@@ -76,8 +78,6 @@ def launcher_without_filters(c: Context) -> Problems:
     if c.plan is None or c.plan.cluster.launcher not in MPI:
         return
     cluster = c.plan.cluster
-    if cluster.hosts is not None and len(cluster.hosts) < 2:
-        return
     for name in ("include", "exclude", "num_nodes", "num_gpus"):
         if getattr(cluster, name):
             what = "worker include/exclusion" if name in ("include", "exclude") else "limiting num nodes/gpus"
@@ -90,13 +90,15 @@ def launcher_without_filters(c: Context) -> Problems:
 def unequal_slots(c: Context) -> Problems:
     """A launcher that wants the same number of slots on every host."""
     cluster = c.plan.cluster if c.plan is not None else None
-    if cluster is not None and cluster.launcher in EQUAL and cluster.hosts and len(set(cluster.hosts.values())) > 1:
-        least = min(cluster.hosts.values())
+    if cluster is None or cluster.launcher not in EQUAL or len(set(c.hosts.values())) < 2 or cluster.include or cluster.exclude:
+        return
+    least, message = min(c.hosts.values()), f"{cluster.launcher} needs the same number of slots on every host"
+    if cluster.hosts and least:
         value = dict.fromkeys(cluster.hosts, least)
         fix = Fix(f"use {least} slots on every host", ({"op": "replace", "path": "/cluster/hosts", "value": value},))
-        yield about_the_plan(
-            "cluster.hosts", f"{cluster.launcher} needs the same number of slots on every host", fix=fix if least else None
-        )
+        yield about_the_plan("cluster.hosts", message, fix=fix)
+    else:
+        yield about_the_plan("cluster.hosts" if cluster.hosts else "cluster.hostfile", message)
 
 
 @rule("PL013", "error", when="run", says="CUDA error: invalid device ordinal", source="launcher/runner.py:400-404")
@@ -166,15 +168,6 @@ def nodes_without_hosts(c: Context) -> Problems:
     if cluster is not None and (cluster.num_nodes or 0) > 1 and cluster.hosts is None and not cluster.hostfile:
         fix = Fix("remove cluster.num_nodes", ({"op": "remove", "path": "/cluster/num_nodes"},))
         yield about_the_plan("cluster.num_nodes", "num_nodes needs hosts or a hostfile", fix=fix)
-
-
-@rule("PL021", "warning", source="launcher/multinode_runner.py")
-def binding_is_not_passed_on(c: Context) -> Problems:
-    """pdsh does not pass the binding on to the other hosts."""
-    cluster = c.plan.cluster if c.plan is not None else None
-    if cluster is not None and cluster.launcher == "pdsh" and cluster.cpu_binding == "deepspeed":
-        fix = Fix("bind with numactl instead", ({"op": "replace", "path": "/cluster/cpu_binding", "value": "numactl"},))
-        yield about_the_plan("cluster.cpu_binding", "pdsh drops --bind_cores_to_rank: no rank is bound", fix=fix)
 
 
 BYTES_PER_PARAMETER = 16

@@ -197,7 +197,7 @@ def hpz_and_ranks(c: Context) -> Problems:
 @rule("DS132", "warning", source="utils/groups.py (_create_zero_param_parallel_group)")
 def hpz_and_hosts(c: Context) -> Problems:
     """zero_hpz_partition_size is not the number of GPUs of a host."""
-    path, hosts = f"{ZERO}.zero_hpz_partition_size", c.plan.cluster.hosts if c.plan is not None else None
+    path, hosts = f"{ZERO}.zero_hpz_partition_size", c.hosts
     size = c.number(path)
     if c.stage != 3 or size is None or size <= 1 or not hosts or len(hosts) < 2 or len(set(hosts.values())) > 1:
         return
@@ -241,7 +241,7 @@ def quantized_gradients_without_scatter(c: Context) -> Problems:
 def quantized_gradients_on_one_host(c: Context) -> Problems:
     """ZeRO++ quantized gradients on a single host: nothing is quantized."""
     path = f"{ZERO}.zero_quantized_gradients"
-    hosts = c.plan.cluster.hosts if c.plan is not None else None
+    hosts = c.hosts
     if c.stage == 3 and c.on(path) and hosts is not None and len(hosts) == 1:
         yield c.problem(path, "zero_quantized_gradients does nothing on one host", fix=c.drop(path, "remove zero_quantized_gradients"))
 

@@ -8,29 +8,17 @@ from pathlib import Path
 
 from dstui.check import check as diagnostics
 from dstui.doctor.case import Case, Judgement, check
+from dstui.files import FileProblem, is_file, read_text
 from dstui.machine.report import size
-from dstui.plan.launchers import BY_NAME
+from dstui.render.launch import RenderError
+from dstui.render.reaching import WORTH_TELLING, reaching
+from dstui.render.spec import ENV_FILE
+from dstui.render.target import Target
 
 Judgements = Iterator[Judgement]
 ROOM = 20 << 30
 """A checkpoint takes 14 to 18 bytes per parameter: 20 GB is one of a model with a billion."""
 SLOW_WRITE = 0.5
-STAY_BEHIND = (
-    "HF_HOME",
-    "HF_HUB_OFFLINE",
-    "HF_DATASETS_CACHE",
-    "TRANSFORMERS_CACHE",
-    "TRITON_CACHE_DIR",
-    "TORCH_EXTENSIONS_DIR",
-    "LD_LIBRARY_PATH",
-    "CUDA_HOME",
-    "WANDB_MODE",
-    "WANDB_PROJECT",
-    "OMP_NUM_THREADS",
-    "http_proxy",
-    "https_proxy",
-)
-"""Variables that people set and a job may need; launchers over ssh pass on only PYTHON*, NCCL*, UCX*, MV2*, MLFLOW*."""
 
 
 @check("plan", once=True)
@@ -115,26 +103,59 @@ def shared_folder(case: Case) -> Judgements:
         yield Judgement("warn", "the job's folder is not this machine's: files that ranks write there stay there", fix)
 
 
-def _passes_all(case: Case) -> bool:
-    launcher = BY_NAME.get(str(case.get("cluster.launcher")))
-    return launcher is not None and launcher.carries == "all"
-
-
 @check("environment", once=True)
 def environment(case: Case) -> Judgements:
     """What is set in this shell and the job may need reaches ranks on other hosts."""
     if all(other.here for other in (case, *case.others)):
         yield Judgement("skipped", "the ranks run here: they get this environment")
         return
-    given = set(case.get("cluster.env", {}))
-    lost = [name for name in STAY_BEHIND if name in case.environment and name not in given]
-    stale = Path(os.path.expanduser("~/.deepspeed_env"))  # noqa: PTH111 - Path.home() raises where nobody knows the user
-    if stale.is_file():
-        fix = "move what is needed into cluster.env and remove the file: it applies to every launch of this user"
-        yield Judgement("warn", f"{stale} is there, and is read before the Plan's own variables", fix)
-    if lost and not _passes_all(case):
+    lost = _lost(case)
+    stray = [text for folder in _searched(case) if (text := _stray(folder))]
+    for text in stray:
+        fix = "move what is needed into cluster.env and remove the file: DeepSpeed's launcher reads it at every launch"
+        yield Judgement("warn", text, fix)
+    if lost:
+        names = ", ".join(lost)
         yield Judgement(
-            "warn", f"set here, but not passed on to other hosts: {', '.join(lost)}", f"put {lost[0]} into cluster.env, if the job needs it"
+            "warn", f"set here, but not passed on to other hosts: {names}", f"put {lost[0]} into cluster.env, if the job needs it"
         )
-    elif not stale.is_file():
+    elif not stray:
         yield Judgement("ok", "no variable that is known to matter is left out")
+
+
+def _lost(case: Case) -> list[str]:
+    """What is set in this shell, may matter, and does not reach the ranks."""
+    shell = [name for name in WORTH_TELLING if name in case.environment]
+    if case.plan is None:
+        return shell
+    try:
+        spec = Target(case.plan, case.start, case.pool).launch
+    except RenderError:
+        return []
+    return [found.name for found in reaching(spec, shell, gpu_here=bool(case.start.gpus)) if not found.reaches and found.name in shell]
+
+
+def _searched(case: Case) -> list[Path]:
+    """Where DeepSpeed's launcher looks for .deepspeed_env."""
+    folders = [_home(), *([Path(case.plan.place(case.plan.job.workdir))] if case.plan else [])]
+    return list(dict.fromkeys(folders))
+
+
+def _home() -> Path:
+    return Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() raises where nobody knows the user
+
+
+def _stray(folder: Path) -> str:
+    """What there is to say of a .deepspeed_env that lies in a folder; empty where there is none."""
+    path = folder / ENV_FILE
+    try:
+        text = read_text(path) if is_file(path) else None
+    except FileProblem as problem:
+        return str(problem)
+    if text is None:
+        return ""
+    bad = next((number for number, line in enumerate(text.splitlines(), 1) if "=" not in line), None)
+    dies = f", and line {bad} of it kills them: DeepSpeed takes NAME=value only, no comment, no empty line" if bad else ""
+    return (
+        f"{path} rules every plain `deepspeed` launch {'of this user' if folder == _home() else 'from that folder'}{dies} (not dstui's own)"
+    )

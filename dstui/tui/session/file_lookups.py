@@ -7,14 +7,13 @@ mount that does not answer; the app goes on with what is known.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from dstui.files import FileProblem, read_text
+from dstui.files import FileProblem, pool_in, read_text
 from dstui.plan import Plan
-from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.plan.hostfile import HostfileProblem
 from dstui.render.config_files import config_name
 from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
 from dstui.tui.session.auto_lookup import ModelOf
@@ -45,12 +44,9 @@ class PoolOf:
         """The one of this Plan; an empty path where it names none."""
         return cls(plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "")
 
-    def resolve(self) -> dict[str, int] | None:
-        """Its hosts; None where it cannot be read (a launch then says why)."""
-        if self.path:
-            with suppress(FileProblem, HostfileError):
-                return parse_hostfile(read_text(Path(self.path)))
-        return None
+    def resolve(self) -> dict[str, int] | HostfileProblem | None:
+        """Its hosts, or why it gives none; None where the Plan names none."""
+        return pool_in(Path(self.path)) if self.path else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,8 +206,9 @@ class Session:
         before = replace(self.state, machine=machine or self.state.machine)
         lookups = self.state.lookups if lookups is None else lookups
         lines = tuple(json_lines(plan.deepspeed))
-        target = Target(plan.whole, before.known_machine, lookups.get(PoolOf.of(plan)))
-        checked = check(plan.whole, target.machine, world_size=target.world_size, script=lookups.get(ScriptOf.of(plan)))
+        pool = lookups.get(PoolOf.of(plan))
+        target = Target(plan.whole, before.known_machine, pool if isinstance(pool, dict) else None)
+        checked = check(plan.whole, target.machine, world_size=target.world_size, script=lookups.get(ScriptOf.of(plan)), pool=pool)
         if locks := stale_lock_findings(plan, target.machine, lookups):
             checked = ranked([*locks, *checked])
         filled = filled_in(plan, checked, lookups.get(ModelOf.of(plan)))

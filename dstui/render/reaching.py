@@ -1,0 +1,78 @@
+"""What of the environment reaches the ranks on other hosts, variable by variable, and why: shown before a launch.
+
+Sources: deepspeed/launcher/runner.py:main (EXPORT_ENVS, .deepspeed_env), each accelerator's export_envs; seen on two hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dstui.plan.launchers import BY_NAME, Carries
+from dstui.render.spec import LaunchSpec
+
+PREFIXES = ("PYTHON", "UCX", "MV2", "MLFLOW")
+"""What DeepSpeed's launcher passes on by itself."""
+OF_CUDA = "NCCL"
+"""What it passes on where it finds a GPU itself, which a login machine may not have."""
+SET_BY_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
+"""What a rank's launcher writes, whatever was there (under Open MPI not the first four)."""
+
+WORTH_TELLING = (
+    *("HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_CACHE", "TRANSFORMERS_CACHE", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR"),
+    *("LD_LIBRARY_PATH", "CUDA_HOME", "PYTHONPATH", "WANDB_MODE", "WANDB_PROJECT", "OMP_NUM_THREADS", "http_proxy", "https_proxy"),
+    *("NCCL_DEBUG", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA"),
+)
+"""Variables that people set in their shell and a job may need."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """One variable."""
+
+    name: str
+    reaches: bool
+    why: str
+
+
+def reaching(spec: LaunchSpec, shell: Iterable[str] = (), *, gpu_here: bool = False) -> tuple[Reach, ...]:
+    """The Plan's own variables, then those of the shell in which the job is started, each with whether the ranks find it.
+
+    `shell`: names that are set there; `gpu_here`: whether the machine that starts the ranks has a GPU.
+    """
+    given = spec.environment()
+    carries = "all" if spec.only_here else BY_NAME[spec.launcher].carries
+    if spec.launcher == "accelerate" and spec.start == "login":
+        carries = "all"  # it writes everything to .deepspeed_env
+    own = [_given(name, spec) for name in given]
+    return (*own, *(_of_the_shell(name, carries, gpu_here) for name in shell if name not in given))
+
+
+def _given(name: str, spec: LaunchSpec) -> Reach:
+    if name in SET_BY_LAUNCHER and not spec.local and not (BY_NAME[spec.launcher].mpi and name.startswith("MASTER_")):
+        if name == "CUDA_VISIBLE_DEVICES" and spec.launcher == "torchrun":
+            return Reach(name, True, "set before torchrun")
+        return Reach(name, False, f"{spec.launcher} writes its own")
+    return Reach(name, True, f"in {spec.env_file}" if spec.by_file else "set before the command")
+
+
+def _of_the_shell(name: str, carries: Carries, gpu_here: bool) -> Reach:
+    if name in SET_BY_LAUNCHER:
+        return Reach(name, False, "the launcher writes its own")
+    if carries == "all":
+        return Reach(name, True, "this launcher passes on everything")
+    if carries == "given":
+        return Reach(name, False, "each host has its own environment: put it into cluster.env")
+    if name.startswith(PREFIXES):
+        return Reach(name, True, f"DeepSpeed passes on {', '.join(f'{prefix}*' for prefix in PREFIXES)}")
+    if name.startswith(OF_CUDA):
+        why = "DeepSpeed passes on NCCL* where it finds a GPU"
+        return Reach(name, gpu_here, why if gpu_here else f"{why}, and there is none here: put it into cluster.env")
+    return Reach(name, False, "DeepSpeed does not pass it on: put it into cluster.env")
+
+
+def reach_lines(found: Iterable[Reach]) -> list[str]:
+    """`yes  NCCL_DEBUG  in .deepspeed_env`, aligned."""
+    rows = list(found)
+    width = max((len(row.name) for row in rows), default=0)
+    return [f"{'yes' if row.reaches else 'no ':3}  {row.name.ljust(width)}  {row.why}" for row in rows]

@@ -1,0 +1,102 @@
+"""A real SLURM on the pretend hosts: munged, slurmctld on login, a slurmd on each host. No systemd, no cgroup, no accounting."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+from farm import Farm
+
+NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol")
+CONFIGURATION = """\
+ClusterName=farm
+SlurmctldHost=login
+SlurmUser=root
+SlurmdUser=root
+AuthInfo=socket={state}/munge.socket
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+ReturnToService=2
+KillWait=5
+SchedulerParameters=batch_sched_delay=0,sched_interval=1
+StateSaveLocation={state}/slurmctld
+SlurmctldPidFile={state}/slurmctld.pid
+SlurmdPidFile={state}/slurmd-%n.pid
+SlurmdSpoolDir={state}/slurmd-%n
+NodeName={hosts} CPUs=4 RealMemory=2000
+PartitionName=all Nodes={hosts} Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def missing() -> str:
+    """Why there can be no SLURM here; empty where there can."""
+    absent = [program for program in NEEDED if not shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin")]
+    return f"SLURM needs {', '.join(absent)}" if absent else ""
+
+
+class Slurm:
+    """SLURM on a farm. Use it as a context manager; `run` then runs a command on login as a user of SLURM would."""
+
+    def __init__(self, farm: Farm, state: Path) -> None:
+        self.farm, self.state = farm, state
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.variables = {**os.environ, "SLURM_CONF": str(state / "slurm.conf")}
+
+    def __enter__(self) -> Slurm:
+        (self.state / "slurmctld").mkdir(parents=True)
+        (self.state / "slurm.conf").write_text(CONFIGURATION.format(state=self.state, hosts=",".join(self.farm.hosts)))
+        (self.state / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")  # else slurmd looks for a mounted one
+        key = self.state / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o400)
+        names = {name: f"--{name}-file={self.state}/munge.{name}" for name in ("key", "pid", "log", "seed")}
+        self._start("munged", ["munged", "--foreground", "--force", f"--socket={self.state}/munge.socket", *names.values()])
+        try:
+            self._start("slurmctld", self.farm.command("login", ["slurmctld", "-D", "-i"]))
+            for host in self.farm.hosts:
+                self._start(f"slurmd-{host}", self.farm.command(host, ["slurmd", "-D", "-N", host]))
+            self._wait()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in reversed(self.processes):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _start(self, name: str, words: list[str]) -> None:
+        path = {"PATH": os.environ["PATH"] + ":/usr/sbin"}
+        with (self.state / f"{name}.out").open("wb") as log:
+            self.processes.append(subprocess.Popen(words, stdout=log, stderr=log, env=self.variables | path, start_new_session=True))
+
+    def run(self, *words: str, timeout: float = 60) -> str:
+        """A command on login; its output."""
+        ran = self.farm.run("login", *words, env=self.variables, timeout=timeout)
+        return ran.stdout + ran.stderr
+
+    def _wait(self, seconds: float = 60) -> None:
+        """Until every node is idle."""
+        deadline = time.monotonic() + seconds
+        while self.run("sinfo", "-h", "-o", "%T %D").split() != ["idle", str(len(self.farm.hosts))]:
+            if time.monotonic() > deadline:
+                texts = "".join(path.read_text() for path in self.state.glob("*.out"))
+                raise RuntimeError(f"SLURM did not start: {texts[-2000:]}")
+            time.sleep(0.1)
+
+    def state_of(self, job: str) -> str:
+        """PENDING, RUNNING, COMPLETED, …"""
+        text = self.run("scontrol", "show", "job", job)
+        return text.partition("JobState=")[2].split()[0] if "JobState=" in text else text.strip()

@@ -1,0 +1,39 @@
+"""What reaches the ranks on other hosts is told variable by variable; the table of facts is that of real launches."""
+
+from __future__ import annotations
+
+import pytest
+
+from dstui.plan import load
+from dstui.render.launch import launch_spec
+from dstui.render.reaching import reach_lines, reaching
+from tests.machines import NO_GPU
+
+SHELL = ("NCCL_DEBUG", "HF_HOME", "MLFLOW_X", "PYTHONPATH", "RANK")
+SEEN = {
+    "pdsh": {"NCCL_DEBUG": False, "HF_HOME": False, "MLFLOW_X": True, "PYTHONPATH": True, "RANK": False},
+    "openmpi": {"NCCL_DEBUG": False, "HF_HOME": False, "MLFLOW_X": True, "PYTHONPATH": True, "RANK": False},
+    "mpich": {"NCCL_DEBUG": True, "HF_HOME": True, "MLFLOW_X": True, "PYTHONPATH": True, "RANK": False},
+    "slurm": {"NCCL_DEBUG": True, "HF_HOME": True, "MLFLOW_X": True, "PYTHONPATH": True, "RANK": False},
+    "ssh": {"NCCL_DEBUG": False, "HF_HOME": False, "MLFLOW_X": False, "PYTHONPATH": False, "RANK": False},
+    "torchrun": {"NCCL_DEBUG": False, "HF_HOME": False, "MLFLOW_X": False, "PYTHONPATH": False, "RANK": False},
+}
+
+
+@pytest.mark.parametrize("launcher", SEEN)
+def test_of_the_shell_reaches_the_ranks_what_the_launcher_carries(launcher: str) -> None:
+    plan = load(
+        f"version: 1\njob: {{script: t.py}}\ncluster: {{hosts: {{h1: 1, h2: 1}}, launcher: {launcher}, env: {{MINE: x, MASTER_ADDR: y}}}}\n"
+    )
+    spec = launch_spec(plan, NO_GPU)
+    found = {each.name: each.reaches for each in reaching(spec, SHELL)}
+    assert {name: found[name] for name in SHELL} == SEEN[launcher]
+    assert found["MINE"] and found["DSTUI_DS_CONFIG"]
+    assert found["MASTER_ADDR"] is (launcher == "openmpi")
+    assert {each.name: each.reaches for each in reaching(spec, SHELL, gpu_here=True)}["NCCL_DEBUG"] is (launcher not in ("ssh", "torchrun"))
+    assert any(line.startswith("yes  MINE ") for line in reach_lines(reaching(spec)))
+
+
+def test_on_this_machine_the_ranks_have_the_shells_own() -> None:
+    spec = launch_spec(load("version: 1\njob: {script: t.py}\ncluster: {env: {MINE: x}}\n"), NO_GPU)
+    assert {each.name for each in reaching(spec, SHELL) if not each.reaches} == {"RANK"}
