@@ -47,6 +47,10 @@ def _where(name: str) -> str:
     return f"models.{name}.deepspeed of the Plan" if name else "the deepspeed section of the Plan"
 
 
+def _texts(plan: Plan) -> dict[str, str]:
+    return {artifact.name: artifact.text for artifact in ds_configs(plan)}
+
+
 def env_text(env: Mapping[str, str], launcher: str = "") -> str:
     """.deepspeed_env: NAME=value lines. DeepSpeed's reader knows neither comments nor empty lines.
 
@@ -78,13 +82,13 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
 
 def for_slurm(target: Target) -> Artifact:
     """job.sbatch. Raises RenderError."""
-    text = sbatch(target.plan, target.launch, ds_config(target.plan))
+    text = sbatch(target.plan, target.launch, _texts(target.plan))
     return Artifact("job.sbatch", text, "a SLURM script: sbatch job.sbatch", executable=True)
 
 
 def for_kubernetes(target: Target) -> Artifact:
     """job.yaml. Raises RenderError."""
-    return Artifact("job.yaml", kubernetes(target.plan, target.launch, ds_config(target.plan)), "a PyTorchJob: kubectl apply -f job.yaml")
+    return Artifact("job.yaml", kubernetes(target.plan, target.launch, _texts(target.plan)), "a PyTorchJob: kubectl apply -f job.yaml")
 
 
 def for_accelerate(target: Target) -> Artifact:

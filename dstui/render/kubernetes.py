@@ -29,8 +29,8 @@ HEAD = """\
 """
 
 
-def kubernetes(plan: Plan, spec: LaunchSpec, config: str) -> str:
-    """The manifest's text. `config`: the text of ds_config.json. Raises RenderError."""
+def kubernetes(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> str:
+    """The manifest's text. `configs`: the names and texts of ds_config.json and the like. Raises RenderError."""
     counts = [len(chosen) for chosen in spec.slots.values()]
     if not counts or len(set(counts)) > 1 or not counts[0]:
         raise RenderError("cluster.hosts", "a PyTorchJob needs the same number of slots in every pod, and to know it: give cluster.hosts")
@@ -46,7 +46,7 @@ def kubernetes(plan: Plan, spec: LaunchSpec, config: str) -> str:
         "metadata": {"name": name},
         "spec": {"runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": plan.run.restarts.max}, "pytorchReplicaSpecs": replicas},
     }
-    configmap = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-config"}, "data": {"ds_config.json": config}}
+    configmap = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-config"}, "data": dict(configs)}
     return HEAD.replace("WORKDIR", spec.workdir) + yaml.dump_all(map(plain, (configmap, job)), Dumper=_Dumper, sort_keys=False, width=140)
 
 

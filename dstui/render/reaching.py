@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dstui.plan.launchers import BY_NAME, Carries
+from dstui.plan.launchers import BY_NAME, LISTED, Launcher, passes_on
 from dstui.render.spec import LaunchSpec
 
-PREFIXES = ("PYTHON", "UCX", "MV2", "MLFLOW")
-"""What DeepSpeed's launcher passes on by itself."""
-OF_CUDA = "NCCL"
-"""What it passes on where it finds a GPU itself, which a login machine may not have."""
 SET_BY_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
 """What a rank's launcher writes, whatever was there (under Open MPI not the first four)."""
 
@@ -41,11 +37,10 @@ def reaching(spec: LaunchSpec, shell: Iterable[str] = (), *, gpu_here: bool = Fa
     `shell`: names that are set there; `gpu_here`: whether the machine that starts the ranks has a GPU.
     """
     given = spec.environment()
-    carries = "all" if spec.only_here else BY_NAME[spec.launcher].carries
+    launcher = BY_NAME["local"] if spec.only_here else BY_NAME[spec.launcher]
     if spec.launcher == "accelerate" and spec.start == "login":
-        carries = "all"  # it writes everything to .deepspeed_env
-    own = [_given(name, spec) for name in given]
-    return (*own, *(_of_the_shell(name, carries, gpu_here) for name in shell if name not in given))
+        launcher = BY_NAME["local"]  # it writes everything to .deepspeed_env, so that all of it reaches them
+    return (*(_given(name, spec) for name in given), *(_of_the_shell(name, launcher, gpu_here) for name in shell if name not in given))
 
 
 def _given(name: str, spec: LaunchSpec) -> Reach:
@@ -56,19 +51,18 @@ def _given(name: str, spec: LaunchSpec) -> Reach:
     return Reach(name, True, f"in {spec.env_file}" if spec.by_file else "set before the command")
 
 
-def _of_the_shell(name: str, carries: Carries, gpu_here: bool) -> Reach:
+def _of_the_shell(name: str, launcher: Launcher, gpu_here: bool) -> Reach:
     if name in SET_BY_LAUNCHER:
         return Reach(name, False, "the launcher writes its own")
-    if carries == "all":
-        return Reach(name, True, "this launcher passes on everything")
-    if carries == "given":
-        return Reach(name, False, "each host has its own environment: put it into cluster.env")
-    if name.startswith(PREFIXES):
-        return Reach(name, True, f"DeepSpeed passes on {', '.join(f'{prefix}*' for prefix in PREFIXES)}")
-    if name.startswith(OF_CUDA):
-        why = "DeepSpeed passes on NCCL* where it finds a GPU"
-        return Reach(name, gpu_here, why if gpu_here else f"{why}, and there is none here: put it into cluster.env")
-    return Reach(name, False, "DeepSpeed does not pass it on: put it into cluster.env")
+    reaches = passes_on(launcher, name, cpu=not gpu_here)
+    if launcher.carries != "listed":
+        why = "this launcher passes on everything" if reaches else "each host has its own environment: put it into cluster.env"
+    elif name.startswith("NCCL"):
+        why = "DeepSpeed passes on NCCL* where it finds a GPU" + ("" if reaches else ", and there is none here: put it into cluster.env")
+    else:
+        listed = ", ".join(f"{prefix}*" for prefix in LISTED)
+        why = f"DeepSpeed passes on {listed}" if reaches else "DeepSpeed does not pass it on: put it into cluster.env"
+    return Reach(name, reaches, why)
 
 
 def reach_lines(found: Iterable[Reach]) -> list[str]:

@@ -54,8 +54,8 @@ wait "$step"
 """
 
 
-def sbatch(plan: Plan, spec: LaunchSpec, config: str) -> str:
-    """The script's text. `config`: the text of ds_config.json. Raises RenderError."""
+def sbatch(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> str:
+    """The script's text. `configs`: the names and texts of ds_config.json and the like. Raises RenderError."""
     counts = sorted({len(chosen) for chosen in spec.slots.values()} or {0})
     if len(counts) > 1 or not counts[0]:
         raise RenderError(
@@ -92,7 +92,7 @@ def sbatch(plan: Plan, spec: LaunchSpec, config: str) -> str:
             "SLOTS": str(counts[0]),
         },
     )
-    files = {"ds_config.json": config.rstrip("\n"), "node.sh": f'{command} "$@"'}
+    files = {**{file: text.rstrip("\n") for file, text in configs.items()}, "node.sh": f'{command} "$@"'}
     return (
         filled
         + "".join(_filled(BODY, {"NAME": file, "TEXT": text}) for file, text in files.items())
