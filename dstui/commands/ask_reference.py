@@ -35,7 +35,7 @@ def ask(checked: list[CheckedFile], how: str, *, trust: bool = False) -> dict[st
                     one.findings.append(Finding("ORACLE", "warning", "", f"DeepSpeed could not be asked: {error}"))
                     continue
                 verdict = {"ok": found.ok, "version": found.version, "kind": found.kind, "message": found.message, "python": python}
-                if verdicts.get(one.file, verdict)["ok"]:  # of several models the first that is refused
+                if one.file not in verdicts or verdicts[one.file]["ok"]:  # of several models the first that is refused
                     verdicts[one.file] = verdict
                 one.findings[:] = ranked([*one.findings, _as_finding(one, name, found, how)])
     finally:
