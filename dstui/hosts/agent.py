@@ -43,6 +43,8 @@ BUSY, IDLE = 0.1, 0.4
 CHUNK, BUDGET = 1 << 18, 1 << 22
 """Bytes of one frame, and of one look."""
 LARGEST_RECORD = 1 << 16
+ANSWERS = 20
+"""Seconds that the job's interpreter gets to answer."""
 STUCK = 60
 """Seconds after which an agent whose output nobody takes ends."""
 STEP, GRACE, POLL = 5.0, 0.5, 0.1
@@ -176,6 +178,8 @@ def lacks(needs: Dict[str, Any]) -> List[str]:
         found.append(f"there is no file {script} (job.script)")
     if python and not shutil.which(python):
         found.append(f"there is no interpreter {python} (job.python)")
+    elif python and needs.get("module"):
+        found.extend(lacks_module(python, needs["module"], needs.get("env") or {}))
     if port:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -184,6 +188,21 @@ def lacks(needs: Dict[str, Any]) -> List[str]:
             except OSError as error:
                 found.append(f"port {port} cannot be used ({error.strerror}): give another cluster.master_port")
     return found
+
+
+def lacks_module(python: str, module: str, env: Dict[str, str]) -> List[str]:
+    """Whether the job's interpreter lacks what launches there. It is not imported, which may take seconds."""
+    ask = f"import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec({module!r}) is None))"
+    try:
+        ended = subprocess.run([python, "-c", ask], cwd="/", env={**os.environ, **env}, capture_output=True, timeout=ANSWERS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"{python} does not run (job.python): {error}"]
+    if ended.returncode == 3:
+        return [f"{python} has no {module}: install it there, or name another interpreter (job.python)"]
+    if ended.returncode:
+        words = ended.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        return [f"{python} does not run as a Python (job.python): {words}"]
+    return []
 
 
 class Agent:

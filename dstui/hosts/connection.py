@@ -1,6 +1,6 @@
 """One live connection to the agent of a host: a process (ssh, srun) whose ends never block us.
 
-connection = Connection(agent_command("h1", python), opening)
+connection = Connection(agent_by_ssh("h1", python), opening)
 select on connection.output, connection.errors, and, while connection.unsent, on connection.input
 connection.write(); for frame in connection.read(): ...
 connection.ended, connection.complaint, connection.close()
@@ -24,6 +24,7 @@ from dstui.hosts.ssh import ssh_command
 
 BOOT = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())), 'agent', 'exec'))"
 """What is on the command line there: it takes its program from standard input."""
+UNBUFFERED = ("--unbuffered", "--input=0", "--quiet", "--mpi=none", "--kill-on-bad-exit=0")
 MOST_READ = 1 << 18
 LONGEST_COMPLAINT = 1 << 12
 
@@ -42,9 +43,19 @@ def boot_command(*pythons: str) -> list[str]:
     return ["sh", "-c", search, BOOT, *pythons]
 
 
-def agent_command(host: str, python: str) -> list[str]:
+def agent_by_ssh(host: str, python: str) -> list[str]:
     """An agent on another host, over ssh."""
     return ssh_command(host, boot_command(python, "python3"))
+
+
+def agent_by_srun(host: str, python: str) -> list[str]:
+    """An agent on a host of the SLURM allocation that we are in, beside whatever else runs there."""
+    return ["srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={host}", *UNBUFFERED, *boot_command(python, "python3")]
+
+
+def agent_here(_host: str, python: str) -> list[str]:
+    """An agent on this host."""
+    return boot_command(python, "python3")
 
 
 class Connection:

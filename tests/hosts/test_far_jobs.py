@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from far import Far
+from far import BEHAVE, Far
 from farm import Farm
 
 from tests.waiting import wait_for
@@ -121,3 +126,62 @@ def test_a_host_that_cannot_be_reached_is_told_and_stopped_later(far: Far) -> No
     again = far.run("stop", str(far.folder.path))
     assert again.returncode == 0, again
     assert far.left("h2") == [] and far.status["hosts"]["h2"]["state"] == "ended"
+
+
+@pytest.mark.launcher
+def test_pdsh_starts_the_ranks_and_the_agents_bring_home_and_stop(far: Far) -> None:
+    if not shutil.which("pdsh"):
+        pytest.skip("there is no pdsh here")
+    far.start("1:exit 3", "0:hang", cluster="launcher: pdsh", real=True)
+    code, out, err = far.wait()
+    assert code == 3 and "rank 1 on h2 ended with 3" in err, out + err
+    assert far.left("h1") == far.left("h2") == far.left("login") == []
+
+
+def test_secrets_reach_the_ranks_and_stand_nowhere_else(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_a_secret")
+    script = far.path / "tell.py"
+    script.write_text("import os, time\nprint('ready', len(os.environ['HF_TOKEN']), flush=True)\ntime.sleep(1000)\n")
+    far.start(job=f"{{script: {script}, workdir: {far.path}}}")
+    far.ready()
+    for host in ("login", "h1", "h2"):
+        for pid in far.farm.pids(host):
+            assert b"hf_a_secret" not in read_bytes(Path(f"/proc/{pid}/cmdline"))
+    modes = far.farm.run("h1", "sh", "-c", "ls -ld /tmp/dstui-*; grep -rl hf_a_secret /tmp/dstui-* | xargs ls -l").stdout
+    assert all(line[4:10] == "------" for line in modes.splitlines()), modes
+    assert "11" in far.log(0)
+    far.interrupt(signal.SIGTERM)
+    far.wait()
+    assert [path for path in far.path.rglob("*") if path.is_file() and b"hf_a_secret" in path.read_bytes()] == []
+
+
+def test_a_folder_that_another_user_has_made_on_a_host_is_refused(far: Far) -> None:
+    far.start("all:hang", words=("--detach",))
+    far.wait()
+    far.ready()
+    (supervisor,) = [pid for pid in far.farm.pids("login") if b"dstui.run.supervise.supervisor" in read_bytes(Path(f"/proc/{pid}/cmdline"))]
+    far.farm.run("h2", "sh", "-c", f"chmod 777 /tmp/dstui-{far.status['tag']}")
+    os.kill(supervisor, signal.SIGKILL)
+    stopped = far.run("stop", str(far.folder.path))
+    assert stopped.returncode == 2 and "not a folder of this user's alone" in stopped.stderr, stopped
+    assert far.left("h1") == []
+    far.farm.run("h2", "sh", "-c", f"chmod 700 /tmp/dstui-{far.status['tag']}")
+    assert far.run("stop", str(far.folder.path)).returncode == 0
+    assert far.left("h2") == []
+
+
+def test_torchrun_on_this_machine_needs_no_sshd(tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(
+        f"version: 1\njob: {{script: {BEHAVE}, args: ['1:exit 4']}}\ncluster: {{hosts: {{localhost: 2}}, launcher: torchrun}}\n"
+        "deepspeed: {train_micro_batch_size_per_gpu: 1}\n"
+    )
+    words = [sys.executable, "-m", "dstui", "--headless", str(tmp_path / "plan.yaml"), "--run-dir", str(tmp_path / "job")]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=180, check=False, env={**os.environ, "DS_ACCELERATOR": "cpu"})
+    assert ran.returncode == 4 and "rank 1 on localhost ended with 4" in ran.stderr, ran
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a file holds; nothing where it has just gone."""
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    return b""

@@ -19,7 +19,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
 """Seconds between two attempts to connect: twice as many each time."""
 LASTING = 10.0
 """Seconds that a connection must have held for the next one to be tried soon."""
-CONNECTING = 20.0
+CONNECTING = 40.0
 """Seconds that a connection may take until its agent speaks."""
 HOPELESS = ("key-changed", "key-unknown", "login", "name", "no-python", "no-ssh")
 """Failures of ssh (dstui/hosts/ssh.py) that waiting does not mend."""

@@ -102,7 +102,7 @@ class JobHosts:
         self._stop_began = time.monotonic()
         self._stop_ends = self._stop_began + linger
         for host in self.hosts.values():
-            host.left, host.stopped = None, True
+            host.left, host.stopped = None, not linger
             host.retry_at = 0.0
         self._tell({name: {"do": "stop", "linger": linger, "ask": ask} for name in self.hosts})
 

@@ -128,7 +128,7 @@ STATUS: Mapping[str, Form] = {
     "tag": is_text,
 }
 HOST_LAUNCH = record(command=is_texts, env=is_named_texts)
-CLUSTER = {"reach": one_of(("ssh", "srun")), "folder": is_text, "hosts": _is_host_launches, "port": whole(1, 65535)}
+CLUSTER = {"reach": one_of(("ssh", "srun", "here")), "folder": is_text, "hosts": _is_host_launches, "port": whole(1, 65535)}
 RESTARTS = {"max": whole(0, 1 << 30), "backoff": is_number, "args": is_texts}
 LAUNCH: Mapping[str, Form] = {
     "version": is_version,

@@ -243,7 +243,7 @@ class HostLaunch:
 class ClusterRecord:
     """How a job is started on several hosts: key "cluster" of launch.json."""
 
-    reach: Literal["ssh", "srun"]
+    reach: Literal["ssh", "srun", "here"]
     """What connects to a host's agent."""
     folder: str
     """Where the job's files lie on every host."""

@@ -16,12 +16,14 @@ from dstui.run.jobs.processes import Process, descendants, tagged
 from dstui.run.jobs.ranks import ranks_in_words
 from dstui.run.jobs.records import ClusterRecord
 from dstui.run.supervise.host_orders import cluster_of, start_order
-from dstui.run.supervise.supervisor import LINGER, LINGER_FAILED, STUCK, Supervisor
+from dstui.run.supervise.supervisor import LINGER_FAILED, STUCK, Supervisor
 
 REACHING = 60.0
 """Seconds that hosts get to be reached before anything is started."""
 ALONE = 8.0
 """Seconds after a failure in which the ranks of other hosts may fail or end by themselves: no launcher ends them."""
+FAR_LINGER = 6.0
+"""Seconds that launchers get to end by themselves after the last rank: three of DeepSpeed's own, and their way home."""
 SETTLE = 3.0
 """Seconds after the end of the launchers in which the ranks' last words come."""
 
@@ -35,16 +37,16 @@ class ClusterSupervisor(Supervisor):
         self.mirror = Mirror(folder, tag, self.status)
         self.cluster = cluster_of(self.record, self.mirror, self.status)
         self._more: Sequence[str] = ()
-        self._started = self._refused = False
+        self._started = self._refused = self._to_launch = False
 
     @property
     def fresh(self) -> bool:
-        """A launch is made so that it happens once on each host, however often it is asked for: only a launcher of our own is not."""
+        """An agent starts its host's launcher once, however often it is asked to; one that we start ourselves is not like that."""
         return self.plan.each_host_starts or super().fresh
 
     def launch(self, more: Sequence[str] = ()) -> None:
         """Begin an attempt: it starts when every host is there."""
-        self._more, self._started = more, False
+        self._more, self._started, self._to_launch = more, False, True
         self.mirror.attempt = self.ranks.attempt
         for host in self.cluster.hosts.values():
             host.code, host.left, host.stopped = None, None, False
@@ -80,21 +82,18 @@ class ClusterSupervisor(Supervisor):
 
     def _go(self) -> None:
         """Start the ranks, once every host is there and has what the job needs."""
-        begun = self.status.state != "starting"
+        begun = self.status.state != "starting" or not self._to_launch
         if not begun and (self.cluster.lacking or self.lasting("reaching", bool(self.cluster.unreached)) > REACHING):
             self._refuse()
         elif begun or not self.cluster.unreached:
             self._started = True
-            self.event("facts", attempt=self.ranks.attempt, **self.facts.now())
-            self.cluster.start(
-                {
-                    name: start_order(self.record, host, self.tag, self.ranks.attempt, self._more)
-                    for name, host in self.plan.hosts.items()
-                    if host.command is not None
-                }
-            )
-            if not self.plan.each_host_starts:
+            orders = {name: start_order(self.record, name, self.mirror, self._more) for name in self.plan.hosts}
+            self.cluster.start({name: order for name, order in orders.items() if order is not None})
+            if self._to_launch and not self.plan.each_host_starts:
                 super().launch(self._more)
+            elif self._to_launch:
+                self.event("facts", attempt=self.ranks.attempt, **self.facts.now())
+            self._to_launch = False
 
     def _refuse(self) -> None:
         """Nothing is started where one host cannot take part."""
@@ -132,7 +131,7 @@ class ClusterSupervisor(Supervisor):
             if host.status.state == "starting":  # nothing can be there
                 host.enter("ended", host.status.problem)
                 host.close()
-        linger = (LINGER_FAILED if self.ranks.exit_code() else LINGER) if by_itself else 0.0
+        linger = (LINGER_FAILED if self.ranks.exit_code() else FAR_LINGER) if by_itself else 0.0
         self.cluster.stop(linger=linger, ask=not by_itself)
         self._until(lambda: not self.cluster.stopping)
         for sentence in self.cluster.unconfirmed:

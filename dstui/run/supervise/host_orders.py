@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dstui.hosts.connection import agent_command
+from dstui.hosts.connection import agent_by_srun, agent_by_ssh, agent_here
 from dstui.regular import read_regular
 from dstui.run.hosts.job_host import JobHost
 from dstui.run.hosts.job_hosts import JobHosts
 from dstui.run.hosts.mirror import Mirror
 from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.records import ClusterRecord, HostLaunch, HostStatus, JobStatus, LaunchRecord
-from dstui.run.supervise.launch_command import SHIM
+from dstui.run.jobs.records import HostLaunch, HostStatus, JobStatus, LaunchRecord
+from dstui.run.supervise.launch_command import RANK_ENV, SHIM, rank_command
 
 if TYPE_CHECKING:  # the supervisor has no use for the rendering
     from dstui.render.spec import LaunchSpec
@@ -28,21 +29,21 @@ SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "COMET_API_KEY
 """Variables that reach them too, and stand on no command line, in no file that others may read and in no log."""
 
 
+REACHES = {"ssh": agent_by_ssh, "srun": agent_by_srun, "here": agent_here}
+"""What connects to the agent of a host: the command, from its name and the job's interpreter."""
+
+
 def far_folder(tag: str) -> str:
     """Where a job's files lie on each of its hosts: the same path everywhere, on a disk of the host's own."""
     return f"/tmp/dstui-{tag}"
-
-
-def far_attempt(cluster: ClusterRecord, attempt: int) -> str:
-    """Where the logs and records of one attempt lie there."""
-    return cluster.folder if attempt == 1 else f"{cluster.folder}/attempts/{attempt}"
 
 
 def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHosts:
     """The hosts of a job, none of them connected yet."""
     assert record.cluster is not None
     names = record.cluster.hosts
-    hosts = (JobHost(name, agent_command(name, record.python), mirror, status.hosts.get(name, HostStatus())) for name in names)
+    reach = REACHES[record.cluster.reach]
+    hosts = (JobHost(name, reach(name, record.python), mirror, status.hosts.get(name, HostStatus())) for name in names)
     return JobHosts(hosts, partial(opening, record, mirror))
 
 
@@ -53,27 +54,35 @@ def opening(record: LaunchRecord, mirror: Mirror, host: str, makes: bool) -> dic
     first = host == next(iter(cluster.hosts), None)
     script = record.script[0] if record.script and record.script[0] != "-m" else None
     port = cluster.port if first and cluster.each_host_starts else None
-    needs = {"cwd": record.workdir, "python": record.python, "script": script, "port": port}
+    words = cluster.hosts[host].command or ("", "", "deepspeed")
+    module, env = words[2].partition(".")[0], {name: value for name, value in cluster.hosts[host].env.items() if name.startswith("PYTHON")}
+    needs = {"cwd": record.workdir, "python": record.python, "script": script, "port": port, "module": module, "env": env}
     here = {"tag": mirror.tag, "attempt": mirror.attempt, "have": mirror.have(host)}
-    return {"folder": cluster.folder, "make": makes, "files": _files(mirror.folder) if makes else {}, "needs": needs, **here}
+    return {
+        "folder": cluster.folder,
+        "make": makes,
+        "files": _files(mirror.folder, cluster.hosts[host]) if makes else {},
+        "needs": needs,
+        **here,
+    }
 
 
-def _files(folder: JobFolder) -> dict[str, str]:
-    found = {SHIM.name: SHIM.read_text()}
+def _files(folder: JobFolder, host: HostLaunch) -> dict[str, str]:
+    found = {SHIM.name: SHIM.read_text(), RANK_ENV: json.dumps(far_environment(host.env))}
     for path in (*folder.ds_configs, *(folder.path / name for name in FILES)):
         with suppress(OSError):
             found[path.name] = read_regular(path).decode()
     return found
 
 
-def start_order(record: LaunchRecord, host: HostLaunch, tag: str, attempt: int, more: Sequence[str] = ()) -> dict[str, Any]:
-    """How a host starts its own launcher; `more`: what a further attempt appends to the script's arguments."""
-    cluster = record.cluster
-    assert cluster is not None
-    bind = [f"bind:{record.bind}"] if record.bind else []
-    shim = [f"{cluster.folder}/{SHIM.name}", far_attempt(cluster, attempt), tag, *bind]
-    argv = [*(host.command or ()), *shim, *record.script, *record.args, *more]
-    return {"do": "start", "attempt": attempt, "argv": argv, "cwd": record.workdir, "env": far_environment(host.env)}
+def start_order(record: LaunchRecord, host: str, mirror: Mirror, more: Sequence[str] = ()) -> dict[str, Any] | None:
+    """How a host starts its own launcher, None where it has none; `more`: what a further attempt appends to the script's arguments."""
+    assert record.cluster is not None
+    launch = record.cluster.hosts[host]
+    if launch.command is None:
+        return None
+    argv = [*launch.command, *rank_command(record, mirror.folder, mirror.tag, mirror.attempt), *more]
+    return {"do": "start", "attempt": mirror.attempt, "argv": argv, "cwd": record.workdir, "env": far_environment(launch.env)}
 
 
 def far_environment(env: Mapping[str, str]) -> dict[str, str]:
@@ -88,7 +97,8 @@ def cluster_json(spec: LaunchSpec, tag: str) -> dict[str, Any]:
     hosts = {
         host: {"command": _own_launcher(spec, config, node), "env": spec.environment(config, node)} for node, host in enumerate(spec.hosts)
     }
-    return {"reach": "ssh", "folder": far_folder(tag), "hosts": hosts, "port": spec.master_port}
+    reach = "here" if spec.only_here else "srun" if spec.launcher == "slurm" else "ssh"
+    return {"reach": reach, "folder": far_folder(tag), "hosts": hosts, "port": spec.master_port}
 
 
 def _own_launcher(spec: LaunchSpec, config: str, node: int) -> list[str] | None:

@@ -6,6 +6,7 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:  # the supervisor has no use for the rendering
 
 SHIM = Path(__file__).with_name("shim.py")
 PORT_OPTION = "--master_port"
+LAUNCHER_ENV = ".launcher_env"
+"""The file that DeepSpeed's launcher gives to the processes of other hosts, on their command lines: the tag alone."""
+RANK_ENV = "rank_env.json"
+"""The file on each host that holds the environment of its ranks."""
+PDSH_SSH = "-oBatchMode=yes -oServerAliveInterval=5 -oServerAliveCountMax=3"
+"""So that pdsh asks nothing and notices a host that is gone."""
 PORTS = range(20000, 32768)
 """Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
 
@@ -35,7 +42,7 @@ def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> di
     argv = spec.argv(config)
     return {
         "python": spec.python,
-        "options": spec.options(config),
+        "options": spec.options(str(folder.ds_config)),
         "script": list(spec.script),
         "args": argv[len(argv) - len(spec.script_args) :],
         "env": spec.environment(config),
@@ -55,19 +62,41 @@ def command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int = 1,
     options = list(record.options)
     if not any(option.split("=")[0] == PORT_OPTION for option in options):
         options += [PORT_OPTION, str(free_port())]
+    return [record.python, "-m", "deepspeed.launcher.runner", *options, *rank_command(record, folder, tag, attempt), *more]
+
+
+def rank_command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int) -> list[str]:
+    """What a launcher takes for the script: the shim, with the script and its arguments behind it. Paths are those where the ranks run."""
+    shim, there, env = str(SHIM), str(folder.attempt(attempt)), list[str]()
+    if record.cluster:
+        far = JobFolder(record.cluster.folder)
+        shim, there, env = str(far.path / SHIM.name), str(far.attempt(attempt)), [f"env:{far.path / RANK_ENV}"]
     bind = [f"bind:{record.bind}"] if record.bind else []
-    shim = [str(SHIM), str(folder.attempt(attempt)), tag, *bind]
-    return [record.python, "-m", "deepspeed.launcher.runner", *options, *shim, *record.script, *record.args, *more]
+    return [shim, there, tag, *env, *bind, *record.script, *record.args]
 
 
-def environment(record: LaunchRecord, tag: str) -> dict[str, str]:
-    """The launcher's environment: ours, the Plan's, the job's tag, and first on the PATH what stands beside the interpreter."""
+def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, str]:
+    """The launcher's environment: ours, the Plan's, the job's tag, and first on the PATH what stands beside the interpreter.
+
+    A launcher of several hosts hands on what it likes: the tag goes by its file, and to the ranks everything else by one of ours.
+    """
     env = {**os.environ, "PYTHONUNBUFFERED": "1", **record.env, TAG: tag}
+    if record.cluster:
+        env |= {
+            "DS_ENV_FILE": str(folder.path / LAUNCHER_ENV),
+            "PDSH_SSH_ARGS_APPEND": f"{os.environ.get('PDSH_SSH_ARGS_APPEND', '')} {PDSH_SSH}",
+        }
     env.pop(SUPERVISES, None)
     beside = os.path.dirname(record.python)  # noqa: PTH120 - "" where only a name is given
     if beside:
         env["PATH"] = os.pathsep.join(filter(None, [beside, env.get("PATH")]))
     return env
+
+
+def with_port(spec: LaunchSpec, port: int) -> LaunchSpec:
+    """The same, with another port for the ranks to meet at."""
+    env = {**spec.env, "MASTER_PORT": str(port)} if "MASTER_PORT" in spec.env else spec.env
+    return replace(spec, master_port=port, env=env)
 
 
 def free_port() -> int:

@@ -1,6 +1,6 @@
 """What stands between any launcher and one rank of a training, so that every launcher tells the same truth.
 
-    LAUNCHER … shim.py [--local_rank=N] FOLDER TAG [bind:WRAPPER] SCRIPT ARGS…        or  … FOLDER TAG -m MODULE ARGS…
+    LAUNCHER … shim.py [--local_rank=N] FOLDER TAG [env:FILE] [bind:WRAPPER] SCRIPT ARGS…        or  … FOLDER TAG -m MODULE ARGS…
 
 The rank gets its own log (FOLDER/logs/rank_N.log) and a record of its life (FOLDER/ranks/rank_N.json: host, pid, start, end, exit
 status), RANK and its like from whatever the launcher gives, and the job's tag in its environment. It dies with the shim, and the
@@ -26,6 +26,8 @@ NAMES = {  # the first that the launcher gives wins
     "WORLD_SIZE": ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "MV2_COMM_WORLD_SIZE"),
     "LOCAL_SIZE": ("LOCAL_SIZE", "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"),
 }
+OF_THE_LAUNCHER = ("CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT")
+"""Variables that a launcher sets for each rank: its word counts."""
 PR_SET_PDEATHSIG = 1
 LIMITS = {"ulimit -v": resource.RLIMIT_AS, "ulimit -d": resource.RLIMIT_DATA}
 """Limits that refuse a process memory; the rank inherits ours."""
@@ -49,6 +51,13 @@ def name_rank() -> int | None:
             os.environ[name] = value
     rank = os.environ.get("RANK", "")
     return int(rank) if rank.isdigit() else None
+
+
+def take_environment(path: str) -> None:
+    """What the ranks are to find in their environment, as a file of the job's owner has it: no launcher carries all of it."""
+    with os.fdopen(open_regular(path, os.O_RDONLY, 0), "rb") as file:
+        found = json.loads(file.read())
+    os.environ.update({name: value for name, value in found.items() if name not in OF_THE_LAUNCHER or name not in os.environ})
 
 
 def command_of(words: list[str], local_rank: list[str]) -> list[str]:
@@ -187,6 +196,8 @@ def main(argv: list[str]) -> int:
         return 128 + signal.SIGTERM  # it died before we could ask to be told
     local_rank = argv[:1] if argv and argv[0].startswith(("--local_rank", "--local-rank")) else []
     folder, tag, *words = argv[len(local_rank) :]
+    if words[0].startswith("env:"):
+        take_environment(words.pop(0).partition(":")[2])
     bind = ["/bin/sh", words.pop(0).partition(":")[2]] if words[0].startswith("bind:") else []
     command = [*bind, *command_of(words, local_rank)]
     rank = name_rank()

@@ -12,11 +12,11 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from dstui.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
+from dstui.plan.launchers import BY_NAME
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
 from dstui.render.spec import LaunchSpec
@@ -25,11 +25,11 @@ from dstui.run.jobs.access_time import watch
 from dstui.run.jobs.create import create
 from dstui.run.jobs.folder import RUNS_FOLDER, JobFolder
 from dstui.run.jobs.ownership import NotOwn, own_tag, remember
-from dstui.run.jobs.processes import find
+from dstui.run.jobs.processes import TAG, find
 from dstui.run.jobs.records import LaunchRecord
 from dstui.run.jobs.spawn import spawn_supervisor
 from dstui.run.jobs.status import initial
-from dstui.run.supervise.launch_command import free_port, launch_json
+from dstui.run.supervise.launch_command import LAUNCHER_ENV, free_port, launch_json, with_port
 
 ASK_FOR_DEEPSPEED = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('deepspeed') is None))"
 """Looks for deepspeed without importing it, which would take seconds."""
@@ -58,7 +58,7 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
         raise LaunchError(str(error)) from None
     check(spec)
     if not spec.local and plan.cluster.master_port is None:
-        spec = replace(spec, master_port=free_port())
+        spec = with_port(spec, free_port())
     name = plan.name or Path(spec.script[-1]).stem
     runs = Path.cwd() / RUNS_FOLDER
     had_runs, had_folder = is_there(runs), run_dir is not None and is_there(run_dir)
@@ -73,7 +73,7 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
         record = LaunchRecord.from_json(launch_json(spec, plan, folder, tag))
         if record is None:
             raise LaunchError("The Plan holds a text that no program can be given: one with a NUL character, or of more than 1 MiB")
-        _fill(folder, record, files)
+        _fill(folder, record, files, tag)
         _hand_over(folder, spec, name, owner_pid, tag)
     except BaseException as error:
         _undo(folder, keep=had_folder)
@@ -103,14 +103,14 @@ def check(spec: LaunchSpec) -> None:
 def _check_launcher(spec: LaunchSpec) -> None:
     """Several hosts: what each of them lacks is for its agent to say."""
     if spec.launcher == "nossh":
-        commands = spec.command()
-        raise LaunchError(f"cluster.launcher: nossh means that you start each host by hand:\n\n{commands}")
-    if spec.start != "hosts":
-        raise LaunchError(
-            f"cluster.launcher: {spec.launcher} cannot be started by this version: leave it out, or use ssh, torchrun or accelerate"
-        )
-    if shutil.which("ssh") is None:
-        raise LaunchError("cluster.launcher: there is no ssh program on this machine: install openssh-client")
+        raise LaunchError(f"cluster.launcher: nossh means that you start each host by hand:\n\n{spec.command()}")
+    if spec.launcher == "accelerate" and spec.start != "hosts":
+        raise LaunchError("cluster.launcher: accelerate over pdsh cannot be followed: take pdsh, or accelerate's standard launcher")
+    path = os.pathsep.join(filter(None, [os.path.dirname(spec.python), os.environ.get("PATH")]))  # noqa: PTH120 - as the launch has it
+    reached_by = "srun" if spec.launcher == "slurm" else "" if spec.only_here else "ssh"
+    for program in filter(None, (reached_by, BY_NAME[spec.launcher].program if spec.start == "login" else "")):
+        if shutil.which(program, path=path) is None:
+            raise LaunchError(f"cluster.launcher: {spec.launcher} needs {program}, which is not on the PATH of this machine")
 
 
 def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> None:
@@ -134,10 +134,12 @@ def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> No
         raise LaunchError(f"job.python: {python} does not run as a Python (exit status {answer.returncode}): {reported}")
 
 
-def _fill(folder: JobFolder, record: LaunchRecord, files: Mapping[str, str]) -> None:
+def _fill(folder: JobFolder, record: LaunchRecord, files: Mapping[str, str], tag: str) -> None:
     for name, text in files.items():
         write_atomic(folder.path / name, text)
     folder.write_json(folder.launch_file, record.as_json())
+    if record.cluster:
+        write_atomic(folder.path / LAUNCHER_ENV, f"{TAG}={tag}\n")
     for config in folder.ds_configs:
         watch(config)
     folder.prepare(1)

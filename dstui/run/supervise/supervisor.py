@@ -123,7 +123,7 @@ class Supervisor:
             return subprocess.Popen(
                 argv,
                 cwd=self.record.workdir,
-                env=environment(self.record, self.tag),
+                env=environment(self.record, self.folder, self.tag),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
