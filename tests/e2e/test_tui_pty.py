@@ -155,7 +155,8 @@ def test_stop_asks_then_ends_every_process_and_says_so(start: Start, tmp_path: P
     terminal.wait("Stop plain-")
     terminal.press("y")
     terminal.wait("stopping,")
-    terminal.wait("No process is left", "stopped")
+    terminal.wait("No process is left", "■ stopped (143)")
+    assert "failed" not in terminal.text
     terminal.press("q")
     assert terminal.exit_code() == 0
     assert status_of(tmp_path)["state"] == "stopped"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dstui.run.jobs.records import HostStatus
     from dstui.run.observe.usage import Usage
 
-HOST_WORST = ("unreachable", "failed", "lost", "silent", "slow", "waiting", "starting", "killed", "running", "ended")
+HOST_WORST = ("unreachable", "failed", "lost", "silent", "slow", "waiting", "starting", "stopped", "killed", "running", "ended")
 """What a host may be, the worst first."""
 HOST_GLYPH = {**GLYPH, "unreachable": ("▲", "error"), "slow": ("◐", "warning"), "starting": ("○", "dim")}
 SLOW = 5.0
@@ -111,7 +111,7 @@ def _says(line: HostLine, word: str, contact: HostStatus | None) -> str:
     if word == "silent":
         age = min((cell.age for cell in about if cell.age is not None), default=None)
         word = f"silent for {seconds_text(age)}" if age is not None else word
-    if word in ("running", "ended", "killed"):
+    if word in ("running", "ended", "killed", "stopped"):
         return word
     codes = {cell.exit_code for cell in about if cell.exit_code}
     code = f" ({codes.pop()})" if len(codes) == 1 else ""
@@ -151,7 +151,7 @@ def host_row(line: HostLine, columns: Columns, width: int, *, opened: bool = Fal
     spans = [Span(f" {glyph} ", style), Span(f"{fit(line.name, columns.name)}  ", "title" if opened else "")]
     if not opened:
         spans += _ranks(line, columns)
-    calm = line.word in ("running", "ended", "killed", "starting")
+    calm = line.word in ("running", "ended", "killed", "stopped", "starting")
     spans.append(Span(f"{line.says}  ", "dim" if calm else style))
     spans += [Span(text, "dim") for text in _facts(line, opened)]
     return Row(tuple(_cut(spans, width)))

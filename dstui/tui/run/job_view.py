@@ -23,7 +23,7 @@ from dstui.tui.kit.threads import in_thread
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.job_log import JobLog
-from dstui.tui.run.rank_cell import cells_of
+from dstui.tui.run.rank_cell import as_stopped, cells_of
 from dstui.tui.run.rank_strip import RankStrip
 from dstui.tui.run.run_head import RunHead, stop_stage
 from dstui.tui.run.strip_layout import MANY, Selection
@@ -164,6 +164,8 @@ class JobView(Vertical):
             return
         self._ranks_drawn, now = monotonic(), time.time()
         cells = cells_of(self.job.follower.ranks, now, self.job.silence, self.job.usage)
+        if self.job.follower.state == "stopped":
+            cells = as_stopped(cells)
         self.hosts = host_lines(cells, self.job.follower.hosts, now, self.job.usage)
         self.ranks.show(cells, self.hosts, Selection(self.job_log.filter.rank, self.job_log.filter.host))
 

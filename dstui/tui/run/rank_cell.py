@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.tui.kit.text_row import Span, fit
@@ -19,7 +19,11 @@ GLYPH = {
     "failed": ("✖", "error"),
     "lost": ("✖", "error"),
     "killed": ("■", "dim"),
+    "stopped": ("■", "warning"),
 }
+OVER = ("ended", "failed", "killed", "stopped")
+BY_STOPPING = (129, 130, 137, 143)
+"""Exit statuses of ranks that a stop has ended: 128 + SIGHUP, SIGINT, SIGKILL, SIGTERM."""
 
 
 class Cell(NamedTuple):
@@ -60,6 +64,11 @@ def cells_of(ranks: Mapping[int, RankView], now: float, silence: float, usage: M
     return cells
 
 
+def as_stopped(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells of a job that somebody has stopped: a rank that was ended by it has not failed."""
+    return [cell._replace(word="stopped") if cell.word in ("failed", "lost") and cell.exit_code in BY_STOPPING else cell for cell in cells]
+
+
 def word_of(view: RankView, age: float | None, silence: float) -> str:
     """The state of a rank in one word; killed: by its launcher, after another rank had failed."""
     if view.killed_after is not None and view.state in ("ended", "lost"):
@@ -77,7 +86,7 @@ def spans(cell: Cell, width: int, *, tight: bool, chosen: bool) -> list[Span]:
     number = Span(f"{cell.rank:>3} ", "title" if chosen else "")
     if tight:
         text = f"{cell.step if cell.step is not None else cell.word}"
-        late = f" {age_text(cell.age)}" if cell.age is not None and cell.age >= 2 and cell.word not in ("ended", "failed", "killed") else ""
+        late = f" {age_text(cell.age)}" if cell.age is not None and cell.age >= 2 and cell.word not in OVER else ""
         return [number, Span(f"{glyph} ", style), Span(fit(text + late, width - 6), "")]
     return [number, Span(f"{glyph} ", style), Span(fit(cell.words, width - 6), "title" if chosen else "")]
 
