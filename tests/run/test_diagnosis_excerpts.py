@@ -121,3 +121,30 @@ def test_a_start_from_nothing_that_the_program_means_is_no_fault(tmp_path: Path)
     assert (
         of_lines(tmp_path / "b", [*spawned(2), no, "    will not load any checkpoints and will start from random", *well]).kind == "success"
     )
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "> ",
+        "    ",
+        "| ",
+        "{0:6d}  ",
+        "2026-03-01 10:00:{0:02d},123 - INFO - ",
+        "[2026-02-22 23:55:{0:02d}] worker-0 >> ",
+        "2023-04-29 06:01:{0:02d}.977 [177/train/578 (pid 28936)] [09c561ee-a44c-4795-967c-7183a83b3160] ",
+    ],
+)
+def test_whatever_stands_before_a_traceback_stands_before_its_lines_and_changes_nothing(tmp_path: Path, prefix: str) -> None:
+    lines = [*spawned(4), *traceback(3, "ValueError: an odd label"), *fallout(0), *ended(4, 1)]
+    plain = of_lines(tmp_path / "a", lines)
+    found = of_lines(tmp_path / "b", [prefix.format(number) + line for number, line in enumerate(lines)])
+    assert (found.cause, found.first_failing_rank, found.fixes) == (plain.cause, 3, plain.fixes)
+    notebook = ["ValueError                      Traceback (most recent call last)", "Cell In[3], line 2", "ValueError: odd"]
+    assert of_lines(tmp_path / "c", [prefix.format(number) + line for number, line in enumerate(notebook)]).cause == "USER-PY"
+
+
+def test_a_progress_bar_before_a_traceback_is_no_prefix(tmp_path: Path) -> None:
+    first, *rest = traceback(None, "ValueError: odd")
+    found = of_lines(tmp_path / "log", [" 5%|▌    | 5/100 [00:01<00:20,  4.6it/s]" + first, *rest])
+    assert found.cause == "USER-PY" and "train.py" in found.fixes[0].text

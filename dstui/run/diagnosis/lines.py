@@ -18,7 +18,7 @@ LABELS = (
         re.compile(
             r"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)"
             r"(?: [\w.-]+ [\w.-]+\[\d+\]:)?:? (?=Traceback|  |File \"|[\w.]*(?:Error|Exception|Interrupt)\b"
-            r"|During handling|The above|\[\w+\d\]:|\d{1,5}: |\[\d+,\d+\]|$)"
+            r"|During handling|The above|Killed\b|Segmentation fault|Bus error|Aborted\b|\[\w+\d\]:|\d{1,5}: |\[\d+,\d+\]|$)"
         ),
         "time",
     ),
@@ -62,8 +62,8 @@ class Label:
     """The number of torchrun's label: the rank on its host, which is the rank only where there is one host."""
 
 
-def read_label(line: str) -> Label:
-    """Take the labels off a line."""
+def read_label(line: str, *, late: bool = True) -> Label:
+    """Take the labels off a line; `late`: also a rank's that stands behind other words before a traceback."""
     stream, rank, host, task, local, text = "", None, None, None, None, line
     for _ in range(3):
         for pattern, kind in LABELS:
@@ -83,7 +83,7 @@ def read_label(line: str) -> Label:
             break
         else:
             break
-    if found := RANK.match(text) or LATE_RANK.search(text):
+    if found := RANK.match(text) or (LATE_RANK.search(text) if late else None):
         rank, stream, text = int(found[1]), f"rank{found[1]}", text[found.end() :]
     return Label(text, stream, rank, host, task, local)
 

@@ -18,13 +18,15 @@ from dstui.files import FileProblem, reason
 from dstui.logs.decode import LONGEST, decode
 from dstui.run.diagnosis.findings import Findings
 from dstui.run.diagnosis.lines import rank_of_file
-from dstui.run.diagnosis.packed import GZIP, UTF16, ZIP, Expanding, Transcoded
+from dstui.run.diagnosis.packed import GZIP, Expanding, Transcoded, is_utf16
 from dstui.run.diagnosis.scan import Scanner
 from dstui.run.diagnosis.shapes import DIGITS
 
 CHUNK = 1 << 20
 HEAD, TAIL = 64 << 20, 448 << 20
 """Bytes of a huge file that are read at its two ends; in between only lines are counted."""
+HEAD_SHOWN = 1024
+"""Bytes at the beginning that tell how a file is written."""
 TAIL_LINES = 12
 MOST_BLANK = 50
 """Lines from the end among which the last ones with words are looked for."""
@@ -84,8 +86,8 @@ def _is_log(path: Path) -> bool:
 
 def _read(file: BufferedReader, scanner: Scanner, name: str) -> None:
     """One file, packed or not."""
-    head = file.peek(len(ZIP))[: len(ZIP)]
-    if head.startswith(UTF16):
+    head = file.peek(CHUNK)[:HEAD_SHOWN]
+    if is_utf16(head):
         _scan(Transcoded(file), scanner, name)
         return
     if not head.startswith(GZIP):

@@ -21,7 +21,9 @@ from typing import IO, BinaryIO, cast
 from dstui.files import FileProblem, reason
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
-UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+UTF16 = {codecs.BOM_UTF16_LE: 1, codecs.BOM_UTF16_BE: 0}
+"""The mark of a UTF-16 text -> the byte of a character that is zero in a line of a log."""
+MOSTLY = 0.4
 MOST_EXPANDED = 1 << 30
 """Bytes that one file may expand to."""
 MOST_DIRECTORY = 8 << 20
@@ -55,6 +57,13 @@ class Expanding:
         if self._left < 0:
             raise FileProblem(f"{self._name}: {TOO_LARGE}")
         return found
+
+
+def is_utf16(head: bytes) -> bool:
+    """Whether a file that begins so is UTF-16: the mark, and many zeros where ASCII has them."""
+    zero = UTF16.get(head[:2])
+    high = head[2 + zero :: 2] if zero is not None else b""
+    return high.count(0) > MOSTLY * len(high)
 
 
 class Transcoded:

@@ -10,6 +10,7 @@ from dstui.run.diagnosis.cuts import breaks_off, finished
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
 from dstui.run.diagnosis.lines import Label, rank_in, read_label
+from dstui.run.diagnosis.prefixes import Prefixes
 from dstui.run.diagnosis.shapes import Shape, Shapes
 from dstui.run.diagnosis.signature import Sign, Signature
 from dstui.run.diagnosis.signatures import BY_ID
@@ -48,11 +49,13 @@ class Scanner:
         self._kept: dict[tuple[str, str, int], list[Hit]] = defaultdict(list)
         self._time: dict[Key, float] = {}
         self._file_rank: int | None = None
+        self._prefixes = Prefixes()
 
     def begin(self, name: str, rank: int | None) -> None:
         """A new file; `rank` where it is known to be one rank's own."""
         self.found.files.append(name)
         self._file_rank = rank
+        self._prefixes = Prefixes()
 
     def end(self, tail: list[tuple[int, str]]) -> None:
         """The end of the current file, and its last lines with words, each with its number."""
@@ -76,7 +79,7 @@ class Scanner:
     def feed(self, number: int, line: str, shape: Shape) -> None:
         """One line of the current file, and what it can hold."""
         place = (len(self.found.files) - 1, number)
-        label = read_label(line)
+        label = self._label(line)
         if label.rank is None and self._file_rank is not None:
             label = Label(label.text, label.stream, self._file_rank, label.host, None)
         if label.local is not None:
@@ -93,6 +96,16 @@ class Scanner:
             self._launchers.feed(label, place, key)
         signs = [(sign, signature) for sign, signature in shape.signs if not code or signature.in_code]
         self._signatures(signs, label, place, key, raised)
+
+    def _label(self, line: str) -> Label:
+        """The labels of a line, also behind what wrappers of this file put before it."""
+        outer = read_label(line, late=False)
+        bare = self._prefixes.without(outer.text)
+        if bare == outer.text:
+            return read_label(line)
+        inner = read_label(bare)
+        rank = outer.rank if inner.rank is None else inner.rank
+        return Label(inner.text, outer.stream + inner.stream, rank, inner.host or outer.host, outer.task, inner.local)
 
     def _signatures(self, signs: Signs, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
         matched = False
