@@ -148,3 +148,41 @@ def test_a_progress_bar_before_a_traceback_is_no_prefix(tmp_path: Path) -> None:
     first, *rest = traceback(None, "ValueError: odd")
     found = of_lines(tmp_path / "log", [" 5%|▌    | 5/100 [00:01<00:20,  4.6it/s]" + first, *rest])
     assert found.cause == "USER-PY" and "train.py" in found.fixes[0].text
+
+
+def dumped(rank: int, function: str) -> list[str]:
+    """What py-spy prints of a rank that stands in a collective."""
+    return [
+        f"Process {700 + rank}: /opt/env/bin/python -u train.py --local_rank={rank} --bf16",
+        f'Thread {700 + rank} (active): "MainThread"',
+        "    wait (torch/distributed/distributed_c10d.py:99)",
+        f"    {function} (torch/distributed/distributed_c10d.py:2806)",
+        "    main (train.py:30)",
+        f'Thread {900 + rank} (idle): "Thread-1"',
+        "    barrier (torch/distributed/distributed_c10d.py:4000)",
+    ]
+
+
+def test_the_rank_whose_stack_stands_in_another_collective_is_named(tmp_path: Path) -> None:
+    functions = ("all_reduce", "all_reduce", "barrier", "all_reduce")
+    found = of_lines(tmp_path / "a", ["step 7", *(line for rank, name in enumerate(functions) for line in dumped(rank, name))])
+    assert (found.cause, found.first_failing_rank, found.kind) == ("HANG-DESYNC", 2, "failure")
+    assert found.evidence[0].text.startswith("barrier (")
+    two = of_lines(tmp_path / "b", [*dumped(0, "all_reduce"), *dumped(1, "barrier")])
+    assert (two.cause, two.first_failing_rank) == ("HANG-DESYNC", None)
+    same = of_lines(tmp_path / "c", [line for rank in range(3) for line in dumped(rank, "all_reduce")])
+    assert (same.cause, same.kind) == (None, None)
+
+
+def test_faulthandlers_stacks_tell_it_too(tmp_path: Path) -> None:
+    lines = [
+        line
+        for rank, name in enumerate(("all_gather_into_tensor", "broadcast", "all_gather_into_tensor"))
+        for line in (
+            f"[rank{rank}]: Thread 0x00007f6d3c29d740 (most recent call first):",
+            f'[rank{rank}]:   File "/opt/env/torch/distributed/distributed_c10d.py", line 2806 in {name}',
+            f'[rank{rank}]:   File "train.py", line 30 in main',
+        )
+    ]
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.cause, found.first_failing_rank) == ("HANG-DESYNC", 1)

@@ -16,7 +16,7 @@ from dstui.run.diagnosis.rules.causes import cause
 from dstui.run.diagnosis.rules.excerpts import excerpt
 from dstui.run.diagnosis.rules.stops import asked, ended_by_signal, stopped
 from dstui.run.diagnosis.rules.successes import nothing_failed, quiet, well
-from dstui.run.diagnosis.rules.waits import hint, left_early, symptom, timed_out
+from dstui.run.diagnosis.rules.waits import hint, left_early, other_collective, symptom, timed_out
 from dstui.run.diagnosis.verdict import Verdict
 
 RULES: tuple[Callable[[FailureContext], Verdict | None], ...] = (
@@ -25,6 +25,7 @@ RULES: tuple[Callable[[FailureContext], Verdict | None], ...] = (
     timed_out,
     cause,
     stopped,
+    other_collective,
     symptom,
     ended_by_signal,
     left_early,

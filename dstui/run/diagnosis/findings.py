@@ -70,6 +70,8 @@ class Findings:
     hits: list[Hit] = field(default_factory=list)
     named: list[Hit] = field(default_factory=list)
     """Exceptions that a line names without a traceback: the latest, as hits of USER-PY."""
+    waits: dict[str, tuple[str, Hit]] = field(default_factory=dict)
+    """Process, by its rank or the number of its stack -> the collective that it stands in, and the frame that shows it."""
     ends: list[Ended] = field(default_factory=list)
     started: dict[int, int] = field(default_factory=dict)
     """File, by its number -> the line at which a launcher first started ranks."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dstui.run.diagnosis.cuts import breaks_off, finished
+from dstui.run.diagnosis.dumps import Dumps
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
 from dstui.run.diagnosis.lines import Label, rank_in, read_label
@@ -45,6 +46,7 @@ class Scanner:
         self.found = Findings()
         self.shapes = Shapes()
         self._launchers = Launchers(self.found)
+        self._dumps = Dumps(self.found)
         self._traces: dict[Key, Traces] = defaultdict(Traces)
         self._kept: dict[tuple[str, str, int], list[Hit]] = defaultdict(list)
         self._time: dict[Key, float] = {}
@@ -94,6 +96,7 @@ class Scanner:
             self.found.tracebacks += HEADER in label.text and not trace.ignoring
             raised = trace.feed(label.text, number)
             self._launchers.feed(label, place, key)
+            self._dumps.feed(label, place)
         signs = [(sign, signature) for sign, signature in shape.signs if not code or signature.in_code]
         self._signatures(signs, label, place, key, raised)
 

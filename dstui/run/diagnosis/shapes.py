@@ -18,7 +18,8 @@ FACTS = (
     "return code", "exitcode", "exit code", "xit status", "exits successfully", "srun: error", "closing signal", "noticed that process",
     "spawned with command", "Killing subprocess", "world_size", "nnodes", "rank_mapping", "ended with", "deepspeed.launcher.launch",
     "ast enqueued", "Loading extension module", "Time to load", "--hostfile", "num_nodes", "  rank  ", "Map",
-    "okenizer on dataset", "nproc", "Exit Code",
+    "okenizer on dataset", "nproc", "Exit Code", "MainThread", "most recent call first",
+    "distributed_c10d.py", "deepspeed/comm/", "Process ", "Thread ",
 )  # fmt: skip
 """Literal texts of what is understood beside the signatures."""
 DIGITS = b"0123456789"

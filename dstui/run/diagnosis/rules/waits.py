@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from dstui.run.diagnosis.exits import TIMED_OUT
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
@@ -26,6 +28,18 @@ def timed_out(context: FailureContext) -> Verdict | None:
     rank, _ = context.suspect()
     hits = [Hit(BY_ID["HANG"], end.at, end.text, end.stream) for end in late]
     return Verdict(BY_ID["HANG"], "medium", hits, rank if rank is not None else context.last_rank_named())
+
+
+def other_collective(context: FailureContext) -> Verdict | None:
+    """Stacks in the text show ranks in different collectives; to blame is the one that stands alone, where the others stand together."""
+    waits = context.found.waits
+    where = Counter(function for function, _ in waits.values())
+    if len(where) < 2:
+        return None
+    odd = [hit for function, hit in waits.values() if where[function] == 1]
+    alone = len(odd) == 1 and len(waits) > 2
+    hits = [*odd, *(hit for _, hit in waits.values() if hit not in odd)]
+    return Verdict(BY_ID["HANG-DESYNC"], "medium", hits, odd[0].rank if alone else None)
 
 
 def symptom(context: FailureContext) -> Verdict | None:
