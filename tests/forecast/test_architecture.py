@@ -31,6 +31,9 @@ PUBLISHED = {
 }
 """What the models' cards on the hub say of their safetensors."""
 
+# which takes seconds to import: in one process
+pytestmark = pytest.mark.xdist_group("torch")
+
 
 def built(kind: str, name: str, values: dict[str, Any]) -> tuple[dict[str, Any], Any]:
     """The config.json that transformers would save, and the model on the meta device."""

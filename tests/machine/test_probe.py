@@ -43,6 +43,7 @@ def test_a_port_on_which_somebody_listens_is_seen(family: socket.AddressFamily) 
     assert port not in known(probe().host.ports, ())
 
 
+@pytest.mark.xdist_group("torch")
 def test_the_software_agrees_with_the_packages(here: Machine) -> None:
     import torch
 

@@ -456,6 +456,7 @@ def test_deepspeeds_own_binding_is_simulated(name: str, cores: int, far: int) ->
     assert far_ranks(machine, near_binding(machine, gpus)) == ()
 
 
+@pytest.mark.xdist_group("torch")
 def test_the_simulated_binding_is_deepspeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     numa = pytest.importorskip("deepspeed.utils.numa")
     machine = system("dgx-a100")
