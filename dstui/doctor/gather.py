@@ -8,7 +8,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -97,12 +97,23 @@ def _model(plan: Plan) -> str | None:
     return path if source.startswith((".", "/", "~")) or is_there(path) else None
 
 
-def cases(plan: Plan | None, *, imports: bool = True) -> tuple[JobOnHosts, tuple[Case, ...]]:
-    """The job, and a case for each of its hosts, looked at side by side. Never raises for what a host does."""
+def cases(
+    plan: Plan | None, *, imports: bool = True, seen: Callable[[Case], object] = lambda _case: None
+) -> tuple[JobOnHosts, tuple[Case, ...]]:
+    """The job, and a case for each of its hosts, looked at side by side. Never raises for what a host does.
+
+    `seen` is called with each case as soon as its host has answered, by the thread that asked.
+    """
+
+    def look(host: str) -> Case:
+        case = _case(job, host, here, _wanted(job, host, token, imports))
+        seen(case)
+        return case
+
     here = probe(python=probe_python(plan) if plan else sys.executable)
     job = job_of(plan, here)
     with _token(job) as token, ThreadPoolExecutor(min(max(1, len(job.slots)), AT_ONCE)) as pool:
-        found = list(pool.map(lambda host: _case(job, host, here, _wanted(job, host, token, imports)), job.slots))
+        found = list(pool.map(look, job.slots))
     forecasts = _forecast(job, found)
     return job, tuple(replace(case, others=tuple(other for other in forecasts if other is not case)) for case in forecasts)
 

@@ -64,7 +64,8 @@ class RunScreen(MainScreen):
         self._wanted: JobFolder | None = None
         self.needs = {
             **dict.fromkeys(OF_A_JOB, lambda: self.view.job),
-            **dict.fromkeys(("stop", "stacks"), lambda: self.view.job is not None and self.view.job.alive),
+            "stop": lambda: self.view.job is not None and self.view.job.stoppable,
+            "stacks": lambda: self.view.job is not None and self.view.job.alive,
             "fix": lambda: self.view.why.fix,
             "reason": lambda: self.view.why.diagnosis,
         }

@@ -39,9 +39,19 @@ class Launching:
             self._launch(True)
 
     def _launch(self, yes: bool | None) -> None:
-        if yes:
-            say(self._app, "Starting…")
-            in_thread(self._app, self._start)
+        from dstui.tui.flows.preflight import far_hosts, preflight
+
+        if not yes:
+            return
+        target = self._session.state.launch_target()
+        if hosts := far_hosts(target):
+            preflight(self._app, target.plan, hosts, self._start_soon)
+        else:
+            self._start_soon()
+
+    def _start_soon(self) -> None:
+        say(self._app, "Starting…")
+        in_thread(self._app, self._start)
 
     def _start(self) -> None:
         from dstui.run.supervise.start import LaunchError, start
@@ -99,7 +109,7 @@ class Launching:
 
     def stop(self, job: WatchedJob) -> None:
         """Stop it, after a question."""
-        if not job.alive:
+        if not job.stoppable:
             say(self._app, "No job is running here.")
             return
         text = "Its ranks are asked to end (SIGTERM) and have 5 s for it; then every process of the job is asked, "
@@ -116,6 +126,6 @@ class Launching:
         from dstui.run.supervise.stop import stop
 
         report = stop(folder)
-        left = f" Still there: {'; '.join(map(str, report.left))}" if report.left else " No process is left."
-        text = f"Not stopped: {folder.name} {report.refused}." if report.refused else f"Stopped.{left}"
+        left = f", but: {'; '.join(map(str, report.left))}. s once more tries again." if report.left else ". No process is left."
+        text = f"Not stopped: {folder.name} {report.refused}." if report.refused else f"Stopped{left}"
         self._app.call_later(say, self._app, text, "error" if report.refused or report.left else "information")

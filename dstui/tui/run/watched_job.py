@@ -69,6 +69,11 @@ class WatchedJob:
         return self.state not in FINAL
 
     @property
+    def stoppable(self) -> bool:
+        """Whether anything of it may be left: it has not ended, or a host could not be asked."""
+        return self.alive or any(host.state != "ended" for host in self.follower.hosts.values())
+
+    @property
     def hosts(self) -> list[str]:
         """Its hosts in the order of their ranks, each once."""
         return list(dict.fromkeys(view.host for _, view in sorted(self.follower.ranks.items())))

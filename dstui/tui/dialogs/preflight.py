@@ -1,0 +1,106 @@
+"""Before a launch on other hosts: whether they are ready, while they are looked at and when they all have answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import monotonic
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, on
+
+from dstui.tui.dialogs.dialog import Answer, Lines
+from dstui.tui.kit.row_list import RowList
+from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
+
+if TYPE_CHECKING:
+    from dstui.doctor.examine import Result
+
+STATE_OF = {"ok": "ok", "warn": "warning", "fail": "error", "skipped": "unknown"}
+"""Verdict of the doctor -> state of a row."""
+WAITED_FOR = 8
+"""Hosts that are named while they are waited for."""
+
+
+class Preflight(Lines):
+    """True: launch; False, or None by Esc: back. Where every check is passed it is True by itself."""
+
+    ROWS = "preflight"
+    DEFAULT_CSS = """
+    Preflight > Vertical { width: 100; }
+    """
+    WAITING: ClassVar[Answer] = Answer("l", "launch without waiting for them", True)
+
+    def __init__(self, hosts: Sequence[str]) -> None:
+        """`hosts`: who is looked at."""
+        super().__init__("Are the hosts ready?")
+        self.hosts, self.answered = tuple(hosts), set[str]()
+        self.results: Sequence[Result] | None = None
+        self._began = monotonic()
+
+    def on_mount(self) -> None:
+        """Draw it, every second while it waits."""
+        super().on_mount()
+        self.set_interval(1.0, self.redraw)
+
+    @property
+    def room(self) -> int:
+        """Cells for text."""
+        return min(100, self.app.size.width * 96 // 100) - 8
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """What can be answered now."""
+        if self.results is None:
+            return (Answer("b", "back", False), self.WAITING)
+        failed = any(result.verdict == "fail" for result in self.results)
+        return (Answer("b", "back", False), Answer("l", "launch all the same" if failed else "launch", True))
+
+    def seen(self, host: str) -> None:
+        """A host has answered, or will not any more."""
+        self.answered.add(host)
+        if self.is_attached:
+            self.redraw()
+
+    def show(self, results: Sequence[Result]) -> None:
+        """All that was found. Where nothing stands in the way, nobody is asked."""
+        self.results = results
+        if not self.is_attached:
+            return
+        if all(result.verdict in ("ok", "skipped") for result in results):
+            self.dismiss(True)
+        else:
+            self.redraw()
+
+    def lines(self) -> Sequence[Row]:
+        """Who is waited for, or what was found, the gravest first; then the answers."""
+        rows = self._waiting() if self.results is None else self._found(self.results)
+        return [*rows, BLANK, *(row((answer.key, "accent"), f"  {answer.label}", key=answer.label) for answer in self.answers)]
+
+    def _waiting(self) -> list[Row]:
+        left = [host for host in self.hosts if host not in self.answered]
+        named = ", ".join(left[:WAITED_FOR]) + (f" and {len(left) - WAITED_FOR} more" if len(left) > WAITED_FOR else "")
+        text = f"{len(self.hosts) - len(left)} of {len(self.hosts)} hosts have answered, after {monotonic() - self._began:.0f} s"
+        return [*paragraph(f"{text}.", self.room), *paragraph(f"Waiting for {named}." if named else "Comparing them.", self.room, "dim")]
+
+    def _found(self, results: Sequence[Result]) -> list[Row]:
+        rows: list[Row] = []
+        for verdict in ("fail", "warn"):
+            for result in (each for each in results if each.verdict == verdict):
+                state = STATE_OF[verdict]
+                first = (Span(f"{GLYPHS[state]} ", STYLE_OF[state]), Span(f"{result.host}  ", "title"))
+                rows += paragraph(f"{result.id}: {result.observed}", self.room, first=first)
+                rows += paragraph(result.fix, self.room, "dim", first=(Span("    → ", "accent"),)) if result.fix else []
+        passed = sum(result.verdict == "ok" for result in results)
+        return [*rows, row((GLYPHS["ok"], "ok"), f" {passed} checks passed")]
+
+    def on_key(self, event: events.Key) -> None:
+        """A letter answers."""
+        for answer in self.answers:
+            if answer.key == event.key:
+                event.stop()
+                self.dismiss(answer.value)
+
+    @on(RowList.Chosen)
+    def _chosen(self, event: RowList.Chosen) -> None:
+        event.stop()
+        self.dismiss(next((answer.value for answer in self.answers if answer.label == event.key), None))
