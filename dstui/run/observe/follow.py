@@ -115,6 +115,7 @@ class Follower:
     def poll(self, budget: int = BUDGET) -> list[Event]:
         """What is new. An `Exited` is the last event ever."""
         if self._end_reported:
+            self._read_status()  # a host that could not be asked at the end may have been since
             return []
         events: list[Event] = []
         if not self._start_reported and self._status:

@@ -163,10 +163,12 @@ class JobView(Vertical):
         if self.job is None:
             return
         self._ranks_drawn, now = monotonic(), time.time()
-        cells = cells_of(self.job.follower.ranks, now, self.job.silence, self.job.usage)
+        hosts = self.job.follower.hosts
+        unseen = [name for name, host in hosts.items() if host.state == "unreachable"]
+        cells = cells_of(self.job.follower.ranks, now, self.job.silence, self.job.usage, unseen)
         if self.job.follower.state == "stopped":
             cells = as_stopped(cells)
-        self.hosts = host_lines(cells, self.job.follower.hosts, now, self.job.usage)
+        self.hosts = host_lines(cells, hosts, now, self.job.usage)
         self.ranks.show(cells, self.hosts, Selection(self.job_log.filter.rank, self.job_log.filter.host))
 
     def _draw_log(self) -> None:

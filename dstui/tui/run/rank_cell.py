@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.tui.kit.text_row import Span, fit
@@ -20,6 +20,7 @@ GLYPH = {
     "lost": ("✖", "error"),
     "killed": ("■", "dim"),
     "stopped": ("■", "warning"),
+    "unknown": ("·", "warning"),
 }
 OVER = ("ended", "failed", "killed", "stopped")
 BY_STOPPING = (129, 130, 137, 143)
@@ -53,13 +54,22 @@ class Cell(NamedTuple):
         return "  ".join([*facts, self.usage] if self.usage and lives else facts)
 
 
-def cells_of(ranks: Mapping[int, RankView], now: float, silence: float, usage: Mapping[int, Usage] | None = None) -> list[Cell]:
-    """The cells of a job's ranks; a rank that runs and has not said anything for `silence` seconds is called silent."""
+def cells_of(
+    ranks: Mapping[int, RankView],
+    now: float,
+    silence: float,
+    usage: Mapping[int, Usage] | None = None,
+    unseen: Collection[str] = (),
+) -> list[Cell]:
+    """The cells of a job's ranks; a rank that runs and has not said anything for `silence` seconds is called silent.
+
+    `unseen`: the hosts that are unreachable: what has become of a rank that ran there nobody knows.
+    """
     cells = []
     for number, view in sorted(ranks.items()):
         age = now - view.last_line_at if view.last_line_at is not None else None
         used = str((usage or {}).get(number, ""))
-        word = word_of(view, age, silence)
+        word = word_of(view, age, silence) if view.state != "started" or view.host not in unseen else "unknown"
         cells.append(Cell(number, view.host, word, view.step, view.loss, age, used, view.exit_code, view.killed_after))
     return cells
 
