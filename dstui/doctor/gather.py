@@ -98,22 +98,22 @@ def _model(plan: Plan) -> str | None:
 
 
 def cases(
-    plan: Plan | None, *, imports: bool = True, seen: Callable[[Case], object] = lambda _case: None
+    plan: Plan | None, *, imports: bool = True, on_case: Callable[[Case], object] = lambda _case: None
 ) -> tuple[JobOnHosts, tuple[Case, ...]]:
     """The job, and a case for each of its hosts, looked at side by side. Never raises for what a host does.
 
-    `seen` is called with each case as soon as its host has answered, by the thread that asked.
+    `on_case` is called with each case as soon as its host has answered, by the thread that asked.
     """
 
-    def look(host: str) -> Case:
+    def examined(host: str) -> Case:
         case = _case(job, host, here, _wanted(job, host, token, imports))
-        seen(case)
+        on_case(case)
         return case
 
     here = probe(python=probe_python(plan) if plan else sys.executable)
     job = job_of(plan, here)
     with _token(job) as token, ThreadPoolExecutor(min(max(1, len(job.slots)), AT_ONCE)) as pool:
-        found = list(pool.map(look, job.slots))
+        found = list(pool.map(examined, job.slots))
     forecasts = _forecast(job, found)
     return job, tuple(replace(case, others=tuple(other for other in forecasts if other is not case)) for case in forecasts)
 

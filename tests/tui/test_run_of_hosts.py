@@ -96,6 +96,20 @@ def test_a_host_of_which_nothing_is_known_yet_stands_with_what_ssh_says_of_it() 
     ]
 
 
+async def test_of_a_job_that_was_stopped_nobody_knows_what_became_of_a_rank_that_left_no_word(open_app: Open, job: MadeJob) -> None:
+    status = json.loads(job.folder.status_file.read_text())
+    status["hosts"] = {"worker-0": {"state": "ended"}, "worker-1": {"state": "unreachable", "since": iso(time.time())}}
+    job.folder.status_file.write_text(json.dumps({**status, "state": "stopped", "ended": iso(time.time()), "exit_code": 143}))
+    async with open_app() as pilot:
+        await attach(pilot, job.folder)
+        await until(
+            pilot, lambda: "▲ worker-1  unreachable" in text_of(pilot, "#ranks") and "· worker-0  unknown" in text_of(pilot, "#ranks")
+        )
+        status["hosts"]["worker-1"]["state"] = "ended"
+        job.folder.status_file.write_text(json.dumps({**status, "state": "stopped", "ended": iso(time.time()), "exit_code": 143}))
+        await until(pilot, lambda: "unreachable" not in text_of(pilot, "#ranks") and "3 · unknown" in text_of(pilot, "#ranks"))
+
+
 def test_ranks_that_have_not_started_are_named_with_their_hosts() -> None:
     views = ranks(16, 4)
     for rank in (6, 7, 12):

@@ -55,7 +55,7 @@ class Preflight(Lines):
         failed = any(result.verdict == "fail" for result in self.results)
         return (Answer("b", "back", False), Answer("l", "launch all the same" if failed else "launch", True))
 
-    def seen(self, host: str) -> None:
+    def host_answered(self, host: str) -> None:
         """A host has answered, or will not any more."""
         self.answered.add(host)
         if self.is_attached:

@@ -39,7 +39,7 @@ class Launching:
             self._launch(True)
 
     def _launch(self, yes: bool | None) -> None:
-        from dstui.tui.flows.preflight import far_hosts, preflight
+        from dstui.tui.flows.preflighting import far_hosts, preflight
 
         if not yes:
             return

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dstui.run.jobs.records import HostStatus
     from dstui.run.observe.usage import Usage
 
-HOST_WORST = ("unreachable", "failed", "lost", "silent", "slow", "waiting", "starting", "stopped", "killed", "running", "ended")
+HOST_WORST = ("unreachable", "failed", "lost", "unknown", "silent", "slow", "waiting", "starting", "stopped", "killed", "running", "ended")
 """What a host may be, the worst first."""
 HOST_GLYPH = {**GLYPH, "unreachable": ("▲", "error"), "slow": ("◐", "warning"), "starting": ("○", "dim")}
 SLOW = 5.0
@@ -69,7 +69,7 @@ def host_lines(
     lead = max((line.step for line in lines if line.step is not None), default=None)
     newest = min((line.age for line in lines if line.age is not None), default=0.0)
     evaluated = [_evaluated(line, contacts.get(line.name), now, lead, newest) for line in lines]
-    return sorted(evaluated, key=lambda line: HOST_WORST.index(line.word))
+    return sorted(evaluated, key=lambda line: _place(line.word))
 
 
 def _together(cells: Iterable[Cell], usage: Mapping[int, Usage]) -> str:

@@ -63,7 +63,7 @@ def cells_of(
 ) -> list[Cell]:
     """The cells of a job's ranks; a rank that runs and has not said anything for `silence` seconds is called silent.
 
-    `unseen`: the hosts that are unreachable: what has become of a rank that ran there nobody knows.
+    `unseen`: the hosts from which no word of their ranks' ends comes, now or any more: what has become of one that ran nobody knows.
     """
     cells = []
     for number, view in sorted(ranks.items()):

@@ -100,6 +100,6 @@ def _line(cells: Sequence[Cell], cell: int, rank: int | None, indent: int) -> St
 def _more(left: Sequence[HostLine]) -> Row:
     """The hosts for which there is no line: how many, how the worst of them are, and what their ranks do."""
     ranks = [cell for line in left for cell in line.ranks]
-    odd = [f"{n:,} {word}  " for word in HOST_WORST[:5] if (n := sum(line.word == word for line in left))]
+    odd = [f"{n:,} {word}  " for word in HOST_WORST[:6] if (n := sum(line.word == word for line in left))]
     ends = [Span(text, "warning") for text in odd]
     return Row((Span(f" {len(left):,} more hosts  ", "dim"), *ends, *counts(ranks), Span(f"{steps_text(ranks)}  h lists all", "dim")))

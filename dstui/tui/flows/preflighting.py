@@ -37,13 +37,13 @@ def preflight(app: App[int], plan: Plan, hosts: tuple[str, ...], then: Callable[
             then()
 
     app.push_screen(dialog, answered)
-    in_thread(app, partial(_look, app, plan, dialog))
+    in_thread(app, partial(_examine, app, plan, dialog))
 
 
-def _look(app: App[int], plan: Plan, dialog: Preflight) -> None:
+def _examine(app: App[int], plan: Plan, dialog: Preflight) -> None:
     from dstui.doctor.examine import examine
     from dstui.doctor.gather import cases
 
-    job, found = cases(plan, imports=False, seen=lambda case: app.call_later(dialog.seen, case.host))
+    job, found = cases(plan, imports=False, on_case=lambda case: app.call_later(dialog.host_answered, case.host))
     results: list[Result] = examine(found, job.problem)
     app.call_later(dialog.show, results)
