@@ -10,6 +10,7 @@ from pathlib import Path
 from dstui.checkpoints.convert import Conversion, Kind, convert, cost, gib
 from dstui.checkpoints.look import Checkpoint, read_checkpoint
 from dstui.checkpoints.resume import can_resume
+from dstui.checkpoints.summary import cannot_convert, facts_of
 from dstui.files import FileProblem, read_plan, read_pool
 from dstui.output import Ink, refuse, remark, say, tell
 from dstui.plan import PlanError
@@ -46,42 +47,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _shown(found: Checkpoint) -> str:
     """What is in it, a line each."""
-    ranks = f"{found.world_size} ranks" if found.world_size else "an unknown number of ranks"
-    parallel = f" x {found.model_parallel} model-parallel" if (found.model_parallel or 1) > 1 else ""
-    frozen = f", {found.trainable:,} of them trained" if found.trainable and found.trainable != found.parameters else ""
-    lines = [
-        f"{found.path}" + (f"  (one of {len(found.tags)}: {', '.join(found.tags[-4:])})" if len(found.tags) > 1 else ""),
-        f"  step        {found.step if found.step is not None else 'unknown'}",
-        f"  written by  {ranks}{parallel}, ZeRO stage {found.stage if found.stage is not None else 'unknown'}"
-        + (f", DeepSpeed {found.deepspeed}" if found.deepspeed else ""),
-        f"  parameters  {f'{found.parameters:,}' if found.parameters else 'unknown'}{frozen}"
-        + (f", {found.precision}" if found.precision else ""),
-        f"  on disk     {gib(found.size)} in {found.files} files",
-    ]
-    if found.universal:
-        lines.append("  universal   any number of ranks can load it, with checkpoint.load_universal: true")
-    if found.client_state:
-        lines.append(f"  with it     {', '.join(found.client_state[:12])} (client state)")
-    lines += [f"  NOT WHOLE   {problem}" for problem in found.problems] or ["  whole       every rank's file is there and can be read"]
-    if found.strange:
-        lines.append(f"  BEWARE      loading it would run {', '.join(found.strange[:5])}: no training run writes that")
+    several = f"  (one of {len(found.tags)}: {', '.join(found.tags[-4:])})" if len(found.tags) > 1 else ""
+    lines = [f"{found.path}{several}", *(f"  {fact.name:<11} {fact.text}" for fact in facts_of(found))]
     return "\n".join(sanitise(line) for line in lines)
 
 
 def _convert(kind: Kind, checkpoint: Checkpoint, target: Path, args: argparse.Namespace) -> int:
     """Tell what it takes, and do it; 1 where it cannot be done."""
-    if checkpoint.problems:
-        say(f"{checkpoint.path} is not whole, and nothing was written: {'; '.join(checkpoint.problems)}")
-        return 1
-    if checkpoint.strange and not args.force:
-        say(f"loading it would run {', '.join(checkpoint.strange[:5])}, which no training run writes; --force does it all the same")
-        return 1
-    if checkpoint.universal or not checkpoint.stage:
-        say(
-            "a universal checkpoint holds whole weights already"
-            if checkpoint.universal
-            else "at stage 0 the weights are whole already, under `module`"
-        )
+    if why := cannot_convert(checkpoint, trusted=args.force):
+        say(f"{why}; --force does it all the same" if checkpoint.strange and not checkpoint.problems and not args.force else why)
         return 1
     needed = cost(kind, checkpoint, target)
     memory = f"{gib(needed.memory)} of memory ({gib(needed.memory_free)} free)"

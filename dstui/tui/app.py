@@ -11,6 +11,7 @@ from textual import on
 from textual.binding import BindingType
 
 from dstui.tui.dialogs.over import Over
+from dstui.tui.flows.checkpoints import Checkpoints
 from dstui.tui.flows.launching import Launching
 from dstui.tui.flows.opening import Opening, starting_plan
 from dstui.tui.flows.saving import Saving
@@ -70,6 +71,7 @@ class DstuiApp(TerminalApp):
         self.reference = ReferenceCheck(self) if reference else None
         self.services: tuple[Service, ...] = (Probe(self), self.gpus, self.lookups, self.autosave)
         self.services += (self.reference,) if self.reference is not None else ()
+        self.checkpoints = Checkpoints(self, self.session)
         self.trusting = Trusting(self, self.reference, self.session)
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
         self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next)
@@ -166,6 +168,7 @@ class DstuiApp(TerminalApp):
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""
         self.autosave.end(keep=bool(self.return_code))
+        self.checkpoints.close()
         for service in self.services:
             service.close()
 
@@ -259,6 +262,10 @@ class DstuiApp(TerminalApp):
     def action_save(self) -> None:
         """Save the Plan."""
         self.saving.save()
+
+    def action_checkpoints(self) -> None:
+        """Look into a checkpoint."""
+        self.checkpoints.ask()
 
     def action_leave(self) -> None:
         """Leave; asks where edits would be lost. A job that runs goes on."""

@@ -108,6 +108,7 @@ KEYS: Final = (
     KeyHint("b", "bundle", "bundle", "Write a zip for a bug report, with secrets masked.", RUN, 11),
     KeyHint("s", "stop", "stop", "Stop the job, after a question.", RUN, 2),
     KeyHint("J", "jobs", "jobs", "The list of jobs, to look at another one.", RUN, 9),
+    KeyHint("C", "checkpoints", "checkpoints", "What is in a checkpoint, whether this Plan can go on from it, whole weights from it."),
     KeyHint("tab", "pane(1)", "pane", "The next pane.", hint=8, display="tab", priority=True),
     KeyHint("shift+tab", "pane(-1)", "pane before", "The pane before.", display="⇧tab", priority=True),
     KeyHint("escape", "escape", "back", "Close, or go back.", ANYWHERE | {PLOT}, display="esc"),
@@ -135,7 +136,7 @@ KEYS: Final = (
 
 
 ACTIONS: Final = frozenset(key.name for key in KEYS if key.name)
-OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save"})
+OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints"})
 """Actions that are the same in both modes, and over them."""
 
 

@@ -1,0 +1,32 @@
+"""Checkpoints that lie around: folders with a `latest`, or with the files of one tag, a few levels below where somebody works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+DEEP, FOLDERS, MOST = 3, 2000, 9
+"""Levels that are looked into, folders in all, and checkpoints that are told."""
+
+
+def checkpoints_near(places: Iterable[Path]) -> list[Path]:
+    """The folders that hold `latest`, the newest first. Blocks as long as the disk does; never raises."""
+    found: dict[Path, float] = {}
+    for place in places:
+        for folder in islice(_below(place, DEEP), FOLDERS):
+            with suppress(OSError):
+                for name in ("latest", "latest_universal"):
+                    if (folder / name).is_file():
+                        found.setdefault(folder.resolve(), (folder / name).stat().st_mtime)
+    return sorted(found, key=lambda path: -found[path])[:MOST]
+
+
+def _below(folder: Path, levels: int) -> Iterator[Path]:
+    """A folder and those in it, but not through links, and not what begins with a dot."""
+    yield folder
+    with suppress(OSError):
+        for inner in sorted(folder.iterdir()) if levels else ():
+            if not inner.name.startswith(".") and not inner.is_symlink() and inner.is_dir():
+                yield from _below(inner, levels - 1)

@@ -1,0 +1,105 @@
+"""A checkpoint over the app: what is in it, whether the Plan can go on from it, what can be made of it; and a conversion while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from textual import events
+
+from dstui.checkpoints.convert import ConversionCost, gib
+from dstui.checkpoints.summary import cannot_convert, facts_of
+from dstui.text import sanitise
+from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask, Lines
+from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
+
+if TYPE_CHECKING:
+    from dstui.checkpoints.look import Checkpoint
+    from dstui.plan.finding import Finding
+
+NAME = 12
+"""Cells for what a line is about."""
+FP32, UNIVERSAL, OTHER = "fp32", "universal", "tag"
+BAR = 30
+
+
+class CheckpointDialog(Ask):
+    """What is in a checkpoint; the answer is what to make of it: fp32, universal, or another tag to look at."""
+
+    def __init__(self, found: Checkpoint, resume: Sequence[Finding]) -> None:
+        answers = []
+        if not (why := cannot_convert(found)):
+            answers = [
+                Answer("f", "write whole 32-bit weights (safetensors)", FP32),
+                Answer("u", "convert it for any number of ranks (universal)", UNIVERSAL),
+            ]
+        if len(found.tags) > 1:
+            answers.append(Answer("t", f"look at another of its {len(found.tags)}", OTHER))
+        super().__init__(f"Checkpoint {sanitise(found.tag or found.folder.name)}", sanitise(str(found.path)), answers)
+        self.details = tuple(checkpoint_rows(found, resume, why, WIDTH - 2))
+
+
+def checkpoint_rows(found: Checkpoint, resume: Sequence[Finding], why_not: str, width: int) -> list[Row]:
+    """Its facts, then whether the Plan can go on from it."""
+    rows = []
+    for name, text, severity in facts_of(found):
+        style = STYLE_OF[severity] if severity else ""
+        rows += paragraph(sanitise(text), width - NAME, style, first=(Span(fit(name, NAME), style or "dim"),))
+    rows += [BLANK, row(("To go on from it with this Plan", "title"))]
+    if not resume:
+        rows.append(row((f"{GLYPHS['ok']} ", "ok"), f"it can: training would go on from step {found.step}"))
+    for finding in resume:
+        rows += paragraph(sanitise(finding.message), width, first=(Span(f"{GLYPHS['error']} ", "error"),))
+        if finding.fix:
+            rows += paragraph(sanitise(finding.fix.text), width - 3, "value", first=(Span("  → ", "accent"),))
+    if why_not and not found.problems:
+        rows += [BLANK, *paragraph(f"Nothing can be made of it: {sanitise(why_not)}.", width, "dim")]
+    return [*rows, BLANK]
+
+
+def cost_text(cost: ConversionCost, target: str) -> str:
+    """What a conversion takes, before it begins."""
+    needs = f"It takes about {gib(cost.memory)} of memory ({gib(cost.memory_free)} free) and {gib(cost.disk)} of disk"
+    text = f"{needs} ({gib(cost.disk_free)} free), and is written to {sanitise(target)}."
+    return f"{text} TOO MUCH: {cost.too_much}." if cost.too_much else text
+
+
+class Converting(Lines):
+    """A conversion while it runs. Closing it cancels; once it has ended it says how, and closing is only that."""
+
+    ROWS = "converting"
+
+    def __init__(self, title: str, whole: int, cancel: Callable[[], object]) -> None:
+        super().__init__(title)
+        self.whole, self.cancel = max(whole, 1), cancel
+        self.written, self.said, self.ended = 0, "DeepSpeed's tool is starting…", ("", "")
+
+    def show(self, said: str, written: int) -> None:
+        """What DeepSpeed's tool said last, and how many bytes are written."""
+        self.said, self.written = said or self.said, written
+        self.redraw()
+
+    def end(self, severity: str, text: str) -> None:
+        """It has ended."""
+        self.ended = severity, text
+        self.redraw()
+
+    def lines(self) -> Sequence[Row]:
+        """The share that is written and the tool's last line, or how it ended."""
+        severity, text = self.ended
+        if text:
+            return [*paragraph(sanitise(text), self.room, first=(Span(f"{GLYPHS[severity]} ", STYLE_OF[severity]),)), BLANK]
+        full = min(BAR * self.written // self.whole, BAR)
+        bar = (("█" * full, "ok"), ("░" * (BAR - full), "dim"), f"  {gib(self.written)} of about {gib(self.whole)}")
+        return [
+            row(*bar),
+            BLANK,
+            *paragraph(sanitise(self.said)[:200], self.room, "dim"),
+            BLANK,
+            row(("Esc cancels: nothing is left then", "dim")),
+        ]
+
+    def on_unmount(self, _event: events.Unmount) -> None:
+        """Closed, by whatever way."""
+        if not self.ended[1]:
+            self.cancel()

@@ -1,0 +1,170 @@
+"""Look into a checkpoint, and make whole weights or a universal one of it: what `dstui checkpoint` does, over the app."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Literal
+
+from textual.app import App
+
+from dstui.files import FileProblem, is_folder, is_there, typed_path
+from dstui.text import sanitise
+from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
+from dstui.tui.kit.notes import say
+from dstui.tui.kit.threads import in_thread
+from dstui.tui.session.session import Session
+
+if TYPE_CHECKING:
+    from dstui.checkpoints.convert import ConversionCost, Kind
+    from dstui.checkpoints.look import Checkpoint
+    from dstui.plan.finding import Finding
+    from dstui.tui.dialogs.checkpoint import Converting
+
+ELSEWHERE = ""
+WHAT = {"fp32": "Whole 32-bit weights", "universal": "A universal checkpoint"}
+PATIENCE = 5.0
+"""Seconds for a conversion to end once it is cancelled; its child is killed, and what it wrote is removed."""
+
+
+class CancelledByUser(Exception):
+    """A conversion is not wanted any more."""
+
+
+class Checkpoints:
+    """Asks which one, shows what is in it, converts it. Disk and DeepSpeed's tools have threads of their own."""
+
+    def __init__(self, app: App[int], session: Session) -> None:
+        self._app, self._session = app, session
+        self._cancelled = Event()
+        self._work: Thread | None = None
+
+    def ask(self) -> None:
+        """Which checkpoint? Those that lie around are offered."""
+        in_thread(self._app, self._look_around)
+
+    def _look_around(self) -> None:
+        from dstui.checkpoints.nearby import checkpoints_near
+
+        plan = self._session.state.plan
+        self._app.call_later(self._offer, checkpoints_near(dict.fromkeys((Path.cwd(), Path(plan.place(plan.job.workdir))))))
+
+    def _offer(self, found: list[Path]) -> None:
+        if not found:
+            self._ask_path(ELSEWHERE)
+            return
+        answers = [Answer(str(number), _short(path), str(path)) for number, path in enumerate(found, 1)]
+        self._app.push_screen(
+            Ask("Checkpoints", "Looking changes nothing.", [*answers, Answer("o", "another folder", ELSEWHERE)]), self._chosen
+        )
+
+    def _chosen(self, path: str | None) -> None:
+        if path == ELSEWHERE:
+            self._ask_path(path)
+        elif path:
+            self._look(Path(path))
+
+    def _ask_path(self, path: str) -> None:
+        text = "The folder that holds `latest`, or the folder of one tag. Looking changes nothing."
+        self._app.push_screen(
+            Prompt("Which checkpoint?", text, path, _no_folder), lambda given: self._look(typed_path(given)) if given else None
+        )
+
+    def _look(self, path: Path, tag: str | None = None) -> None:
+        in_thread(self._app, partial(self._read, path, tag))
+
+    def _read(self, path: Path, tag: str | None) -> None:
+        from dstui.checkpoints.look import read_checkpoint
+        from dstui.checkpoints.resume import can_resume
+
+        state = self._session.state
+        try:
+            found = read_checkpoint(path, tag)
+        except FileProblem as problem:
+            self._app.call_later(say, self._app, sanitise(str(problem)), "error")
+            return
+        self._app.call_later(self._show, found, list(can_resume(found, state.plan, state.ranks)))
+
+    def _show(self, found: Checkpoint, resume: list[Finding]) -> None:
+        from dstui.tui.dialogs.checkpoint import CheckpointDialog
+
+        self._app.push_screen(CheckpointDialog(found, resume), partial(self._wanted, found))
+
+    def _wanted(self, found: Checkpoint, what: Kind | Literal["tag"] | None) -> None:
+        if what == "tag":
+            answers = [Answer(str(number) if number < 10 else "", tag, tag) for number, tag in enumerate(reversed(found.tags[-40:]), 1)]
+            self._app.push_screen(Ask("Which one?", str(found.folder), answers), lambda tag: self._look(found.folder, tag) if tag else None)
+        elif what is not None:
+            target = f"{found.folder}-fp32" if what == "fp32" else f"{found.folder}/{found.tag}_universal"
+            text = f"{WHAT[what]}, written to a folder that is not there yet:"
+            prompt = Prompt("Where to?", text, target, _not_free)
+            self._app.push_screen(prompt, partial(self._tell_cost, what, found))
+
+    # Converting
+
+    def _tell_cost(self, kind: Kind, found: Checkpoint, target: str | None) -> None:
+        if target:
+            in_thread(self._app, partial(self._work_out_cost, kind, found, typed_path(target)))
+
+    def _work_out_cost(self, kind: Kind, found: Checkpoint, target: Path) -> None:
+        from dstui.checkpoints.convert import cost
+
+        self._app.call_later(self._ask_begin, kind, found, target, cost(kind, found, target))
+
+    def _ask_begin(self, kind: Kind, found: Checkpoint, target: Path, cost: ConversionCost) -> None:
+        from dstui.tui.dialogs.checkpoint import cost_text
+
+        begin = Answer("y", "try all the same" if cost.too_much else "begin", True)
+        dialog = Ask(f"{WHAT[kind]}?", cost_text(cost, str(target)), [begin, Answer("n", "no", False)])
+        self._app.push_screen(dialog, lambda yes: self._begin(kind, found, target, cost) if yes else None)
+
+    def _begin(self, kind: Kind, found: Checkpoint, target: Path, cost: ConversionCost) -> None:
+        from dstui.tui.dialogs.checkpoint import Converting
+
+        if self._work is not None and self._work.is_alive():
+            say(self._app, "A conversion is running already.", "warning")
+            return
+        cancelled = self._cancelled = Event()
+        dialog = Converting(WHAT[kind], cost.disk, cancelled.set)
+        self._app.push_screen(dialog)
+        self._work = in_thread(self._app, partial(self._convert, kind, found, target, dialog, cancelled))
+
+    def _convert(self, kind: Kind, found: Checkpoint, target: Path, dialog: Converting, cancelled: Event) -> None:
+        from dstui.checkpoints.convert import Conversion, convert
+
+        def progress(line: str, written: int) -> None:
+            if cancelled.is_set():
+                raise CancelledByUser
+            self._app.call_later(dialog.show, line, written)
+
+        try:
+            convert(Conversion(kind), found, target, progress)
+        except CancelledByUser:
+            self._app.call_later(say, self._app, "Cancelled: nothing was written.")
+        except FileProblem as problem:
+            self._app.call_later(dialog.end, "error", f"{problem} Nothing was written.")
+        else:
+            self._session.note(f"written  {target}")
+            self._app.call_later(dialog.end, "ok", f"Written: {target}")
+
+    def close(self) -> None:
+        """Cancel what runs: the app ends, and its child must not outlive it. Any thread may call it."""
+        self._cancelled.set()
+        if self._work is not None:
+            self._work.join(PATIENCE)
+
+
+def _short(path: Path) -> str:
+    """A path as somebody here would write it."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _no_folder(text: str) -> str:
+    return "" if is_folder(typed_path(text)) else f"{text or 'That'} is no folder."
+
+
+def _not_free(text: str) -> str:
+    """Why nothing can be written there, in a sentence; "" where it can."""
+    path = typed_path(text)
+    return f"{text} is there already: nothing is replaced." if is_there(path) else "" if text.strip() else "Name a folder."
