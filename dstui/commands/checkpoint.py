@@ -7,10 +7,10 @@ import json
 import os
 from pathlib import Path
 
+from dstui.checkpoints.checkpoint_facts import cannot_convert, facts_of
 from dstui.checkpoints.convert import Conversion, Kind, convert, cost, gib
 from dstui.checkpoints.look import Checkpoint, read_checkpoint
 from dstui.checkpoints.resume import can_resume
-from dstui.checkpoints.summary import cannot_convert, facts_of
 from dstui.files import FileProblem, read_plan, read_pool
 from dstui.output import Ink, refuse, remark, say, tell
 from dstui.plan import PlanError

@@ -11,7 +11,7 @@ from textual import on
 from textual.binding import BindingType
 
 from dstui.tui.dialogs.over import Over
-from dstui.tui.flows.checkpoints import Checkpoints
+from dstui.tui.flows.checkpointing import Checkpoints
 from dstui.tui.flows.launching import Launching
 from dstui.tui.flows.opening import Opening, starting_plan
 from dstui.tui.flows.saving import Saving

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from textual import events
 
+from dstui.checkpoints.checkpoint_facts import cannot_convert, facts_of
 from dstui.checkpoints.convert import ConversionCost, gib
-from dstui.checkpoints.summary import cannot_convert, facts_of
 from dstui.text import sanitise
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask, Lines
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
@@ -72,11 +72,11 @@ class Converting(Lines):
     def __init__(self, title: str, whole: int, cancel: Callable[[], object]) -> None:
         super().__init__(title)
         self.whole, self.cancel = max(whole, 1), cancel
-        self.written, self.said, self.ended = 0, "DeepSpeed's tool is starting…", ("", "")
+        self.written, self.tool_line, self.ended = 0, "DeepSpeed's tool is starting…", ("", "")
 
-    def show(self, said: str, written: int) -> None:
-        """What DeepSpeed's tool said last, and how many bytes are written."""
-        self.said, self.written = said or self.said, written
+    def show(self, line: str, written: int) -> None:
+        """The last line of DeepSpeed's tool, and how many bytes are written."""
+        self.tool_line, self.written = line or self.tool_line, written
         self.redraw()
 
     def end(self, severity: str, text: str) -> None:
@@ -94,7 +94,7 @@ class Converting(Lines):
         return [
             row(*bar),
             BLANK,
-            *paragraph(sanitise(self.said)[:200], self.room, "dim"),
+            *paragraph(sanitise(self.tool_line)[:200], self.room, "dim"),
             BLANK,
             row(("Esc cancels: nothing is left then", "dim")),
         ]

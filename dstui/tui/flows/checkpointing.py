@@ -42,9 +42,9 @@ class Checkpoints:
 
     def ask(self) -> None:
         """Which checkpoint? Those that lie around are offered."""
-        in_thread(self._app, self._look_around)
+        in_thread(self._app, self._search)
 
-    def _look_around(self) -> None:
+    def _search(self) -> None:
         from dstui.checkpoints.nearby import checkpoints_near
 
         plan = self._session.state.plan
@@ -63,15 +63,15 @@ class Checkpoints:
         if path == ELSEWHERE:
             self._ask_path(path)
         elif path:
-            self._look(Path(path))
+            self._inspect(Path(path))
 
     def _ask_path(self, path: str) -> None:
         text = "The folder that holds `latest`, or the folder of one tag. Looking changes nothing."
         self._app.push_screen(
-            Prompt("Which checkpoint?", text, path, _no_folder), lambda given: self._look(typed_path(given)) if given else None
+            Prompt("Which checkpoint?", text, path, _no_folder), lambda given: self._inspect(typed_path(given)) if given else None
         )
 
-    def _look(self, path: Path, tag: str | None = None) -> None:
+    def _inspect(self, path: Path, tag: str | None = None) -> None:
         in_thread(self._app, partial(self._read, path, tag))
 
     def _read(self, path: Path, tag: str | None) -> None:
@@ -94,7 +94,9 @@ class Checkpoints:
     def _wanted(self, found: Checkpoint, what: Kind | Literal["tag"] | None) -> None:
         if what == "tag":
             answers = [Answer(str(number) if number < 10 else "", tag, tag) for number, tag in enumerate(reversed(found.tags[-40:]), 1)]
-            self._app.push_screen(Ask("Which one?", str(found.folder), answers), lambda tag: self._look(found.folder, tag) if tag else None)
+            self._app.push_screen(
+                Ask("Which one?", str(found.folder), answers), lambda tag: self._inspect(found.folder, tag) if tag else None
+            )
         elif what is not None:
             target = f"{found.folder}-fp32" if what == "fp32" else f"{found.folder}/{found.tag}_universal"
             text = f"{WHAT[what]}, written to a folder that is not there yet:"

@@ -9,7 +9,7 @@ from dstui.checkpoints.convert import gib
 from dstui.checkpoints.look import Checkpoint
 
 
-class Told(NamedTuple):
+class CheckpointFact(NamedTuple):
     """One line: what it is about, and what is so. `severity`: ok, error, or empty for what is neither."""
 
     name: str
@@ -17,26 +17,26 @@ class Told(NamedTuple):
     severity: str = ""
 
 
-def facts_of(found: Checkpoint) -> Iterator[Told]:
+def facts_of(found: Checkpoint) -> Iterator[CheckpointFact]:
     """What is in it. Texts from the files may be in it: who shows it makes it safe for a terminal."""
     ranks = f"{found.world_size} ranks" if found.world_size else "an unknown number of ranks"
     parallel = f" x {found.model_parallel} model-parallel" if (found.model_parallel or 1) > 1 else ""
     frozen = f", {found.trainable:,} of them trained" if found.trainable and found.trainable != found.parameters else ""
     version = f", DeepSpeed {found.deepspeed}" if found.deepspeed else ""
-    yield Told("step", str(found.step) if found.step is not None else "unknown")
-    yield Told("written by", f"{ranks}{parallel}, ZeRO stage {found.stage if found.stage is not None else 'unknown'}{version}")
+    yield CheckpointFact("step", str(found.step) if found.step is not None else "unknown")
+    yield CheckpointFact("written by", f"{ranks}{parallel}, ZeRO stage {found.stage if found.stage is not None else 'unknown'}{version}")
     precision = f", {found.precision}" if found.precision else ""
-    yield Told("parameters", f"{f'{found.parameters:,}' if found.parameters else 'unknown'}{frozen}{precision}")
-    yield Told("on disk", f"{gib(found.size)} in {found.files} files")
+    yield CheckpointFact("parameters", f"{f'{found.parameters:,}' if found.parameters else 'unknown'}{frozen}{precision}")
+    yield CheckpointFact("on disk", f"{gib(found.size)} in {found.files} files")
     if found.universal:
-        yield Told("universal", "any number of ranks can load it, with checkpoint.load_universal: true")
+        yield CheckpointFact("universal", "any number of ranks can load it, with checkpoint.load_universal: true")
     if found.client_state:
-        yield Told("with it", f"{', '.join(found.client_state[:12])} (client state)")
-    yield from (Told("NOT WHOLE", problem, "error") for problem in found.problems)
+        yield CheckpointFact("with it", f"{', '.join(found.client_state[:12])} (client state)")
+    yield from (CheckpointFact("NOT WHOLE", problem, "error") for problem in found.problems)
     if not found.problems:
-        yield Told("whole", "every rank's file is there and can be read", "ok")
+        yield CheckpointFact("whole", "every rank's file is there and can be read", "ok")
     if found.strange:
-        yield Told("BEWARE", f"loading it would run {', '.join(found.strange[:5])}: no training run writes that", "error")
+        yield CheckpointFact("BEWARE", f"loading it would run {', '.join(found.strange[:5])}: no training run writes that", "error")
 
 
 def cannot_convert(found: Checkpoint, *, trusted: bool = False) -> str:
