@@ -63,7 +63,11 @@ class Palette(CommandPalette, Over[None]):
         yield self.footer
 
     def _gather_commands(self, search_value: str) -> Any:
-        return super()._gather_commands(search_value) if self in self.app.screen_stack else None
+        if self not in self.app.screen_stack:
+            return None
+        worker = super()._gather_commands(search_value)
+        worker.exit_on_error = False  # its list may be taken away before it has filled it
+        return worker
 
     def _action_command_list(self, action: str) -> None:
         if self.query_one(CommandList).virtual_size.height:
