@@ -200,7 +200,7 @@ class MonkeySession:
                     break
             else:
                 break
-        for keys in (*("z" * 25,) * 40, "\x13"):
+        for keys in (*("z" * 25,) * 40, "\x1bOQ"):
             terminal.press(keys)
             terminal.settle(0.2)
         terminal.settle(1.0)

@@ -104,20 +104,30 @@ def census(engine):
 
 
 def peaks(profile):
-    """The most that the allocator held in each moment."""
-    marks, memory = [], []
-    for event in profile.profiler.kineto_results.events():
-        if event.name() == "[memory]":
-            memory.append((event.start_ns(), event.nbytes()))
-        elif event.name().startswith("moment: "):
-            marks.append((event.start_ns(), event.name().removeprefix("moment: ")))
+    """The most that the allocator held in each moment.
+
+    What gloo's own threads free is not seen by the profiler: an address that is given out again was free, whoever has freed it.
+    """
+    from torch._C._profiler import _EventType
+
+    marks, memory, left = [], [], list(profile.profiler.kineto_results.experimental_event_tree())
+    while left:
+        event = left.pop()
+        left += event.children
+        if event.typed[0] == _EventType.Allocation:
+            memory.append((event.start_time_ns, event.typed[1].ptr, event.typed[1].alloc_size))
+        elif event.name.startswith("moment: "):
+            marks.append((event.start_time_ns, event.name.removeprefix("moment: ")))
     memory.sort()
     marks.sort()
-    most, now, at = {}, 0, 0
-    for when, change in memory:
+    most, held, now, at = {}, {}, 0, 0
+    for when, address, change in memory:
         while at < len(marks) and marks[at][0] <= when:
             at += 1
-        now += change
+        now -= held.pop(address, 0)
+        if change > 0:
+            held[address] = change
+            now += change
         name = marks[at - 1][1] if at else "before"
         most[name] = max(most.get(name, 0), now)
     return most
