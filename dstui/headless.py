@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     findings = check(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan), model=_model_config(plan), pool=pool)
-    if plan.model is not None or plan.models:
+    if (plan.model is not None or plan.models) and target.hosts_machine is not None:
         from dstui.forecast.findings import findings_of  # a Plan that names no model has no forecast
         from dstui.model_files import read_models
 
@@ -120,9 +120,30 @@ def _show(target: Target) -> int:
     return 0
 
 
+def _not_ready(target: Target) -> bool:
+    """Whether a host is not ready for this job; says what is wrong, and what to do. Nothing is looked at for a job of this machine."""
+    from dstui.doctor.preflight import lines, preflight  # which no job of this machine needs
+    from dstui.run.supervise.start import check as check_launcher
+
+    try:
+        if target.launch.only_here:
+            return False
+        check_launcher(target.launch)
+    except (RenderError, LaunchError):
+        return False  # the launch says it
+    results = preflight(target)
+    for line in lines(results):
+        remark(line)
+    return any(result.verdict == "fail" for result in results)
+
+
 def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -> int:
     run_dir = Path(args.run_dir) if args.run_dir else None
     with _signals() as asked:
+        if not args.no_preflight and _not_ready(target):
+            return refuse("nothing was started: the hosts are not ready (--no-preflight starts all the same)")
+        if number := asked():
+            return 128 + number
         try:
             folder = start(target, run_dir=run_dir, owner_pid=None if args.detach else os.getpid())
         except LaunchError as error:

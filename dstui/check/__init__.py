@@ -47,6 +47,7 @@ def check(  # noqa: PLR0913 - all but the first two are named
     reader = integration or plan.job.integration
     target = Target(plan, machine or Machine.unprobed(), pool if isinstance(pool, Mapping) else None)
     ranks = world_size if world_size is not None else target.world_size
+    machine = target.hosts_machine if machine is not None else None  # one that only starts the ranks says nothing of them
     found: list[Finding] = []
     for number, (name, config) in enumerate(plan.configurations.items()):
         root, whole = f"models.{name}.deepspeed." if name else "deepspeed.", plan if number == 0 else None

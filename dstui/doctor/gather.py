@@ -27,6 +27,7 @@ from dstui.machine.snapshot import Machine
 from dstui.model_files import read_models
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.plan.launchers import BY_NAME
 from dstui.render.launch import RenderError, interpreter
 from dstui.render.spec import HERE
 from dstui.render.target import Target
@@ -98,19 +99,25 @@ def _model(plan: Plan) -> str | None:
 
 
 def cases(
-    plan: Plan | None, *, imports: bool = True, on_case: Callable[[Case], object] = lambda _case: None
+    plan: Plan | None,
+    *,
+    imports: bool = True,
+    deadline: float = DEADLINE,
+    machine: Machine | None = None,
+    on_case: Callable[[Case], object] = lambda _case: None,
 ) -> tuple[JobOnHosts, tuple[Case, ...]]:
     """The job, and a case for each of its hosts, looked at side by side. Never raises for what a host does.
 
-    `on_case` is called with each case as soon as its host has answered, by the thread that asked.
+    `deadline`: seconds for a host; `machine`: this one, where it is known already. `on_case` is called with each case as soon as its host
+    has answered, by the thread that asked.
     """
 
     def examined(host: str) -> Case:
-        case = _case(job, host, here, _wanted(job, host, token, imports))
+        case = _case(job, host, here, _wanted(job, host, token, imports), deadline)
         on_case(case)
         return case
 
-    here = probe(python=probe_python(plan) if plan else sys.executable)
+    here = machine or probe(python=probe_python(plan) if plan else sys.executable)
     job = job_of(plan, here)
     with _token(job) as token, ThreadPoolExecutor(min(max(1, len(job.slots)), AT_ONCE)) as pool:
         found = list(pool.map(examined, job.slots))
@@ -149,6 +156,7 @@ def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dic
     port = (job.plan.cluster.master_port if job.plan else None) or PORT
     master = (job.plan.cluster.master_addr if job.plan else None) or names[0]
     several = len(names) > 1
+    launcher = BY_NAME.get((job.plan.cluster.launcher if job.plan else None) or "ssh", BY_NAME["ssh"])
     return {
         "python": job.python,
         "script": job.script,
@@ -161,19 +169,21 @@ def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dic
         "connect": [master, port] if several and host != names[0] else None,
         "seconds": MEET_SECONDS if several else 0.0,
         "imports": imports and job.asked,
+        "modules": list(launcher.modules),
+        "programs": list(launcher.programs) if several else [],
         "env": {name: value for name, value in (job.plan.cluster.env if job.plan else {}).items() if name in PLACES},
     }
 
 
-def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any]) -> Case:
+def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any], deadline: float) -> Case:
     began = time.time()
     local = host in HERE
     if local:
-        machine, lines = here, output_of([job.probe_with, str(READY), json.dumps(wanted)], DEADLINE)
+        machine, lines = here, output_of([job.probe_with, str(READY), json.dumps(wanted)], deadline)
         kind, reported = lines[-1]
         problem = None if kind == "done" else Failure("here", str(reported).splitlines()[-1], "name an interpreter in job.python that runs")
     else:
-        view = probe_host(host, deadline=DEADLINE, python=job.probe_with, extra=Program(READY, wanted))
+        view = probe_host(host, deadline=deadline, python=job.probe_with, extra=Program(READY, wanted))
         lines, machine, problem = list(view.lines), view.machine or Machine.unprobed(), view.failure
     ready = {name: value for kind, facts in lines if kind == "ready" for name, value in facts.items()}
     machine = with_types(machine, (ready.get("imports") or {}).get("types", {}))

@@ -4,7 +4,8 @@ Runs under the interpreter of the job (`PYTHON ready.py ARGUMENT`, a JSON object
 anything of dstui. It writes one small file into the job's folder and removes it, and listens on one port for a moment.
 
 ARGUMENT: {"python": str, "script": str | null, "model": str | null, "hub": str | null, "folders": [str], "token": str | null,
-"names": [str], "listen": [port, peers] | null, "connect": [host, port] | null, "seconds": float, "imports": bool, "env": {name: value}}
+"names": [str], "listen": [port, peers] | null, "connect": [host, port] | null, "seconds": float, "imports": bool, "env": {name: value},
+"modules": [str], "programs": [str]}
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -37,6 +39,7 @@ POINTER_BYTES = 1024
 """A pointer of git-lfs has about 130 bytes, weights have more than this."""
 HUB_SECONDS = 5.0
 """How long the hub may take to answer."""
+LAUNCHERS = re.compile(r"deepspeed\.launcher\.\w+|torch\.distributed\.run|torchrun|accelerate\.commands\.launch")
 NETWORK = ("nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "fuse.sshfs", "ceph", "wekafs")
 IMPORTS = """\
 import json, torch, deepspeed
@@ -243,6 +246,34 @@ def imports(python: str) -> dict[str, Any]:
     return found
 
 
+def modules(python: str, names: list[str]) -> dict[str, bool]:
+    """Which of these modules the job's interpreter finds; it imports none of them."""
+    code = "import importlib.util, json, sys; print(json.dumps({n: importlib.util.find_spec(n) is not None for n in sys.argv[1:]}))"
+    try:
+        ran = subprocess.run(
+            [python, "-c", code, *names], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=IMPORT_SECONDS
+        )
+        found: dict[str, bool] = json.loads(ran.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        return {}
+    return found
+
+
+def leftovers() -> list[dict[str, Any]]:
+    """Launchers of this user that run here, and what belongs to a job of dstui: pid, seconds since its start, what it is."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            if process.stat().st_uid != os.getuid():
+                continue
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            launcher = LAUNCHERS.search(words)
+            if launcher or b"\0DSTUI_JOB=" in b"\0" + (process / "environ").read_bytes():
+                what = launcher[0] if launcher else words[:60].strip()
+                found.append({"pid": int(process.name), "age": max(0.0, time.time() - process.stat().st_mtime), "what": what})
+    return sorted(found, key=lambda each: -each["age"])
+
+
 def holder(port: int) -> str:
     """Who listens on a TCP port: pid and command, as far as this user may see."""
     inodes = set()
@@ -329,7 +360,10 @@ def report(wanted: dict[str, Any]) -> None:
         emit("ready", {"model": model(wanted["model"])})
     if wanted["hub"]:
         emit("ready", {"hub": hub(wanted["hub"])})
-    emit("ready", {"keys": keys()})
+    emit("ready", {"keys": keys(), "leftovers": leftovers()})
+    emit("ready", {"programs": {name: shutil.which(name) for name in wanted.get("programs", ())}})
+    if wanted.get("modules"):
+        emit("ready", {"modules": modules(python, wanted["modules"])})
     if wanted["token"]:
         emit("ready", {"shared": Path(wanted["token"]).exists()})
     if wanted["imports"]:

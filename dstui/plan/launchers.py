@@ -28,6 +28,10 @@ class Launcher:
     """What must be installed where it is started: a field of the Machine's software; empty where nothing is."""
     needs: str
     """What it needs on every host, in a sentence."""
+    modules: tuple[str, ...] = ()
+    """What the ranks' interpreter must have on every host, beside DeepSpeed."""
+    programs: tuple[str, ...] = ()
+    """What must be on the PATH of a non-interactive ssh on every host."""
     equal_slots: bool = False
     """Whether it refuses (or cannot say) another number of ranks on one host than on the others."""
     filters: bool = True
@@ -95,6 +99,8 @@ ALL = (
         backend=True,
         program="mpirun",
         needs=f"orted on the PATH of a non-interactive ssh, mpi4py for the interpreter; {SAME_PATHS}",
+        modules=("mpi4py",),
+        programs=("orted",),
         filters=False,
         single_slots=False,
         mpi=True,
@@ -115,6 +121,7 @@ ALL = (
         backend=True,
         program="mpirun",
         needs=f"hydra_pmi_proxy at the same path, and the name of the host that starts it; {SAME_PATHS}",
+        programs=("hydra_pmi_proxy",),
         equal_slots=True,
         filters=False,
         single_slots=False,
@@ -145,6 +152,7 @@ ALL = (
         backend=True,
         program="mpirun",
         needs=f"MVAPICH2-GDR (mpiname says so), mpi4py for the interpreter; {SAME_PATHS}",
+        modules=("mpi4py",),
         equal_slots=True,
         filters=False,
         single_slots=False,
@@ -187,6 +195,7 @@ ALL = (
         says="accelerate launch",
         start="hosts",
         needs=f"accelerate beside DeepSpeed; sshd with a login by key; {SAME_PATHS}",
+        modules=("accelerate",),
         equal_slots=True,
         single_slots=False,
         carries="given",

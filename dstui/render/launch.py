@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from dstui.machine.binding import Binding, even_binding, near_binding
 from dstui.machine.snapshot import Machine
@@ -127,9 +127,14 @@ def on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:
     says = plan.cluster.env.get("DS_ACCELERATOR")
     if says is not None:
         return says == "cpu"
-    if all(host in HERE for host in hosts) or machine.host.name in {host.rpartition("@")[2] for host in hosts}:
+    if runs_here(machine, hosts):
         return machine.accelerator == "cpu"
     return plan.get("cluster.cpu_ranks") is not None
+
+
+def runs_here(machine: Machine, hosts: Collection[str]) -> bool:
+    """Whether ranks run on this machine: no other host is named, or it is one of them."""
+    return all(host in HERE for host in hosts) or machine.host.name in {host.rpartition("@")[2] for host in hosts}
 
 
 def master_address(plan: Plan, first: str) -> str:

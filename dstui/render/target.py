@@ -8,7 +8,7 @@ from functools import cached_property
 
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.render.launch import RenderError, launch_spec, slots
+from dstui.render.launch import RenderError, launch_spec, runs_here, slots
 from dstui.render.spec import LaunchSpec
 
 
@@ -33,6 +33,13 @@ class Target:
             return sum(map(len, self.slots.values())) if self.slots is not None else None
         except RenderError:
             return None
+
+    @cached_property
+    def hosts_machine(self) -> Machine | None:
+        """What is known of the machines where the ranks run: `machine`, where they run there or where it is a recorded one, which
+        stands for them; None where it only starts them."""
+        named = self.plan.cluster.hosts if self.plan.cluster.hosts is not None else self.pool or {}
+        return self.machine if self.machine.recorded or runs_here(self.machine, named) else None
 
     @cached_property
     def launch(self) -> LaunchSpec:

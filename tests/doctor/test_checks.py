@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -268,7 +270,7 @@ def test_memory() -> None:
 def test_names() -> None:
     addresses = {"": "h2", "h1": ["10.0.0.1"], "h2": ["10.0.0.2"]}
     assert one("names", case()).verdict == "skipped"
-    assert one("names", two(lambda c: c, ready={"names": addresses})).verdict == "ok"
+    assert one("names", two(lambda c: replace(c, ready={"names": addresses}), ready={})).verdict == "ok"
     assert "cannot resolve the name h1" in one("names", two(lambda c: replace(c, ready={"names": {**addresses, "h1": []}}))).observed
     assert (
         "resolves h2 to 127.0.1.1" in one("names", two(lambda c: replace(c, ready={"names": {**addresses, "h2": ["127.0.1.1"]}}))).observed
@@ -295,6 +297,58 @@ def test_interface() -> None:
     assert one("interface", case(machine(host={"nics": (slow, fast)}), requirement=told, **several)).verdict == "ok"
     assert one("interface", case(machine(host={"nics": (slow,)}), requirement=Requirement(stage=3), **several)).verdict == "warn"
     assert one("interface", case(machine(host={"nics": (slow,)}), requirement=Requirement(stage=1), **several)).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict"),
+    [("eth0", "ok"), ("eth", "ok"), ("=eth", "fail"), ("ib7", "fail"), ("ib,eth", "ok"), ("^docker,lo", "ok"), ("=eth0,ib0", "ok")],
+)
+def test_an_interface_that_no_host_has_is_named(value: str, verdict: str) -> None:
+    own = machine(host={"nics": (Nic(name="eth0", state="up", speed=100000, default_route=True),)})
+    told = Requirement(environment={"NCCL_SOCKET_IFNAME": value})
+    found = one("interface", case(own, requirement=told, hosts=("h1", "h2")))
+    assert found.verdict == verdict
+    assert verdict == "ok" or (found.observed.startswith(f"NCCL_SOCKET_IFNAME={value} names no") and "eth0" in str(found.fix))
+
+
+def test_launcher_needs() -> None:
+    cluster = "cluster: {hosts: {h1: 1, h2: 1}, launcher: openmpi}\n"
+    assert one("launcher-needs", case()).verdict == "skipped"
+    there = {"modules": {"mpi4py": True}, "programs": {"orted": "/usr/bin/orted"}}
+    assert one("launcher-needs", case(plan=plan(cluster), ready=there)).observed == "mpi4py, orted"
+    lacks = one("launcher-needs", case(plan=plan(cluster), ready={**there, "modules": {"mpi4py": False}}))
+    assert lacks.verdict == "fail" and lacks.fix == "/venv/bin/python -m pip install mpi4py"
+    assert "no orted" in one("launcher-needs", case(plan=plan(cluster), ready={**there, "programs": {"orted": None}})).observed
+
+
+def test_leftovers() -> None:
+    assert one("leftovers", case()).verdict == "skipped"
+    assert one("leftovers", case(ready={"leftovers": []})).verdict == "ok"
+    left = [{"pid": 71 + number, "age": 7200.0, "what": "deepspeed.launcher.launch"} for number in range(4)]
+    assert "pid 71 (deepspeed.launcher.launch, 120 min)" in one("leftovers", case(ready={"leftovers": left})).observed
+
+
+def test_what_is_left_of_a_launch_is_found_among_the_processes_of_this_user() -> None:
+    code = "print('ready', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "DSTUI_JOB": "a-tag"}
+    ) as child:
+        assert child.stdout and child.stdout.readline() == "ready\n"
+        assert child.pid in {each["pid"] for each in ready_program.leftovers()}
+        child.communicate("")
+    assert child.pid not in {each["pid"] for each in ready_program.leftovers()}
+
+
+def test_a_module_is_found_by_the_interpreter_of_the_job_without_importing_it() -> None:
+    assert ready_program.modules(sys.executable, ["json", "no_such_module_here"]) == {"json": True, "no_such_module_here": False}
+    assert ready_program.modules("/nowhere/python", ["json"]) == {}
+
+
+def test_two_names_of_one_host_are_told() -> None:
+    known = {"": "worker", "h1": ["10.0.0.1"], "h2": ["10.0.0.1"]}
+    second = two(lambda c: c, ready={"names": known})
+    assert "calls itself worker, as h1 does" in one("names", second).observed
+    assert one("names", replace(second, ready={"names": {**known, "": "other"}})).verdict == "ok"
 
 
 def test_rdma() -> None:

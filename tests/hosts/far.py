@@ -53,7 +53,7 @@ class Far:
         }
         file = self.path / "plan.yaml"
         file.write_text("version: 1\nname: far\n" + "".join(f"{key}: {value}\n" for key, value in plan.items()))
-        self.dstui = self._popen("--headless", str(file), "--run-dir", str(self.folder.path), *words)
+        self.dstui = self._popen("--headless", str(file), "--no-preflight", "--run-dir", str(self.folder.path), *words)
 
     def _popen(self, *words: str) -> subprocess.Popen[str]:
         command = self.farm.command("login", [sys.executable, "-m", "dstui", *words])

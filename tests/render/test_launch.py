@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -280,6 +281,16 @@ def test_the_launcher_follows_from_where_the_ranks_run(cluster: str, machine: Ma
 )
 def test_a_machine_without_gpu_that_only_starts_the_ranks_does_not_make_them_cpu_ranks(cluster: str, machine: Machine, cpu: bool) -> None:
     assert launch_spec(plan(cluster), machine).cpu is cpu
+
+
+def test_a_machine_that_only_starts_the_ranks_is_not_judged_in_their_place() -> None:
+    login = machines.machine(source="this machine", host=Host(name="login"))
+    far = "{hosts: {a: 2, b: 2}, env: {NCCL_SOCKET_IFNAME: ib7}}"
+    assert Target(plan(far), login).hosts_machine is None
+    recorded = replace(GPUS, recorded=True)
+    assert Target(plan(far), recorded).hosts_machine == recorded, "it stands for the hosts"
+    assert Target(plan(), login).hosts_machine == login
+    assert Target(plan("{hosts: {login: 2, b: 2}}"), login).hosts_machine == login
 
 
 def test_torchruns_ranks_see_the_slots_that_are_chosen() -> None:

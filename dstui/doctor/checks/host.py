@@ -90,3 +90,18 @@ def memory(case: Case) -> Judgements:
         yield Judgement("warn", f"{size(host.memory)} ({what}) for {case.slots} ranks: each loads torch and the model", fix)
     else:
         yield Judgement("ok", f"{size(host.memory)}{' (cgroup limit)' if limited else ''}")
+
+
+@check("leftovers")
+def leftovers(case: Case) -> Judgements:
+    """No other job of this user runs there."""
+    found = case.ready.get("leftovers")
+    if found is None:
+        yield Judgement("skipped", "not looked at")
+    elif found:
+        shown = ", ".join(f"pid {each['pid']} ({each['what']}, {each['age'] / 60:.0f} min)" for each in found[:3])
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        fix = "dstui runs, dstui stop RUN; or kill them there, if they are left of a launch: they hold GPUs and ports"
+        yield Judgement("warn", f"other jobs of yours run there: {shown}{more}", fix)
+    else:
+        yield Judgement("ok", "no other job of yours")

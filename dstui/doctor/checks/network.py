@@ -27,6 +27,9 @@ def names(case: Case) -> Judgements:
     elif looped:
         fix = f"map {looped[0]} to its address in the cluster, in /etc/hosts on {case.host}: ranks would look for each other on themselves"
         yield Judgement("fail", f"resolves {looped[0]} to {reported[looped[0]][0]}", fix)
+    elif twin := next((other.host for other in case.others if (other.ready.get("names") or {}).get("") == reported.get("", other)), None):
+        fix = f"give each host once, with all its slots: take {twin} or {case.host} out, or give each machine a name of its own"
+        yield Judgement("warn", f"calls itself {reported.get('')}, as {twin} does: two names of one host would share its GPUs", fix)
     else:
         yield Judgement("ok", f"resolves the names of all {len(case.hosts)} hosts")
 
@@ -66,6 +69,12 @@ def interface(case: Case) -> Judgements:
     fastest = max(nics, key=lambda nic: known(nic.speed, 0))
     default = next((nic for nic in nics if nic.default_route), fastest)
     chosen = "NCCL_SOCKET_IFNAME" in case.requirement.environment
+    if missing := _not_there(case):
+        own = ", ".join(nic.name for nic in nics[:6])
+        yield Judgement(
+            "fail", f"{missing} names no interface of this host, which has {own}", f"name one of them in cluster.env, as {nics[0].name}"
+        )
+        return
     lacking = [other.host for other in case.others if default.name not in _names(other)]
     if known(fastest.speed, 0) > known(default.speed, 0) > 0 and not chosen:
         fix = f"cluster.env: {{NCCL_SOCKET_IFNAME: {fastest.name}, GLOO_SOCKET_IFNAME: {fastest.name}}}"
@@ -77,6 +86,22 @@ def interface(case: Case) -> Judgements:
         yield Judgement("warn", f"{fastest.name} has {known(fastest.speed, 0) / 1000:g} Gb/s: ZeRO-3 over hosts will wait for it", fix)
     else:
         yield Judgement("ok", default.name)
+
+
+def _not_there(case: Case) -> str:
+    """The variable that names an interface which this host does not have, as `NAME=value`; empty where there is none.
+
+    Its value is read as NCCL does: prefixes with commas; `=` before them: whole names; `^`: those that are not taken.
+    """
+    for variable in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"):
+        value = str(case.requirement.environment.get(variable) or case.get(f"cluster.env.{variable}") or "")
+        exact, wanted = value.startswith("="), [name for name in value.lstrip("=").split(",") if name]
+        if value.startswith("^") or not wanted:
+            continue
+        exact = exact or variable.startswith("GLOO")
+        if not any(nic == name if exact else nic.startswith(name) for nic in _names(case) | {"lo"} for name in wanted):
+            return f"{variable}={value}"
+    return ""
 
 
 def _names(case: Case) -> set[str]:

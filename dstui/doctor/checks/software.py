@@ -162,3 +162,20 @@ def launcher(case: Case) -> Judgements:
         )
     else:
         yield Judgement("ok", f"{program} is {'there' if isinstance(path, Unknown) else path}")
+
+
+@check("launcher-needs")
+def launcher_needs(case: Case) -> Judgements:
+    """What the launcher needs on every host is there: mpi4py, orted and the like."""
+    modules, programs = case.ready.get("modules") or {}, case.ready.get("programs") or {}
+    if not modules and not programs:
+        yield Judgement("skipped", "nothing beside DeepSpeed")
+        return
+    for name in (name for name, there in modules.items() if not there):
+        fix = f"{shlex.quote(case.python)} -m pip install {name}"
+        yield Judgement("fail", f"{name} is not installed for {case.python}, which {case.get('cluster.launcher')} needs", fix)
+    for name in (name for name, path in programs.items() if not path):
+        fix = f"install it there, or put its folder on the PATH that a non-interactive ssh has (ssh {shlex.quote(case.host)} which {name})"
+        yield Judgement("fail", f"no {name} on the PATH of a non-interactive ssh, which {case.get('cluster.launcher')} starts there", fix)
+    if all(modules.values()) and all(programs.values()):
+        yield Judgement("ok", ", ".join((*modules, *programs)))

@@ -1,0 +1,35 @@
+"""Before a launch to several hosts: those of the doctor's checks that take no import, side by side, and only what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dstui.doctor.examine import Result, examine
+from dstui.doctor.gather import cases
+from dstui.render.target import Target
+
+BEFORE = (
+    *("hosts", "hostfile", "reach", "python", "versions", "clock", "launcher", "launcher-needs", "script", "folder", "names", "port"),
+    *("interface", "leftovers"),
+)
+DEADLINE = 20.0
+"""Seconds for a host to answer; all are asked at once."""
+
+
+def preflight(target: Target) -> list[Result]:
+    """What would make the launch fail or hang (fail), and what to look at (warn), host by host. Takes as long as the slowest host."""
+    job, found = cases(target.plan, imports=False, deadline=DEADLINE, machine=target.machine)
+    return [result for result in examine(found, job.problem) if result.id in BEFORE and result.verdict in ("warn", "fail")]
+
+
+def lines(results: Sequence[Result]) -> list[str]:
+    """`h2: error: port: it is taken by …` with what to do below; the same of many hosts once, with their names and the first one's fix."""
+    grouped: dict[tuple[bool, str, str], list[Result]] = {}
+    for each in results:
+        grouped.setdefault((each.verdict == "fail", each.id, each.observed), []).append(each)
+    shown: list[str] = []
+    for (failed, id, observed), those in sorted(grouped.items(), key=lambda item: item[0][0]):
+        names = ", ".join(each.host for each in those[:4]) + (f" and {len(those) - 4} more" if len(those) > 4 else "")
+        to_do = f"\n    do: {those[0].fix}" if those[0].fix else ""
+        shown.append(f"{names}: {'error' if failed else 'warning'}: {id}: {observed}{to_do}")
+    return shown

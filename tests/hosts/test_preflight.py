@@ -1,0 +1,68 @@
+"""Before a launch to several hosts headless looks whether they are ready: each thing that would fail is named with host and fix."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from farm import Farm
+
+PLAN = """\
+version: 1
+name: looked at
+job: {script: train.py, args: [--deepspeed_config, "{ds_config}"]}
+cluster: {hostfile: hosts, master_port: 29473, env: {NCCL_SOCKET_IFNAME: ib7}}
+deepspeed: {train_micro_batch_size_per_gpu: 1}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A Plan with a hostfile; its script is nowhere."""
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    (tmp_path / "hosts").write_text("h1 slots=1\nh2 slots=1\nh9 slots=1\n")
+    return tmp_path
+
+
+def test_what_is_wrong_with_hosts_of_a_hostfile_stops_the_launch_and_has_its_fix(farm: Farm, job: Path) -> None:
+    folder = job / "run"
+    began = time.monotonic()
+    ran = farm.run("login", sys.executable, "-m", "dstui", "--headless", str(job / "plan.yaml"), "--run-dir", str(folder), timeout=120)
+    assert time.monotonic() - began < 100
+    assert (ran.returncode, folder.exists()) == (2, False)
+    for words in (
+        "h9: error: reach: its name cannot be resolved\n    do: add it to /etc/hosts",
+        "h1, h2: error: interface: NCCL_SOCKET_IFNAME=ib7 names no interface of this host, which has eth0\n    do: name one of them",
+        "h1, h2: error: script: train.py: No such file or directory\n    do: copy the job's folder there",
+        "nothing was started: the hosts are not ready (--no-preflight starts all the same)",
+    ):
+        assert words in ran.stderr, ran.stderr
+
+
+def test_doctor_reaches_the_hosts_of_a_plans_hostfile(farm: Farm, job: Path) -> None:
+    ran = farm.run("login", sys.executable, "-m", "dstui", "doctor", str(job / "plan.yaml"), timeout=180)
+    assert ran.returncode == 1
+    assert "✗ reach" in ran.stdout and "h9: its name cannot be resolved" in ran.stdout
+    assert "h2: answers over ssh, without a password" in ran.stdout
+
+
+def test_many_hosts_are_looked_at_in_the_time_of_the_slowest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts whose ssh is a stub that thinks for two seconds: 64 of them one after the other would take two minutes."""
+    stub = tmp_path / "bin/ssh"
+    stub.parent.mkdir()
+    stub.write_text("#!/bin/sh\ncat >/dev/null\nsleep 2\necho 'Permission denied (publickey).' >&2\nexit 255\n")
+    stub.chmod(0o755)
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    (tmp_path / "hosts").write_text("".join(f"node{number} slots=8\n" for number in range(64)))
+    monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
+    began = time.monotonic()
+    command = [sys.executable, "-m", "dstui", "--headless", str(tmp_path / "plan.yaml"), "--run-dir", str(tmp_path / "run")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    print(f"{time.monotonic() - began:.1f} s for 64 hosts")
+    assert time.monotonic() - began < 64
+    assert ran.returncode == 2 and ran.stderr.count("error: reach: it wants a password") == 1, "one line for all of them"
+    assert "node0, node1, node2, node3 and 60 more: error" in ran.stderr
