@@ -19,6 +19,8 @@ TWO_LAYERS = {
     *("auto", "batch", "cluster", "job", "machine", "offload", "precision", "script", "zero"),
     # a subcommand, and what it does
     *("bundle", "checkpoint", "forecast", "schema", "stacks", "stop"),
+    # a look at hosts before a launch, and the dialog that shows it
+    "preflight",
     # facts, and the checks about them
     *("accelerate", "host", "software"),
     # the Plan's model, and what is known of it; rates that are kept, and what measures them
