@@ -7,9 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from farm import Farm
@@ -20,17 +21,18 @@ from tests.job_json import status_json
 from tests.waiting import wait_for
 
 BEHAVE = Path(__file__).parent.parent / "run/behave.py"
-STUB = Path(__file__).parent / "stub"
-"""A launcher without torch: for tests of what connects the hosts."""
 
 
 class Far:
-    """One job, whose launcher is the stub's, or with `launcher` whatever the Plan says."""
+    """One job. DeepSpeed's launcher starts without torch (tests/bare_launcher), on login and on every host, which is given PYTHONPATH."""
 
     def __init__(self, farm: Farm, path: Path) -> None:
         self.farm, self.path = farm, path
         self.folder = JobFolder(path / "job")
         self.dstui: subprocess.Popen[str] | None = None
+        self.within: list[str] = []
+        """Words before the dstui command, as of an allocation."""
+        self.environment: dict[str, str] = {}
 
     def start(
         self,
@@ -39,15 +41,14 @@ class Far:
         cluster: str = "",
         job: str = "",
         run: str = "",
-        real: bool = False,
+        env: Mapping[str, str] = MappingProxyType({}),
         words: Sequence[str] = (),
     ) -> None:
         """`dstui --headless` on login, with ranks that behave as said (tests/run/behave.py)."""
         texts = ", ".join(json.dumps(word) for word in behaviour)
-        env = {"DS_ACCELERATOR": "cpu"} if real else {"PYTHONPATH": str(STUB)}
         plan = {
             "job": job or f"{{script: {BEHAVE}, args: [{texts}], workdir: {self.path}}}",
-            "cluster": f"{{hosts: {{{hosts}}}, env: {json.dumps(env)}{', ' + cluster if cluster else ''}}}",
+            "cluster": f"{{hosts: {{{hosts}}}, env: {json.dumps({'DS_ACCELERATOR': 'cpu', **env})}{', ' + cluster if cluster else ''}}}",
             "run": f"{{{run}}}",
             "deepspeed": "{train_micro_batch_size_per_gpu: 1, optimizer: {type: AdamW, params: {lr: 1e-3, torch_adam: true}}}",
         }
@@ -56,11 +57,10 @@ class Far:
         self.dstui = self._popen("--headless", str(file), "--no-preflight", "--run-dir", str(self.folder.path), *words)
 
     def _popen(self, *words: str) -> subprocess.Popen[str]:
-        command = self.farm.command("login", [sys.executable, "-m", "dstui", *words])
+        command = self.farm.command("login", [*self.within, sys.executable, "-m", "dstui", *words])
+        env = {**os.environ, **self.environment, "DS_ACCELERATOR": "cpu"}
         pipe = subprocess.PIPE
-        return subprocess.Popen(
-            command, text=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env={**os.environ, "DS_ACCELERATOR": "cpu"}
-        )
+        return subprocess.Popen(command, text=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=env)
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Another dstui command on login."""
@@ -75,8 +75,10 @@ class Far:
     def interrupt(self, number: int) -> None:
         """A signal to the dstui command (the process below nsenter)."""
         assert self.dstui
-        children = Path(f"/proc/{self.dstui.pid}/task/{self.dstui.pid}/children").read_text().split()
-        os.kill(int(children[0]), number)
+        for pid in self.farm.pids("login"):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if words[1:4] == [b"-m", b"dstui", b"--headless"]:
+                os.kill(pid, number)
 
     @property
     def status(self) -> dict[str, Any]:

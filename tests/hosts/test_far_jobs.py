@@ -1,4 +1,4 @@
-"""Jobs on several hosts, over the real sshd: how they start, end, break and are stopped. The launcher is a stub but where it trains."""
+"""Jobs on several hosts, over the real sshd: how they start, end, break and are stopped."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def far(farm: Farm, tmp_path: Path) -> Iterator[Far]:
 
 @pytest.mark.launcher
 def test_deepspeed_trains_on_two_hosts(far: Far) -> None:
-    far.start(job="{module: dstui.examples.train_tiny, args: [--steps, '3', --deepspeed_config, '{ds_config}']}", real=True)
+    far.start(job="{module: dstui.examples.train_tiny, args: [--steps, '3', --deepspeed_config, '{ds_config}']}")
     code, out, err = far.wait()
     assert code == 0, out + err + far.words()
     assert "[0] step 3/3 loss" in out and "[1] step 3/3 loss" in out
@@ -132,7 +132,7 @@ def test_a_host_that_cannot_be_reached_is_told_and_stopped_later(far: Far) -> No
 def test_pdsh_starts_the_ranks_and_the_agents_bring_home_and_stop(far: Far) -> None:
     if not shutil.which("pdsh"):
         pytest.skip("there is no pdsh here")
-    far.start("1:exit 3", "0:hang", cluster="launcher: pdsh", real=True)
+    far.start("1:exit 3", "0:hang", cluster="launcher: pdsh")
     code, out, err = far.wait()
     assert code == 3 and "rank 1 on h2 ended with 3" in err, out + err
     assert far.left("h1") == far.left("h2") == far.left("login") == []

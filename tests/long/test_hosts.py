@@ -1,0 +1,227 @@
+"""Launchers × shapes, trained to the end, and faults × launchers, over pretend hosts with the real sshd, pdsh, Open MPI, MPICH and SLURM.
+
+python -m pytest -n0 -q -s tests/long/test_hosts.py            one line for each, with its seconds (about half an hour)
+… -k 'train and ssh'    … -k 'fault and pdsh'    … -k farm     a part
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "hosts"))
+
+import farm as farming
+import slurm as slurming
+from far import Far
+
+from tests.releases import accelerate
+from tests.waiting import wait_for
+
+SHAPES = {"2x1": ("h1: 1, h2: 1", 2), "2x2": ("h1: 2, h2: 2", 4), "4x1": ("h1: 1, h2: 1, h3: 1, h4: 1", 4)}
+LAUNCHERS = {
+    "ssh": "",
+    "pdsh": "launcher: pdsh",
+    "openmpi": "launcher: openmpi",
+    "mpich": "launcher: mpich",
+    "slurm": "launcher: slurm",
+    "torchrun": "launcher: torchrun",
+    "torchrun-c10d": "launcher: torchrun, launcher_args: [--rdzv-backend, c10d]",
+    "accelerate": "launcher: accelerate",
+}
+TRAIN = "{module: dstui.examples.train_tiny, args: [--steps, '3', --deepspeed_config, '{ds_config}']}"
+
+
+@pytest.fixture(scope="module")
+def farm() -> Iterator[farming.Farm]:
+    """Four hosts."""
+    if reason := farming.missing():
+        pytest.skip(reason)
+    with farming.Farm(4) as hosts:
+        yield hosts
+
+
+@pytest.fixture(scope="module")
+def cluster(farm: farming.Farm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurming.Slurm]:
+    """The same four, under SLURM."""
+    if reason := slurming.missing():
+        pytest.skip(reason)
+    with slurming.Slurm(farm, tmp_path_factory.mktemp("slurm")) as found:
+        yield found
+
+
+@pytest.fixture
+def far(farm: farming.Farm, tmp_path: Path) -> Iterator[Far]:
+    """A job to be started."""
+    job = Far(farm, tmp_path)
+    yield job
+    for host in farm.hosts:
+        farm.cable(host, plugged=True)
+    if job.dstui and job.dstui.poll() is None:
+        job.interrupt(signal.SIGTERM)
+        job.wait()
+
+
+@pytest.fixture
+def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A launcher, with what it needs on this machine; skipped where that is not there."""
+    name: str = request.param
+    programs = {"pdsh": ["pdsh"], "openmpi": ["mpirun.openmpi"], "mpich": ["mpirun.mpich", "hydra_pmi_proxy"], "slurm": ["srun", "salloc"]}
+    absent = [program for program in programs.get(name, []) if not shutil.which(program)]
+    if absent:
+        pytest.skip(f"{name} needs {', '.join(absent)}")
+    if name in ("openmpi", "mpich"):  # both are called mpirun: the one that is meant comes first
+        folder = Path(request.config.cache.mkdir("mpi-" + name)) if request.config.cache else tmp_path
+        for program, called in ((f"mpirun.{name}", "mpirun"), ("hydra_pmi_proxy", "hydra_pmi_proxy")):
+            if (found := shutil.which(program)) and not (folder / called).is_symlink():
+                (folder / called).symlink_to(found)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        for variable in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+            monkeypatch.setenv(variable, "1")
+    if name == "slurm":
+        request.getfixturevalue("cluster")
+    return name
+
+
+def begin(far: Far, launcher: str, request: pytest.FixtureRequest, *behaviour: str, shape: str = "2x1", job: str = "") -> None:
+    """Start a job with this launcher; SLURM's within an allocation."""
+    env, allocation = {}, None
+    if launcher == "accelerate":
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(accelerate()), os.environ.get("PYTHONPATH")]))
+    if launcher == "slurm":
+        allocation = request.getfixturevalue("cluster")
+        env |= {"OMP_NUM_THREADS": "1"}
+    far.within = ["salloc", "--quiet", f"-N{SHAPES[shape][0].count(':')}"] if allocation else []
+    far.environment = allocation.variables if allocation else {}
+    far.start(*behaviour, hosts=SHAPES[shape][0], cluster=LAUNCHERS[launcher], env=env, job=job)
+
+
+def nothing_left(far: Far) -> None:
+    """No process of the job and no folder of it is on any host."""
+    assert {host: far.left(host) for host in ("login", *far.farm.hosts)} == {host: [] for host in ("login", *far.farm.hosts)}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("launcher", LAUNCHERS, indirect=True)
+def test_train(far: Far, launcher: str, shape: str, request: pytest.FixtureRequest) -> None:
+    """Trained to the end, every rank's lines here, the exit status right."""
+    began = time.monotonic()
+    begin(far, launcher, request, shape=shape, job=TRAIN)
+    code, out, err = far.wait()
+    assert code == 0, out + err + far.words()
+    for rank in range(SHAPES[shape][1]):
+        assert "step 3/3 loss" in far.log(rank), rank
+    assert {rank["exit_code"] for rank in far.status["ranks"].values()} == {0}
+    nothing_left(far)
+    print(f"{launcher:14} {shape}  trained in {time.monotonic() - began:5.1f} s")
+
+
+def exits(far: Far) -> str:
+    """A rank exits with 3 (it was told so before)."""
+    return "rank 1 on h2 ended with 3"
+
+
+def killed(far: Far) -> str:
+    """A rank is killed."""
+    far.kill_rank(1, "h2")
+    return "rank 1 on h2 ended with 137"
+
+
+def cut(far: Far) -> str:
+    """A host's link is cut, and mended once that has been said; every numbered line comes exactly once."""
+    far.farm.cable("h2", plugged=False)
+    wait_for(lambda: far.status["hosts"]["h2"]["state"] == "unreachable", otherwise=far.words)
+    return ""
+
+
+def session(far: Far) -> str:
+    """The sshd sessions of a host are killed."""
+    assert far.kill_on("h2", "sshd:") > 0
+    return ""
+
+
+def supervisor(far: Far) -> str:
+    """The supervisor is killed."""
+    assert far.kill_on("login", "dstui.run.supervise.supervisor", str(far.folder.path)) == 1
+    return ""
+
+
+def starter(far: Far) -> str:
+    """What starts the ranks of a host, or of all, is killed."""
+    where = "login" if far.status["launcher"] else "h2"
+    names = ("deepspeed.launcher.", "torch.distributed.run", "accelerate.commands.launch")
+    assert sum(far.kill_on(where, name) for name in names) > 0
+    return ""
+
+
+def interrupted(far: Far) -> str:
+    """Ctrl-C."""
+    far.interrupt(signal.SIGINT)
+    return ""
+
+
+FAULTS: dict[str, tuple[Callable[[Far], str], tuple[str, ...], set[int]]] = {
+    "exits": (exits, ("1:exit 3", "all:hang"), {3}),
+    "killed": (killed, ("all:hang",), {137}),
+    "cut": (cut, ("all:count 2500 0.01",), {0}),
+    "session": (session, ("all:count 1500 0.01",), {0, 143, 137}),
+    "supervisor": (supervisor, ("all:count 1500 0.01",), {0}),
+    "starter": (starter, ("all:hang",), {143, 137}),
+    "interrupted": (interrupted, ("all:hang",), {130}),
+}
+"""What happens, how the ranks behave, and which exit statuses dstui may then end with."""
+KEEPS_NO_CONNECTION = ("ssh", "torchrun", "torchrun-c10d", "accelerate")
+"""Launchers whose ranks do not mind that the sessions by which their host is reached are killed."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("launcher", LAUNCHERS, indirect=True)
+def test_fault(far: Far, launcher: str, fault: str, request: pytest.FixtureRequest) -> None:
+    """Noticed, the right host and rank named, nothing left anywhere; where the job can go on, every line exactly once."""
+    if launcher == "slurm" and fault == "session":
+        pytest.skip("no sshd has a part in it")
+    happens, behaviour, codes = FAULTS[fault]
+    begin(far, launcher, request, *behaviour)
+    far.ready()
+    began = time.monotonic()
+    words = happens(far)
+    noticed = time.monotonic() - began
+    if fault == "cut":
+        far.farm.cable("h2", plugged=True)
+        assert noticed < 60
+    code, out, err = far.wait()
+    assert code in codes and words in err, out + err + far.words()
+    if code == 0 and "count" in behaviour[0]:
+        lines = [str(number) for number in range(int(behaviour[0].split()[1]))]
+        assert all([line for line in far.log(rank).splitlines() if line.isdigit()] == lines for rank in (0, 1))
+    if fault == "session" and launcher in KEEPS_NO_CONNECTION:
+        assert code == 0
+    nothing_left(far)
+    print(f"{launcher:14} {fault:12} noticed after {noticed:5.1f} s, ended with {code} after {time.monotonic() - began:5.1f} s")
+
+
+def test_a_farm_goes_up_and_down_twenty_times_and_leaves_nothing() -> None:
+    if reason := farming.missing():
+        pytest.skip(reason)
+    before = leftovers()
+    took = []
+    for _ in range(20):
+        began = time.monotonic()
+        with farming.Farm(4) as hosts:
+            assert hosts.run("login", "ssh", "h4", "hostname").stdout == "h4\n"
+        took.append(time.monotonic() - began)
+        assert leftovers() == before
+    print(f"20 farms of 4 hosts: {min(took):.1f} to {max(took):.1f} s each, nothing left")
+
+
+def leftovers() -> set[str]:
+    """What a farm makes on the machine."""
+    names = farming.do("ip", "netns", "list").split()
+    return {*names, *(str(path) for folder in ("/run", "/etc/netns") for path in Path(folder).glob(f"dstui{os.getpid()}*"))}
