@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import itertools
 import os
 import shutil
 import signal
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+NUMBERS = itertools.count()
 NEEDED = ("ip", "unshare", "nsenter", "ssh", "ssh-keygen", "/usr/sbin/sshd")
 SSHD = """\
 HostKey /etc/ssh/host_key
@@ -63,7 +65,7 @@ class Farm:
     """`count` hosts named h1, h2, … and login. Use it as a context manager."""
 
     def __init__(self, count: int) -> None:
-        self.name = f"dstui{os.getpid()}"
+        self.name = f"dstui{os.getpid()}-{next(NUMBERS)}"
         self.hosts = [f"h{number}" for number in range(1, count + 1)]
         self.addresses = {host: f"10.79.0.{number}" for number, host in enumerate(self.hosts, 1)} | {"login": "10.79.0.250"}
         self.state = Path("/run") / self.name

@@ -143,7 +143,7 @@ def cut(far: Far) -> str:
 
 def session(far: Far) -> str:
     """The sshd sessions of a host are killed."""
-    assert far.kill_on("h2", "sshd:") > 0
+    assert far.kill_on("h2", "sshd: root") > 0
     return ""
 
 

@@ -181,8 +181,9 @@ class Supervisor:
 
     def note_builds(self) -> None:
         """Which ranks compile an op of DeepSpeed, or wait for one that does."""
-        here = [] if self.ranks.unseen else self.ranks.living
-        for sentence in self.builds.poll({number: self.ranks.ranks[number].pid or 0 for number in here}):
+        if self.ranks.unseen:
+            return  # they build on hosts of their own
+        for sentence in self.builds.poll({number: self.ranks.ranks[number].pid or 0 for number in self.ranks.living}):
             self.note(sentence)
 
     def keep_folder(self) -> None:
