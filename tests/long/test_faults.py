@@ -34,7 +34,7 @@ from dstui.run.jobs.status import ranks_of
 from dstui.run.supervise.start import start
 from dstui.run.supervise.stop import stop
 from dstui.tui.app import DstuiApp
-from dstui.tui.dialogs.text_viewer import Reading
+from dstui.tui.dialogs.text_viewer import TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json
 from tests.tui.conftest import screen, text_of
@@ -182,7 +182,7 @@ async def missing(pilot: Pilot[int]) -> int:
     """Who has not come to the collective, by the stacks of the ranks: what the key says, and the pane after it."""
     await pilot.press("p")
     deadline = time.monotonic() + PATIENCE
-    while not isinstance(pilot.app.screen, Reading):
+    while not isinstance(pilot.app.screen, TextViewer):
         assert time.monotonic() < deadline, "no stacks"
         await pilot.pause(0.05)
     await pilot.press("escape")

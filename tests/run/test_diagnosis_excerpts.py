@@ -186,3 +186,23 @@ def test_faulthandlers_stacks_tell_it_too(tmp_path: Path) -> None:
     ]
     found = of_lines(tmp_path / "log", lines)
     assert (found.cause, found.first_failing_rank) == ("HANG-DESYNC", 1)
+
+
+def test_the_coloured_frames_of_a_notebook_are_read(tmp_path: Path) -> None:
+    lines = [
+        "\x1b[0;31m---------------------------------------------------------------------------\x1b[0m",
+        "\x1b[0;31mFileNotFoundError\x1b[0m                         Traceback (most recent call last)",
+        "Cell \x1b[0;32mIn[43], line 1\x1b[0m",
+        "\x1b[0;32m----> 1\x1b[0m zip_folder(\x1b[38;5;124m'\x1b[39mimages\x1b[38;5;124m'\x1b[39m)",
+        "File \x1b[0;32m~/work/vivid/data.py:37\x1b[0m, in \x1b[0;36mzip_folder\x1b[0;34m(self, folder)\x1b[0m",
+        "\x1b[0;31mFileNotFoundError\x1b[0m: [Errno 2] No such file or directory: 'images'",
+    ]
+    found = of_lines(tmp_path / "log", lines)
+    assert found.cause == "USER-PY" and "~/work/vivid/data.py" in found.fixes[0].text
+
+
+def test_megatrons_index_that_another_host_lacks_is_told_as_such(tmp_path: Path) -> None:
+    last = "FileNotFoundError: [Errno 2] No such file or directory: '/d/index-cache/e1ad_doc_idx.npy'"
+    found = of_lines(tmp_path / "log", [f"10.0.0.2: {line}" for line in traceback(4, last)])
+    assert (found.cause, found.first_failing_rank) == ("DATA", 4)
+    assert "index" in found.title

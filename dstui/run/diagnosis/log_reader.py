@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from collections import deque
@@ -27,6 +28,8 @@ HEAD, TAIL = 64 << 20, 448 << 20
 """Bytes of a huge file that are read at its two ends; in between only lines are counted."""
 HEAD_SHOWN = 1024
 """Bytes at the beginning that tell how a file is written."""
+COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+"""Colours, which notebooks put within the words that are looked for."""
 TAIL_LINES = 12
 MOST_BLANK = 50
 """Lines from the end among which the last ones with words are looked for."""
@@ -132,6 +135,8 @@ def _scan_line(scanner: Scanner, number: int, line: bytes) -> None:
     """A line that is like none before, or can hold something; what a progress bar has overwritten counts too."""
     if len(line) > LONGEST:
         line = line[: LONGEST // 2] + b" " + line[-LONGEST // 2 :]
+    if b"\x1b" in line:
+        line = COLOUR.sub(b"", line)
     for segment in line.split(b"\r") if b"\r" in line else (line,):
         if (shape := scanner.shapes.match(segment)) is not None:
             scanner.feed(number, decode(segment), shape)

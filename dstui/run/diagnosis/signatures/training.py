@@ -67,6 +67,19 @@ SIGNATURES = (
         sure=False,
     ),
     Signature(
+        "DATA-INDEX",
+        "root",
+        "The index of the data set is not on this host",
+        "Megatron builds it on one rank and lets all others read it: every host must see the same folder, or build its own.",
+        (rx("No such file or directory", r"No such file or directory: '[^']*(?:index-cache/|_(?:doc|sample|shuffle)_idx)[^']*\.npy'"),),
+        (
+            "Put the data, or --data-cache-path, into a folder that every host shares",
+            "Copy the index from the host that has it, or let the first rank of every host build it",
+        ),
+        "ls of that file on the host that failed, and on rank 0's.",
+        answer="DATA",
+    ),
+    Signature(
         "NO-INTERNET",
         "root",
         "The host has no way to the internet",
