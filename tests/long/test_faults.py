@@ -201,7 +201,7 @@ async def one(name: str, path: Path) -> dict[str, Any]:
         plan = load(PLAN.format(path=path, **words), "plan.yaml", str(path))
         folder = start(Target(plan, Machine.unprobed()), run_dir=path / "job")
         stack.callback(stop, folder)
-        app = DstuiApp(plan, None, Machine.unprobed(), folder, validate=False)
+        app = DstuiApp(plan, None, Machine.unprobed(), folder, reference=False)
         async with app.run_test(size=(120, 40)) as pilot:
             await pilot.pause()
             said, cause, rank, kind = await seen(pilot, folder, fault)
