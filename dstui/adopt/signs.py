@@ -8,9 +8,10 @@ from typing import Literal
 Kind = Literal["plan", "ds_config", "accelerate", "command", "hostfile", "env"]
 SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "num_processes")
 """Keys of which no Plan has one at its top."""
-LAUNCH = re.compile(r"^[^#\n]*\b(?:deepspeed|accelerate[ \t]+launch|torchrun|python[\d.]*)[ \t]+\S", re.MULTILINE)
-SLOTS = re.compile(r"\S+\s+slots=\d+\b.*")
-VARIABLE = re.compile(r"[A-Za-z_]\w*=.*")
+# Most files that are opened are Plans: `re` compiles these when a text is none, and keeps them.
+LAUNCH = r"(?m)^[^#\n]*\b(?:deepspeed|accelerate[ \t]+launch|torchrun|python[\d.]*)[ \t]+\S"
+SLOTS = r"\S+\s+slots=\d+\b.*"
+VARIABLE = r"[A-Za-z_]\w*=.*"
 
 
 def is_accelerate(text: str) -> bool:
@@ -21,7 +22,7 @@ def is_accelerate(text: str) -> bool:
 
 def is_launch(text: str) -> bool:
     """Whether a text holds a command that starts training."""
-    return LAUNCH.search(text) is not None
+    return re.search(LAUNCH, text) is not None
 
 
 def is_hostfile(text: str) -> bool:
@@ -34,6 +35,6 @@ def is_env_file(text: str) -> bool:
     return _every_line(text, VARIABLE)
 
 
-def _every_line(text: str, pattern: re.Pattern[str]) -> bool:
+def _every_line(text: str, pattern: str) -> bool:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
-    return bool(lines) and all(map(pattern.fullmatch, lines))
+    return bool(lines) and all(re.fullmatch(pattern, line) for line in lines)

@@ -12,19 +12,19 @@ from typing import Any
 
 from dstui.limits import of_few_digits
 
-_NULL = re.compile(r"(?:null|Null|NULL|~|)\Z")
-_TRUE = re.compile(r"(?:true|True|TRUE)\Z")
-_FALSE = re.compile(r"(?:false|False|FALSE)\Z")
+_NULL = frozenset({"null", "Null", "NULL", "~", ""})
+_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INT = re.compile(r"[-+]?[0-9]+\Z")
 _BASED = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z|[-+]?\.(?:inf|Inf|INF)\Z|\.(?:nan|NaN|NAN)\Z")
-_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\Z")
 
+# Needed where something is written; `re` compiles them then, and keeps them.
+_JSON_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?\Z"
 # Strings that need no quotes wherever they stand, read by YAML 1.1 and 1.2 alike.
-_PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./@%+=-]*(?::[A-Za-z0-9_./@%+=-]+)*\Z|--?[A-Za-z][A-Za-z0-9_./@%+=-]*\Z")
-_BOOLEAN_ELSEWHERE = re.compile(r"(?i:y|n|yes|no|on|off|true|false|null)\Z")
+_PLAIN = r"[A-Za-z_./][A-Za-z0-9_./@%+=-]*(?::[A-Za-z0-9_./@%+=-]+)*\Z|--?[A-Za-z][A-Za-z0-9_./@%+=-]*\Z"
+_BOOLEAN_ELSEWHERE = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 # What no YAML reader takes raw, even between double quotes.
-_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]")
+_UNPRINTABLE = "[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff\ufffe\uffff]"
 
 
 class SpelledInt(int):
@@ -47,10 +47,8 @@ def resolve(text: str) -> Any:
     number: SpelledInt | SpelledFloat
     if is_null(text):
         return None
-    if _TRUE.match(text):
-        return True
-    if _FALSE.match(text):
-        return False
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
     if _INT.match(text):
         number = SpelledInt(of_few_digits(text))
     elif _BASED.match(text):
@@ -65,18 +63,18 @@ def resolve(text: str) -> Any:
 
 def is_null(text: str) -> bool:
     """Whether a plain scalar is null: a word for it, or nothing at all."""
-    return _NULL.match(text) is not None
+    return text in _NULL
 
 
 def _is_text(text: str) -> bool:
     """Whether a plain scalar is the text itself."""
-    return not any(pattern.match(text) for pattern in (_NULL, _TRUE, _FALSE, _INT, _BASED, _FLOAT))
+    return text not in _NULL and text not in _BOOLEANS and not any(pattern.match(text) for pattern in (_INT, _BASED, _FLOAT))
 
 
 def json_number(value: int | float) -> str:
     """A number as JSON: in its own spelling where JSON has that spelling, else as Python writes it (`Infinity` for 1e999)."""
     spelling = getattr(value, "spelling", None)
-    if spelling is not None and _JSON_NUMBER.match(spelling):
+    if spelling is not None and re.match(_JSON_NUMBER, spelling):
         return str(spelling)
     return json.dumps(int(value) if isinstance(value, int) else float(value))
 
@@ -93,11 +91,11 @@ def yaml_scalar(value: Any, *, text: bool = False, quote: str = "") -> str:
     string = str(value)
     if quote == "'" and string.isprintable():
         return "'" + string.replace("'", "''") + "'"
-    if not quote and _PLAIN.match(string) and not _BOOLEAN_ELSEWHERE.match(string) and _is_text(string):
+    if not quote and re.match(_PLAIN, string) and string.lower() not in _BOOLEAN_ELSEWHERE and _is_text(string):
         return string
     if not quote and text and (_INT.match(string) or _FLOAT.match(string)):
         return string
-    return _UNPRINTABLE.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(string, ensure_ascii=False))
+    return re.sub(_UNPRINTABLE, lambda m: f"\\u{ord(m[0]):04x}", json.dumps(string, ensure_ascii=False))
 
 
 def _yaml_number(value: int | float) -> str:

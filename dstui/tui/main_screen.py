@@ -7,6 +7,7 @@ from typing import Protocol
 
 from textual import on
 from textual.dom import DOMNode
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
@@ -16,7 +17,7 @@ from dstui.tui.forms.steps import STEPS, Step
 from dstui.tui.forms.titlebar import TitleBar
 from dstui.tui.kit.breakpoints import MINIMUM, PARTS, shown
 from dstui.tui.kit.footer import Footer
-from dstui.tui.kit.keys import ACTIONS, KEYS, valid
+from dstui.tui.kit.keys import ACTIONS, PANES, valid
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.session.session import Session
 
@@ -44,6 +45,8 @@ class MainScreen(Screen[None]):
         self.too_small = Static(TOO_SMALL, id="too-small", markup=False)
         self.acting: tuple[DOMNode, ...] = (self,)
         """Who does what the keys of this screen say."""
+        self._sizes: tuple[Size, ...] = ()
+        """Of the lists, when one last said that its size is another."""
         self.needs: Mapping[str, Callable[[], object]] = {}
         """What an action must have something to act on for; those that are not here always do something."""
 
@@ -67,7 +70,10 @@ class MainScreen(Screen[None]):
 
     @on(RowList.Resized)
     def _resized(self) -> None:
-        if self.app.is_running:
+        """A layout gives many lists another size at once, and each says so: they are drawn once."""
+        sizes = tuple(rows.size for rows in self.query(RowList))
+        if self.app.is_running and sizes != self._sizes:
+            self._sizes = sizes
             self.draw()
 
     # Which keys do something
@@ -90,8 +96,7 @@ class MainScreen(Screen[None]):
 
     def can(self, action: str) -> bool:
         """Whether an action does something now: by the pane that it belongs to, and by what there is to act on."""
-        here = any(self.step.pane in key.where for key in KEYS if key.name == action)
-        return here and (action not in self.needs or bool(self.needs[action]()))
+        return self.step.pane in PANES.get(action, ()) and (action not in self.needs or bool(self.needs[action]()))
 
     def show_keys(self) -> None:
         """In the last line, the keys that do something now."""

@@ -12,7 +12,7 @@ from textual.await_complete import AwaitComplete
 from textual.screen import Screen
 
 from dstui.tui.kit.footer import Footer
-from dstui.tui.kit.keys import ACTIONS, KEYS, valid
+from dstui.tui.kit.keys import ACTIONS, PANES, valid
 from dstui.tui.kit.row_list import RowList
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Over(Screen[T]):
 
     def offers(self, action: str) -> bool:
         """Whether the table of keys has an action for it."""
-        return any(self.PANE in key.where for key in KEYS if key.name == action)
+        return self.PANE in PANES.get(action, ())
 
     @property
     def on_top(self) -> bool:

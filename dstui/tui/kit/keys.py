@@ -6,9 +6,8 @@ does as well, since letters are text while something is being typed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 from textual.binding import Binding
 
@@ -28,8 +27,7 @@ DIALOGS: Final = frozenset({CHOOSING, LINE, READING})
 PINNED: Final = 90
 
 
-@dataclass(frozen=True, slots=True)
-class KeyHint:
+class KeyHint(NamedTuple):
     """One key (or several) and its action. `where`: the panes in which it is valid; `hint` is 0 for keys the footer leaves out."""
 
     keys: str
@@ -135,7 +133,16 @@ KEYS: Final = (
 )
 
 
-ACTIONS: Final = frozenset(key.name for key in KEYS if key.name)
+def _panes_of_actions() -> dict[str, frozenset[str]]:
+    panes: dict[str, frozenset[str]] = {}
+    for key in KEYS:
+        panes[key.name] = panes.get(key.name, frozenset()) | key.where
+    return panes
+
+
+PANES: Final[Mapping[str, frozenset[str]]] = _panes_of_actions()
+"""Where each action is valid, by one of its keys or another."""
+ACTIONS: Final = frozenset(filter(None, PANES))
 OF_THE_APP: Final = frozenset({"leave", "help", "command_palette", "save", "checkpoints"})
 """Actions that are the same in both modes, and over them."""
 
