@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from dstui.run.jobs.cleanup import OpBuilds, build_root, remove_buffers
@@ -115,3 +118,14 @@ def test_only_an_old_file_of_ones_own_called_lock_is_taken_for_one(tmp_path: Pat
     assert stale_locks(tmp_path) == ()
     remove_locks([str(tmp_path / name) for name in ("fresh/lock", "linked/lock", "pipe/lock", "other")])
     assert all((tmp_path / name).exists() for name in ("fresh/lock", "linked/lock", "pipe/lock", "other"))
+
+
+def test_a_lock_on_a_disk_of_several_hosts_may_be_that_of_a_build_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / "py311_cpu" / "cpu_adam" / "lock"
+    lock.parent.mkdir(parents=True)
+    lock.touch()
+    shared = [SimpleNamespace(mountpoint="/", fstype="ext4"), SimpleNamespace(mountpoint=str(tmp_path), fstype="nfs4")]
+    monkeypatch.setattr(psutil, "disk_partitions", lambda **_all: shared)
+    for age, found in ((60, ()), (3600, (lock,))):
+        os.utime(lock, (time.time() - age,) * 2)
+        assert stale_locks(tmp_path) == found

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
+
 from dstui.plan import Plan
 from dstui.plan.finding import Finding, Fix
 from dstui.run.jobs.cleanup import build_root
@@ -21,6 +23,10 @@ from dstui.run.jobs.processes import holders
 
 SETTLED = 2.0
 """Seconds after which a lock that nobody holds is stale: who builds has made the file just before it holds it."""
+SETTLED_ELSEWHERE = 600.0
+"""The same on a disk that other hosts write to as well: who builds there cannot be seen from here, and a build takes a minute."""
+NETWORK = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "fuse.sshfs", "ceph", "wekafs", "9p", "virtiofs"})
+"""Such file systems, as the kernel calls them."""
 MOST = 20
 """Locks that are told."""
 
@@ -40,8 +46,16 @@ def _is_stale(lock: Path) -> bool:
     with suppress(OSError):
         facts = lock.lstat()
         own = stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid() and facts.st_size == 0  # torch writes nothing into it
-        return own and time.time() - facts.st_mtime > SETTLED and not holders(lock.resolve())
+        return own and time.time() - facts.st_mtime > _settled(lock) and not holders(lock.resolve())
     return False
+
+
+def _settled(lock: Path) -> float:
+    """Seconds after which a lock in this place may be called stale."""
+    here = lock.resolve()
+    above = [part for part in psutil.disk_partitions(all=True) if here.is_relative_to(part.mountpoint)]
+    nearest = max(above, key=lambda part: len(part.mountpoint), default=None)
+    return SETTLED_ELSEWHERE if nearest is not None and nearest.fstype in NETWORK else SETTLED
 
 
 def lock_findings(locks: Iterable[Path]) -> Iterator[Finding]:
