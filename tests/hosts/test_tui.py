@@ -59,7 +59,7 @@ def launch(terminal: Terminal) -> None:
     terminal.wait("Before the launch", "l launch")
     terminal.settle()
     terminal.press("l")
-    while "9 Run" not in terminal.text or "Are the hosts ready?" in terminal.text:
+    while "job folder" not in terminal.text:
         terminal.pump(0.1)
         if "checks passed" in terminal.text:
             terminal.press("l")

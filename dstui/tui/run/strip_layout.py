@@ -66,15 +66,14 @@ def _of_one_host(cells: Sequence[Cell], width: int, most: int, rank: int | None)
 def _cells(cells: Sequence[Cell], width: int, most: int, rank: int | None, indent: int = INDENT) -> list[StripLine]:
     """A cell for each; none where they need more lines."""
     for cell in (_wide(cells, width - indent), TIGHT):
-        lines = _in_lines(cells, width, cell, rank, indent)
-        if 0 < len(lines) <= most:
-            return lines
+        if len(cells) <= most * max((width - indent) // cell, 0):
+            return _in_lines(cells, width, cell, rank, indent)
     return []
 
 
 def _some(cells: Sequence[Cell], width: int, most: int, rank: int | None, indent: int = INDENT) -> list[StripLine]:
     """Those that are worst off, as many as there is room for."""
-    return _in_lines(worst_first(cells), width, TIGHT, rank, indent)[:most]
+    return _in_lines(worst_first(cells)[: most * max(width // TIGHT, 1)], width, TIGHT, rank, indent)[:most]
 
 
 def _wide(cells: Sequence[Cell], width: int) -> int:
