@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -174,7 +175,8 @@ async def test_a_host_that_gets_lost_is_seen_with_since_when_and_what_it_says_is
         await attach(pilot, job.folder)
         job.folder.append_event(time.time(), "host", host="worker-0", state="unreachable", text="worker-0 is unreachable: timed out")
         running(job, **{"worker-0": {"state": "unreachable", "since": iso(time.time() - 12), "problem": "timed out"}})
-        await until(pilot, lambda: "▲ worker-0  unreachable since 12 s: timed out" in text_of(pilot, "#ranks").splitlines()[0])
+        lost = re.compile(r"▲ worker-0  unreachable since \d+ (s|min): timed out")
+        await until(pilot, lambda: lost.search(text_of(pilot, "#ranks").splitlines()[0]))
         await until(pilot, lambda: "• worker-0 is unreachable: timed out" in screen(pilot))
 
 
