@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
@@ -65,6 +66,26 @@ deepspeed:
   optimizer: {type: AdamW, params: {lr: 1e-4}}
 """
 RUN, FAILURE, START = {"run", "narrow-run", "run-ended", "plot"}, "why", "start"
+HOSTS, HOSTS_RUN, ON_LOGIN = "hosts", "hosts-run", "hosts-run-on-login"
+FOUR_HOSTS = """\
+version: 1
+name: llama2-7b
+job: {script: train.py, args: [--deepspeed, "{ds_config}"]}
+cluster:
+  hosts: {worker-1: 8, worker-2: 8, worker-3: 8, worker-4: 8}
+  exclude: worker-3:7@worker-4
+  launcher: pdsh
+  env: {OMP_NUM_THREADS: 8}
+deepspeed: {train_micro_batch_size_per_gpu: 2, zero_optimization: {stage: 3}, bf16: {enabled: true},
+  optimizer: {type: AdamW, params: {lr: 1e-4}}}
+"""
+TWO_HOSTS = """\
+version: 1
+name: two-hosts
+job: {module: dstui.examples.train_tiny, workdir: HERE, args: [--steps, "2000", --deepspeed_config, "{ds_config}"]}
+cluster: {hosts: {h1: 2, h2: 2}, env: {DS_ACCELERATOR: cpu, OMP_NUM_THREADS: 1}}
+deepspeed: {train_micro_batch_size_per_gpu: 1, optimizer: {type: AdamW, params: {lr: 1e-3, torch_adam: true}}}
+"""
 SCRIPT = "parser.add_argument('--deepspeed')\nengine = deepspeed.initialize(model=model, config=args.deepspeed)\n"
 FAILING_PLAN = """\
 version: 1
@@ -173,6 +194,53 @@ async def shoot_run(wanted: set[str]) -> None:
             save(app, "plot")
 
 
+async def shoot_hosts(folder: Path) -> None:
+    """Step 7 with four hosts, of which some slots are left out."""
+    (folder / "train.py").write_text(SCRIPT)
+    app = DstuiApp(load(FOUR_HOSTS, "plan.yaml", str(folder)), None, read_machine(HERE / "dgx_h100.json"), reference=False)
+    async with app.run_test(size=WIDE) as pilot:
+        await until(pilot, lambda: app.session.state.checked and app.session.state.lookups)
+        await pilot.press("7", *["down"] * 7, *["right"] * 8)
+        await pilot.pause(0.5)
+        save(app, HOSTS)
+
+
+def shoot_hosts_run() -> None:
+    """A real run over two pretend hosts of the tests, started on a third one; as root."""
+    sys.path.insert(0, str(HERE.parent / "tests" / "hosts"))
+    from farm import Farm, missing
+
+    if reason := missing():
+        raise SystemExit(f"{HOSTS_RUN}: {reason}")
+    with Farm(2) as farm:
+        subprocess.run(farm.command("login", [sys.executable, __file__, ON_LOGIN]), check=True)
+
+
+async def shoot_on_login(folder: Path) -> None:
+    """The picture of that run."""
+    app = DstuiApp(load(TWO_HOSTS.replace("HERE", str(HERE)), "plan.yaml", str(folder)), None, None, reference=False)
+    async with app.run_test(size=WIDE) as pilot:
+        await until(pilot, lambda: app.session.state.machine is not None)
+        await pilot.press("8", "l")
+        await until(pilot, lambda: "launch all the same" in shown(app) or app.run_screen.view.job is not None)
+        if app.run_screen.view.job is None:
+            await pilot.press("l")
+            await until(pilot, lambda: app.run_screen.view.job is not None)
+        view = app.run_screen.view
+        await until(pilot, lambda: len(view.job.follower.ranks) == 4 and all((v.step or 0) >= 30 for v in view.job.follower.ranks.values()))
+        await pilot.press("u")
+        await pilot.pause(0.5)
+        save(app, HOSTS_RUN)
+        from dstui.run.supervise.stop import stop
+
+        stop(view.job.folder)
+
+
+def shown(app: DstuiApp) -> str:
+    """What is on the screen."""
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
 def reached(app: DstuiApp, step: int) -> bool:
     """Whether every rank of the job that is looked at has come to a step."""
     follower = app.run_screen.view.follower
@@ -215,15 +283,21 @@ def to_png(svg: str) -> bytes | None:
 
 def main(names: list[str]) -> int:
     """Take the pictures that are named, or all."""
-    wanted = set(names) or {name for name, _, _ in STEPS} | {name for name, *_ in FORECASTS} | RUN | {FAILURE, START}
+    wanted = set(names) or {name for name, _, _ in STEPS} | {name for name, *_ in FORECASTS} | RUN | {FAILURE, START, HOSTS, HOSTS_RUN}
     if not any(FONTS.rglob("FiraCode*")):
         print("The font Fira Code is not installed (apt install fonts-firacode): only SVG is written.", file=sys.stderr)
     folder = Path(tempfile.gettempdir()) / "dstui-screenshots"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     os.chdir(folder)
+    if ON_LOGIN in wanted:
+        asyncio.run(shoot_on_login(folder))
     if START in wanted:
         asyncio.run(shoot_start(folder))
+    if HOSTS in wanted:
+        asyncio.run(shoot_hosts(folder))
+    if HOSTS_RUN in wanted:
+        shoot_hosts_run()
     for name, size, keys in STEPS:
         if name in wanted:
             asyncio.run(shoot_step(folder, name, size, keys))
