@@ -206,3 +206,11 @@ def test_megatrons_index_that_another_host_lacks_is_told_as_such(tmp_path: Path)
     found = of_lines(tmp_path / "log", [f"10.0.0.2: {line}" for line in traceback(4, last)])
     assert (found.cause, found.first_failing_rank) == ("DATA", 4)
     assert "index" in found.title
+
+
+def test_a_cause_is_not_sure_where_a_process_had_ended_badly_before_it(tmp_path: Path) -> None:
+    lines = traceback(None, "ModuleNotFoundError: No module named 'ray'")
+    assert of_lines(tmp_path / "a", lines).confidence == "high"
+    before = "srun: error: n1: task 0: Exited with exit code 13"
+    assert of_lines(tmp_path / "b", [before, *lines]).confidence == "medium"
+    assert of_lines(tmp_path / "c", [*lines, before]).confidence == "high"

@@ -124,7 +124,10 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
     if not signature.sure or not first.sure or not certain or guessed:
         return "medium"
     shown = signature.alone or any(hit.raised or context.bad_ends for hit in hits)
-    return "high" if shown else "medium"
+    before = signature.id not in AFTER_A_STOP and any(
+        end.at[0] == first.at[0] and end.at < (first.noticed or first.at) for end in context.bad_ends
+    )
+    return "high" if shown and not before else "medium"  # where a process had ended badly before, there may be a cause before this one
 
 
 def _first_stop(context: FailureContext) -> Hit | None:
