@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from dstui.machine.binding import Binding, even_binding, near_binding
 from dstui.machine.snapshot import Machine
@@ -48,13 +49,21 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
             return None
         hosts = {"localhost": len(machine.gpus) or cluster.cpu_ranks}
         chosen = any(getattr(cluster, name) is not None for name in ("include", "exclude", "num_nodes", "num_gpus"))
-        if not chosen and (launcher_visible := launcher_slots(machine)):
+        if not chosen and (launcher_visible := launcher_slots(_as_started(plan, machine))):
             return {"localhost": [slot for slot in launcher_visible if slot < len(machine.gpus)]}
     try:
         return select(hosts, include=cluster.include, exclude=cluster.exclude, num_nodes=cluster.num_nodes, num_gpus=cluster.num_gpus)
     except HostfileError as error:
         path = next((f"cluster.{key}" for key in ("include", "exclude", "num_nodes") if getattr(cluster, key)), "cluster.hosts")
         raise RenderError(path, error.message) from None
+
+
+def _as_started(plan: Plan, machine: Machine) -> Machine:
+    """The machine with the Plan's own CUDA_VISIBLE_DEVICES, which the launcher finds in place of the shell's."""
+    given = plan.cluster.env.get("CUDA_VISIBLE_DEVICES")
+    if given is None:
+        return machine
+    return replace(machine, host=replace(machine.host, environment={**machine.host.environment, "CUDA_VISIBLE_DEVICES": given}))
 
 
 def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> LaunchSpec:

@@ -191,6 +191,13 @@ def test_visible_devices_choose_the_slots_where_nothing_else_does(cluster: str, 
     assert slots(plan(cluster), machine) == {"localhost": used}
 
 
+def test_the_plans_own_visible_devices_count_as_the_launcher_takes_them() -> None:
+    mine = plan("{env: {CUDA_VISIBLE_DEVICES: '0,2,3'}}")
+    other = machines.machine(*GPUS.gpus, host=Host(environment={"CUDA_VISIBLE_DEVICES": "1"}))
+    assert [slots(mine, machine) for machine in (GPUS, other)] == [{"localhost": [0, 2, 3]}] * 2
+    assert Target(mine, other).world_size == 3
+
+
 @given(
     st.text(st.characters(exclude_characters="\0", codec="utf-8") | st.sampled_from("\x1b\x07\n\t'\"$`\\%\x9b\u202e\udcff"), max_size=30)
 )

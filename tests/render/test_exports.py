@@ -1,0 +1,97 @@
+"""The SLURM script and the Kubernetes manifest: what stands in them, and that a shell and the published schema take them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from dstui.plan import Plan, load
+from dstui.render.artifacts import for_kubernetes, for_slurm
+from dstui.render.launch import RenderError
+from dstui.render.target import Target
+from tests import machines
+from tests.machines import NO_GPU, gpus
+
+GPUS = machines.machine(*gpus(4))
+CONFIG = "{train_micro_batch_size_per_gpu: 1}"
+
+
+def plan(cluster: str, more: str = "", job: str = "{script: train.py, args: [--config, '{ds_config}', \"it's\"]}") -> Plan:
+    return load(f"version: 1\nname: Llama 2 SFT\njob: {job}\ncluster: {cluster}\n{more}deepspeed: {CONFIG}\n", base="/data/x y")
+
+
+def test_the_slurm_script_asks_for_the_plans_nodes_and_gpus_and_is_whole() -> None:
+    text = for_slurm(Target(plan("{hosts: {a: 8, b: 8}, env: {NCCL_DEBUG: INFO}, include: a@b}"), GPUS)).text
+    directives = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(.*))?$", text, re.M))
+    assert (directives["nodes"], directives["gpus-per-node"], directives["ntasks-per-node"]) == ("2", "8", "1")
+    assert directives["job-name"] == "llama-2-sft" and directives["signal"].startswith("B:USR1@") and "requeue" in directives
+    assert subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False).stderr == ""
+    assert "--no_ssh" in text and "--launcher" not in text and "--include" not in text, "SLURM chooses the nodes"
+    assert '--node_rank "$SLURM_NODEID" --master_addr "$master" --master_port "$port"' in text
+    assert "cd '/data/x y'" in text and "NCCL_DEBUG=INFO" in text
+
+
+@pytest.mark.parametrize(
+    ("run", "words"),
+    [
+        ("", "# run.restarts.args of the Plan would be appended"),
+        ("run: {restarts: {max: 1, args: [--resume, last]}}\n", '[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || set -- --resume last'),
+        ("run: {restarts: {max: 1, args: [--resume, '{checkpoint}']}}\n", "the script must find its checkpoint itself"),
+    ],
+)
+def test_after_a_requeue_the_script_is_told_to_resume(run: str, words: str) -> None:
+    assert words in for_slurm(Target(plan("{hosts: {a: 2}}", run), GPUS)).text
+
+
+def test_what_slurm_and_kubernetes_cannot_say_is_refused() -> None:
+    for made in (for_slurm, for_kubernetes):
+        with pytest.raises(RenderError, match="same number of slots"):
+            made(Target(plan("{hosts: {a: 2, b: 4}}"), GPUS))
+        assert "localhost" not in made(Target(plan("{}"), NO_GPU)).text
+
+
+def manifest(target: Target) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The ConfigMap and the PyTorchJob."""
+    configmap, job = yaml.safe_load_all(for_kubernetes(target).text)
+    return configmap, job
+
+
+def test_the_manifest_is_a_pytorchjob_as_its_published_schema_wants_it() -> None:
+    """kubeflow.org_pytorchjobs.yaml (training-operator v1.8): what is required, and the values that are allowed."""
+    configmap, job = manifest(Target(plan("{hosts: {a: 8, b: 8, c: 8}, master_port: 23456}", "run: {restarts: {max: 3}}\n"), GPUS))
+    assert (job["apiVersion"], job["kind"]) == ("kubeflow.org/v1", "PyTorchJob")
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", job["metadata"]["name"])
+    assert set(job["spec"]) <= {"elasticPolicy", "nprocPerNode", "pytorchReplicaSpecs", "runPolicy"}
+    assert job["spec"]["runPolicy"] == {"cleanPodPolicy": "Running", "backoffLimit": 3}
+    replicas = job["spec"]["pytorchReplicaSpecs"]
+    assert {name: each["replicas"] for name, each in replicas.items()} == {"Master": 1, "Worker": 2}
+    for each in replicas.values():
+        assert each["restartPolicy"] in ("Always", "OnFailure", "Never", "ExitCode")
+        pod = each["template"]["spec"]
+        (container,) = pod["containers"]
+        assert container["name"] == "pytorch", "the operator looks for this name"
+        assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
+        assert all(isinstance(variable["value"], str) for variable in container["env"])
+        assert container["ports"] == [{"name": "pytorchjob-port", "containerPort": 23456}]
+        mounts, volumes = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}, {v["name"]: v for v in pod["volumes"]}
+        assert mounts.keys() == volumes.keys() and mounts["shm"] == "/dev/shm"
+        assert volumes["shm"] == {"name": "shm", "emptyDir": {"medium": "Memory"}}
+        assert volumes["config"]["configMap"]["name"] == configmap["metadata"]["name"]
+    assert configmap["data"] == {"ds_config.json": '{\n  "train_micro_batch_size_per_gpu": 1\n}\n'}
+
+
+def test_the_command_of_a_pod_is_torchrun_told_by_the_operators_variables() -> None:
+    _, job = manifest(Target(plan("{hosts: {a: 2, b: 2}}"), GPUS))
+    *shell, command = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["command"]
+    assert shell == ["sh", "-c"]
+    fake = command.replace("exec python -m torch.distributed.run", "printf '%s|'").replace("cd '/data/x y' && ", "")
+    ran = subprocess.run(
+        ["sh", "-c", fake], env={"RANK": "1", "MASTER_ADDR": "m", "MASTER_PORT": "9"}, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == (
+        "--nnodes|2|--nproc-per-node|2|--node-rank|1|--master-addr|m|--master-port|9|train.py|--config|/etc/deepspeed/ds_config.json|it's|"
+    )
