@@ -32,6 +32,7 @@ from dstui.run.jobs.access_time import all_read
 from dstui.run.jobs.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
+from dstui.run.jobs.ranks import hosts_of_ranks, rank_label
 from dstui.run.observe.follow import Follower
 from dstui.run.observe.hangs import SILENCE, Watch
 from dstui.run.observe.summary import summary
@@ -185,7 +186,7 @@ def follow(
 
 def _follow(folder: JobFolder, as_json: bool, asked: Callable[[], int | None], findings: Sequence[Finding]) -> int:
     follower = Follower(folder)
-    show = _Events(findings) if as_json else _Printer(len(str(max(len(follower.ranks) - 1, 0))))
+    show = _Events(findings) if as_json else _Printer(len(str(max(len(follower.ranks) - 1, 0))), hosts_of_ranks(folder.read_status()))
     launch = folder.read_launch()
     watch = Watch((launch and launch.silence) or SILENCE)
     stopping: threading.Thread | None = None
@@ -257,8 +258,8 @@ class _Events:
 class _Printer:
     """Events as text: lines with their rank before them, in a colour per rank on a terminal."""
 
-    def __init__(self, width: int) -> None:
-        self.width = width
+    def __init__(self, width: int, hosts: Mapping[int, str]) -> None:
+        self.width, self.hosts = width, hosts
         self.colour = coloured()
 
     def __call__(self, event: Event) -> None:
@@ -279,8 +280,8 @@ class _Printer:
             tell("\n" + report(why))
 
     def prefix(self, rank: int | None) -> str:
-        """`[1]`; the launcher's own lines have a dash."""
-        text = f"[{'-' if rank is None else rank:>{self.width}}]"
+        """`[1]` or `[1 h2]`; the launcher's own lines have a dash."""
+        text = rank_label(rank, self.hosts, self.width)
         return Ink(f"\x1b[{PALETTE[rank % len(PALETTE)]}m{text}\x1b[0m") if self.colour and rank is not None else text
 
 

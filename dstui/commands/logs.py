@@ -19,6 +19,7 @@ from dstui.output import Results, flush, put, refuse, say
 from dstui.plan.patterns import compiled
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.index import RUN, find
+from dstui.run.jobs.ranks import hosts_of_ranks, rank_label
 from dstui.run.jobs.record_forms import MOST_ATTEMPTS
 from dstui.run.jobs.status import has_ended
 from dstui.run.metrics.export import export
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
         if args.metrics:
             return _numbers(folder, args)
         timeline = Timeline(folder, _ranks(folder, args), _attempt(folder, args.attempt))
-        tell = _teller(timeline, args)
+        tell = _teller(folder, timeline, args)
     except LookupError as error:
         say(str(error))
         return 1
@@ -94,7 +95,7 @@ def _attempt(folder: JobFolder, attempt: int | None) -> int | None:
     return attempt
 
 
-def _teller(timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[Slice]], None]:
+def _teller(folder: JobFolder, timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[Slice]], None]:
     """What prints the wanted lines of slices."""
     since = _since(timeline, args.since)
     least = _level(args.level)
@@ -102,6 +103,7 @@ def _teller(timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[
     wanted = _expression(args.grep)
     quick = finder(args.grep, regex=True, ignore_case=False) if wanted and least == ALL else None
     alone = bool(args.rank) and len(args.rank) == 1
+    hosts = hosts_of_ranks(folder.read_status())
 
     def tell(slices: Iterable[Slice]) -> None:
         for part in slices:
@@ -111,7 +113,7 @@ def _teller(timeline: Timeline, args: argparse.Namespace) -> Callable[[Iterable[
             for log, rank, lines in timeline.read(part.parts, quick):
                 if timeline.sources[log].file is timeline.notices:
                     continue
-                who = "" if alone else f"[{'-' if rank is None else rank}] "
+                who = "" if alone else f"{rank_label(rank, hosts)} "
                 texts = (decode(line) for line in lines if levels.keep(log, line))
                 put("".join(f"{stamp}{who}{text}\n" for text in texts if wanted is None or wanted.search(text)))
 

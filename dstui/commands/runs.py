@@ -15,6 +15,7 @@ from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.index import find, runs
 from dstui.run.jobs.plan_diff import Change, changes, history, plan_of
 from dstui.run.jobs.records import JobStatus
+from dstui.run.jobs.status import unconfirmed
 from dstui.run.observe.summary import duration_text
 from dstui.text import sanitise
 
@@ -88,7 +89,13 @@ def _line(folder: JobFolder, status: JobStatus) -> str:
         when,
         f"{duration_text(ended - began) if began else '?':>12}",
         f"{ranks:>4} rank{'' if ranks == 1 else 's'}",
+        *([f"on {len(status.hosts)} host{'' if len(status.hosts) == 1 else 's'}"] if status.hosts else ()),
         _short(folder.path),
+        *(
+            [f"(not confirmed that nothing is left on {', '.join(unsure)}: dstui stop tries again)"]
+            if (unsure := unconfirmed(status))
+            else ()
+        ),
         *([f"({status.foreign})"] if status.foreign else ()),
     )
     return "  ".join(words)

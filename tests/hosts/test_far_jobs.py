@@ -35,7 +35,7 @@ def test_deepspeed_trains_on_two_hosts(far: Far) -> None:
     far.start(job="{module: dstui.examples.train_tiny, args: [--steps, '3', --deepspeed_config, '{ds_config}']}")
     code, out, err = far.wait()
     assert code == 0, out + err + far.words()
-    assert "[0] step 3/3 loss" in out and "[1] step 3/3 loss" in out
+    assert "[0 h1] step 3/3 loss" in out and "[1 h2] step 3/3 loss" in out
     assert {name: host["state"] for name, host in far.status["hosts"].items()} == {"h1": "ended", "h2": "ended"}
     assert {number: (rank["host"], rank["exit_code"]) for number, rank in far.status["ranks"].items()} == {"0": ("h1", 0), "1": ("h2", 0)}
     assert far.left("h1") == far.left("h2") == []
@@ -49,6 +49,9 @@ def test_a_rank_that_fails_is_named_with_its_host_and_ends_the_job(far: Far) -> 
     assert "rank 1 on h2 ended with 3" in err and "[rank 1 on h2]" in out
     assert far.left("h1") == far.left("h2") == []
     assert far.ended()["hosts"]["h2"]["exit_code"] == 3
+    assert "[1 h2] ready\n" in far.run("logs", str(far.folder.path)).stdout
+    assert "2 ranks  on 2 hosts" in far.run("runs").stdout
+    assert "rank 1 on h2" in far.run("diagnose", str(far.folder.path)).stdout
 
 
 @pytest.mark.deadline
@@ -122,6 +125,7 @@ def test_a_host_that_cannot_be_reached_is_told_and_stopped_later(far: Far) -> No
     assert stopped.returncode == 2 and "not confirmed on h2" in stopped.stderr, stopped
     assert far.left("h1") == [] and far.left("h2") != []
     assert far.status["state"] == "stopped" and far.status["hosts"]["h2"]["state"] == "unreachable"
+    assert "not confirmed on h2" in far.run("runs").stdout
     far.farm.cable("h2", plugged=True)
     again = far.run("stop", str(far.folder.path))
     assert again.returncode == 0, again

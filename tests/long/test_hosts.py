@@ -78,9 +78,10 @@ def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tm
     if absent:
         pytest.skip(f"{name} needs {', '.join(absent)}")
     if name in ("openmpi", "mpich"):  # both are called mpirun: the one that is meant comes first
-        folder = Path(request.config.cache.mkdir("mpi-" + name)) if request.config.cache else tmp_path
+        folder = tmp_path / "mpi"
+        folder.mkdir()
         for program, called in ((f"mpirun.{name}", "mpirun"), ("hydra_pmi_proxy", "hydra_pmi_proxy")):
-            if (found := shutil.which(program)) and not (folder / called).is_symlink():
+            if found := shutil.which(program):
                 (folder / called).symlink_to(found)
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
         for variable in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):

@@ -119,7 +119,7 @@ def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
 def _add_kernels_word(found: Findings, ranks: Ranks) -> None:
     """Of ranks that were killed on this host: whether the kernel did it."""
     for number, rank in ranks.ranks.items():
-        if rank.exit_code == KILLED and rank.pid and rank.host == os.uname().nodename:
+        if rank.exit_code == KILLED and rank.pid and rank.host == os.uname().nodename and not ranks.unseen:
             line = killed_for_memory(rank.pid, found.ended[number])
             if line is not None:
                 found.files.append(KMSG)

@@ -15,7 +15,8 @@ from typing import Any
 from dstui.run.jobs.folder import JobFolder, read_json
 from dstui.run.jobs.processes import Process, boot
 from dstui.run.jobs.record_forms import SHIM, rank_number, sound
-from dstui.run.jobs.records import RankState, RankStatus
+from dstui.run.jobs.records import JobStatus, RankState, RankStatus
+from dstui.text import sanitise
 
 KILLED = 128 + 9
 """A rank that is gone without a word was killed, for only SIGKILL leaves the shim no time to write."""
@@ -183,6 +184,22 @@ def read_record(path: Path) -> dict[str, Any]:
     """What a shim has written of its rank; empty where it is missing, half-written or makes no sense."""
     found = read_json(path)
     return found if sound(found, SHIM) else {}
+
+
+def hosts_of_ranks(status: JobStatus | None) -> dict[int, str]:
+    """Rank -> host, safe to show; empty where all ranks are on the supervisor's host."""
+    return {number: sanitise(rank.host) for number, rank in status.ranks.items()} if status and status.hosts else {}
+
+
+def rank_label(rank: int | None, hosts: Mapping[int, str], width: int = 0) -> str:
+    """What stands before a rank's line: `[1]`, of a job on several hosts `[1 h2]`; a dash for the launcher's own.
+
+    `hosts`: rank -> host, empty where all ranks are on this one.
+    """
+    longest = max(map(len, hosts.values()), default=0)
+    text = "-" if rank is None else f"{rank:>{width}}"
+    host = f" {hosts.get(rank, '') if rank is not None else '':<{longest}}" if hosts else ""
+    return f"[{text:>{width}}{host}]"
 
 
 def ranks_in_words(ranks: Iterable[int]) -> str:

@@ -17,6 +17,7 @@ from dstui.run.jobs.processes import SUPERVISES, SUPERVISORS, Process, carries, 
 from dstui.run.jobs.ranks import Ranks, read_record
 from dstui.run.jobs.record_forms import is_version, rank_number
 from dstui.run.jobs.records import VERSION, HostStatus, JobState, JobStatus, ProcessRecord, RankStatus
+from dstui.text import sanitise
 
 
 def initial(tag: str, hosts: Mapping[int, str], owner: Process | None, others: Iterable[str] = ()) -> JobStatus:
@@ -50,6 +51,11 @@ def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
     ranks.update(time.time())
     ranks.remember(reported)
     return ranks
+
+
+def unconfirmed(status: JobStatus) -> list[str]:
+    """The hosts of a job that has ended of which nobody has confirmed that nothing is left there; safe to show."""
+    return [sanitise(name) for name, host in status.hosts.items() if host.state != "ended"] if status.final else []
 
 
 def asked_for(folder: JobFolder) -> int | None:
