@@ -5,6 +5,7 @@ And the script that a Plan names, looked into (never run): who reads its configu
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING
 from dstui.adopt.signs import Kind, is_accelerate, is_env_file, is_hostfile, is_launch
 from dstui.files import FileProblem, find_plan, is_file, overridden, read_plan, read_text, typed_path
 from dstui.plan import Plan, load
+from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
@@ -100,12 +102,18 @@ def _reader(folder: Path) -> Callable[[str], str | None]:
     """Reads a file that another one names: relative to the current folder, as its ranks would, else to that file's."""
 
     def read(name: str) -> str | None:
-        for place in (typed_path(name), folder / typed_path(name)):
+        for place in (default_config(),) if name == DEFAULT_CONFIG else (typed_path(name), folder / typed_path(name)):
             if is_file(place):
                 return read_text(place)
         return None
 
     return read
+
+
+def default_config() -> Path:
+    """Where accelerate keeps its default_config.yaml (accelerate/commands/config/config_args.py)."""
+    cache = typed_path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return typed_path(os.environ.get("HF_HOME") or str(cache / "huggingface")) / "accelerate" / DEFAULT_CONFIG
 
 
 def _handed_over(word: str, config: Path) -> str:

@@ -60,7 +60,8 @@ def run(args: argparse.Namespace) -> int:
         target = Target(plan, _machine(args.machine, plan), pool)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
-    findings = check(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan), model=_model_config(plan), pool=pool)
+    script, models = script_facts_of(plan), _model_configs(plan)
+    findings = check(plan, target.machine, world_size=target.world_size, script=script, models=models, pool=pool)
     if (plan.model is not None or plan.models) and target.hosts_machine is not None:
         from dstui.forecast.findings import findings_of  # a Plan that names no model has no forecast
         from dstui.model_files import read_models
@@ -78,12 +79,12 @@ def run(args: argparse.Namespace) -> int:
     return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
 
 
-def _model_config(plan: Plan) -> Mapping[str, Any] | None:
-    if plan.model is None:
-        return None
-    from dstui.model_files import read_model_config  # a Plan that names no model needs none
+def _model_configs(plan: Plan) -> Mapping[str, Mapping[str, Any] | None]:
+    if plan.model is None and not plan.models:
+        return {}
+    from dstui.model_files import read_model_configs  # a Plan that names no model needs none
 
-    return read_model_config(plan)
+    return read_model_configs(plan)
 
 
 def _machine(path: str | None, plan: Plan) -> Machine:

@@ -36,12 +36,17 @@ def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
     return {name: read_model(one.source, one.params, plan.base) for name, one in models.items()}
 
 
-def read_model_config(plan: Plan) -> Mapping[str, Any] | None:
-    """The config.json of the model that a Plan names, where it is on this machine. Never raises."""
-    source = plan.model.source if plan.model is not None else None
+def read_model_configs(plan: Plan) -> dict[str, Mapping[str, Any] | None]:
+    """The config.json of each configuration's model, by the names of `Plan.configurations`. Never raises."""
+    models = {name: plan.focused_on(name).model for name in plan.configurations}
+    return {name: model_config(model.source if model else None, plan.base) for name, model in models.items()}
+
+
+def model_config(source: str | None, base: str) -> Mapping[str, Any] | None:
+    """The config.json of a model, where it is on this machine or dstui knows it. Never raises."""
     if not source:
         return None
-    path = Path(plan.base) / typed_path(source)
+    path = Path(base) / typed_path(source)
     folder = path if is_there(path) else _cached(source) if HUB_ID.fullmatch(source) else None
     if folder is None:
         return preset(source)

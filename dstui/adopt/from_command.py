@@ -12,7 +12,7 @@ from dstui.adopt.from_accelerate import Given, plan_of_accelerate
 from dstui.adopt.new_plan import Imported, plan_text, suited
 from dstui.adopt.script import CONFIG, OPTIONS, ScriptFacts
 from dstui.limits import MAX_SLOTS
-from dstui.plan.accelerate_keys import PLUGIN, TOP, AccelerateKey
+from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PLUGIN, TOP, AccelerateKey
 from dstui.plan.launchers import LAUNCHERS
 from dstui.plan.scalars import resolve
 
@@ -112,6 +112,9 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, job: Mapp
     """`accelerate launch`: its YAML, over which its options win."""
     options = {**line.options}
     name = options.pop("config_file", None)
+    if name is None and read_named(DEFAULT_CONFIG) is not None:
+        name = DEFAULT_CONFIG
+        notes.append(f"without --config_file accelerate takes its {DEFAULT_CONFIG} from its cache, and so does this Plan")
     text = read_named(str(name)) if name is not None else None
     if name is not None and text is None:
         notes.append(f"{name} is not here: the command's own options are all that is known")

@@ -29,12 +29,14 @@ def check(  # noqa: PLR0913 - all but the first two are named
     deepspeed_version: str | None = None,
     script: ScriptFacts | NoScript | None = None,
     model: Mapping[str, Any] | None = None,
+    models: Mapping[str, Mapping[str, Any] | None] | None = None,
     pool: Mapping[str, int] | HostfileProblem | None = None,
 ) -> list[Finding]:
     """What is wrong with a Plan, the worst first. What is not known of the machine or the world size is not judged.
 
     `script` is what a look into the Plan's script has found (`dstui.documents.script_facts_of`); `model` what stands in the model's
-    config.json (`dstui.model_files.read_model_config`); `pool` what stands in its hostfile (`dstui.files.hostfile_of`).
+    config.json, `models` the same for each of several (`dstui.model_files.read_model_configs`); `pool` what stands in its hostfile
+    (`dstui.files.hostfile_of`).
     Without a version the machine's DeepSpeed decides, else the newest release that is known.
     """
     from dstui.check.context import Context
@@ -52,7 +54,8 @@ def check(  # noqa: PLR0913 - all but the first two are named
     for number, (name, config) in enumerate(plan.configurations.items()):
         root, whole = f"models.{name}.deepspeed." if name else "deepspeed.", plan if number == 0 else None
         trained = not name or plan.models[name].role == "train"
-        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, model, trained, pool))
+        architecture = (models or {}).get(name, model)
+        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, architecture, trained, pool))
     found += _no_command(target, found)
     if plan.accelerate and reader == "accelerate":
         from dstui.check.accelerate import check_section

@@ -17,7 +17,7 @@ from dstui.documents import script_facts_of
 from dstui.files import FileProblem, hostfile_of, read_text
 from dstui.forecast.findings import findings_of
 from dstui.machine.snapshot import Machine
-from dstui.model_files import read_model_config, read_models
+from dstui.model_files import read_model_configs, read_models
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.finding import Finding, ranked
 from dstui.plan.load import compose
@@ -140,7 +140,7 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         integration=reader,
         deepspeed_version=asked.version,
         script=script,
-        model=read_model_config(plan),
+        models=read_model_configs(plan),
         pool=pool,
     )
     if asked.machine is not None and plan.model is not None:

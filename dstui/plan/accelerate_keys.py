@@ -13,6 +13,8 @@ SECTION = "deepspeed_config"
 """The section of an accelerate YAML that holds the plugin's keys."""
 FILE = "deepspeed_config_file"
 """The plugin's key that names a ds_config.json: with it the file is in config-file mode, without it in plugin mode."""
+DEFAULT_CONFIG = "default_config.yaml"
+"""What `accelerate launch` takes from its cache where no --config_file is given, without a word."""
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
 DEVICES = ("none", "cpu", "nvme")
 LAUNCHERS = ("pdsh", "standard", "openmpi", "mvapich", "mpich", "nossh", "slurm")

@@ -25,6 +25,17 @@ def notes(text: str) -> str:
     return "\n".join(plan_of_command(read_command(text), "pasted", FILES.get).notes)
 
 
+def test_accelerates_default_configuration_applies_where_no_other_is_given_and_that_is_said() -> None:
+    there = {**FILES, "default_config.yaml": FILES["acc.yaml"]}.get
+    for options, stage in (("", 2), ("--use_deepspeed --zero_stage 3", 3)):
+        found = plan_of_command(read_command(f"accelerate launch {options} train.py"), "pasted", there)
+        assert load(found.text).get("deepspeed.zero_optimization.stage") == stage
+        assert load(found.text).get("accelerate.mixed_precision", "fp16") == "fp16"
+        assert any("default_config.yaml from its cache" in note for note in found.notes)
+    other = plan_of_command(read_command("accelerate launch --config_file file.yaml train.py"), "pasted", there)
+    assert not any("default_config" in note for note in other.notes)
+
+
 def test_several_lines_with_quotes_and_variables_are_one_command() -> None:
     found = plan(
         "#!/bin/bash\nexport NCCL_DEBUG=INFO\nMODEL=gpt2-large\n"

@@ -561,3 +561,14 @@ def test_checkpoints_are_compared_with_the_room_on_the_disk() -> None:
     assert "room for 22 checkpoints of 87.9 GB" in one("disk-room", planned(3, 80)).observed
     assert one("disk-room", planned(3, 80, free=100)).verdict == "warn"
     assert one("disk-room", Case(host="a", machine=machine(), plan=plan())).verdict == "skipped"
+
+
+def test_accelerates_default_configuration_is_told_where_it_could_apply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    assert one("accelerate-config", case()).verdict == "skipped"
+    mine = Case(host="a", machine=machine(), plan=plan().set("job.integration", "accelerate"))
+    assert one("accelerate-config", mine).verdict == "ok"
+    (tmp_path / "accelerate").mkdir()
+    (tmp_path / "accelerate" / "default_config.yaml").write_text("distributed_type: DEEPSPEED\n")
+    found = one("accelerate-config", mine)
+    assert found.verdict == "warn" and "without --config_file takes it silently" in found.observed

@@ -9,7 +9,8 @@ import pytest
 
 from dstui.check import check
 from dstui.plan import load
-from dstui.tui.session.auto_lookup import ModelOf, filled_in
+from dstui.tui.session.auto_lookup import ModelConfigsOf
+from tests.tui.conftest import Open, store, until
 
 PLAN = """\
 version: 1
@@ -27,7 +28,7 @@ def said(folder: Path, config: str | None) -> dict[str, tuple[str, str]]:
         (folder / "model").mkdir()
         (folder / "model" / "config.json").write_text(config)
     plan = load(PLAN, base=str(folder))
-    found = filled_in(plan, check(plan, world_size=2), ModelOf.of(plan).resolve())
+    found = check(plan, world_size=2, models=ModelConfigsOf.of(plan).resolve())
     return {f.path.rpartition(".")[2]: (f.severity, f.message) for f in found if f.code == "DS306"}
 
 
@@ -52,3 +53,24 @@ def test_a_model_that_cannot_be_looked_into_leaves_the_formula(tmp_path: Path, c
 def test_a_source_that_would_never_end_does_not_stop_the_screen(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "model")
     assert said(tmp_path, None)["reduce_bucket_size"] == ("info", '"auto" becomes hidden_size²')
+
+
+MIXTRAL = '{"model_type": "mixtral", "hidden_size": 64, "num_local_experts": 8}'
+
+
+async def test_the_screen_knows_what_check_knows_of_the_model(open_app: Open, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(MIXTRAL)
+    async with open_app(PLAN) as pilot:
+        await until(pilot, lambda: any(f.code == "DS334" for f in store(pilot).state.findings))
+        assert "becomes hidden_size² = 4,096" in " ".join(f.message for f in store(pilot).state.findings)
+
+
+async def test_of_several_models_each_is_known_by_its_own_file(open_app: Open, tmp_path: Path) -> None:
+    (tmp_path / "moe").mkdir()
+    (tmp_path / "moe" / "config.json").write_text(MIXTRAL)
+    config = "deepspeed: {train_micro_batch_size_per_gpu: 1, zero_optimization: {stage: 3}}"
+    text = f"version: 1\njob: {{script: train.py}}\nmodels:\n  small: {{{config}}}\n  large: {{model: {{source: moe}}, {config}}}\n"
+    async with open_app(text) as pilot:
+        await until(pilot, lambda: any(f.code == "DS334" for f in store(pilot).state.findings))
+        assert [f.path for f in store(pilot).state.findings if f.code == "DS334"] == ["models.large.deepspeed.zero_optimization"]

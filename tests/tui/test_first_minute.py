@@ -185,3 +185,32 @@ async def test_without_a_known_model_they_say_how_large_a_model_they_hold(begin:
         sizes = [float(found) for found in re.findall(r"to ([\d.]+)B parameters", text_of(pilot, "#answers"))]
         assert len(sizes) > 2
         assert sizes == sorted(sizes)
+
+
+ACCELERATE_YAML = (
+    "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 2\ndeepspeed_config:\n"
+)
+ACCELERATED = "from accelerate import Accelerator\nimport torch\naccelerator = Accelerator()\noptimizer = torch.optim.AdamW([])\n"
+
+
+async def test_an_accelerate_yaml_and_the_script_beside_it_are_one_choice(begin: Begin) -> None:
+    files = {"train.py": ACCELERATED, "acc.yaml": f"{ACCELERATE_YAML}  zero_stage: 3\n"}
+    async with begin(files) as pilot:
+        assert "s train.py with acc.yaml" in text_of(pilot, "#answers")
+        await pilot.press("s")
+        await until(pilot, lambda: value(pilot, "job.script") is not None and value(pilot, "deepspeed.zero_optimization.stage") == 3)
+        assert (value(pilot, "job.integration"), value(pilot, "job.optimizer")) == ("accelerate", "script")
+        assert value(pilot, "cluster.hosts") == {"localhost": 2}
+
+
+async def test_a_json_that_the_yaml_names_comes_with_it(begin: Begin) -> None:
+    files = {
+        "train.py": ACCELERATED,
+        "acc.yaml": f"{ACCELERATE_YAML.replace('mixed_precision: bf16', '')}  deepspeed_config_file: ds.json\n",
+        "ds.json": '{"train_micro_batch_size_per_gpu": 3, "zero_optimization": {"stage": 2}}',
+    }
+    async with begin(files) as pilot:
+        shown = text_of(pilot, "#answers")
+        assert "train.py with acc.yaml" in shown and "train.py with ds.json" not in shown
+        await pilot.press("s")
+        await until(pilot, lambda: value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 3)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dstui.check import check as diagnostics
 from dstui.doctor.case import Case, Judgement, check
+from dstui.documents import default_config
 from dstui.files import FileProblem, is_file, read_text
 from dstui.machine.report import size
 from dstui.render.launch import RenderError
@@ -101,6 +102,20 @@ def shared_folder(case: Case) -> Judgements:
     else:
         fix = "use a folder that all hosts share; with copies, checkpoints need use_node_local_storage"
         yield Judgement("warn", "the job's folder is not this machine's: files that ranks write there stay there", fix)
+
+
+@check("accelerate-config", once=True)
+def accelerate_config(case: Case) -> Judgements:
+    """No default_config.yaml of accelerate's that would apply unnoticed."""
+    if case.get("job.integration") != "accelerate":
+        yield Judgement("skipped", "the Plan is not for accelerate")
+        return
+    path = default_config()
+    if is_file(path):
+        message = f"{path} is there: `accelerate launch` without --config_file takes it silently; dstui's own launches never do"
+        yield Judgement("warn", message, "without dstui give it --config_file accelerate.yaml (dstui render writes one), or remove it")
+    else:
+        yield Judgement("ok", "accelerate has no default configuration here")
 
 
 @check("environment", once=True)

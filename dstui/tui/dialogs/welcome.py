@@ -20,12 +20,13 @@ QUICKSTART, BLANK_PLAN = "quickstart", ""
 
 
 class Both(NamedTuple):
-    """A ds_config.json, and the script that lies beside it: one choice."""
+    """A ds_config.json or an accelerate YAML, and the script that lies beside it: one choice."""
 
     config: str
     script: str
 
 
+NOTHING = "no training script, no Plan, no ds_config.json, no accelerate YAML"
 LABEL = 25
 CONFIGS = 3
 """So many configurations are offered with the script; the others can be opened by themselves."""
@@ -59,7 +60,7 @@ class Start(Ask):
 def found_rows(found: FolderContents, machine: Machine | None, width: int) -> list[Row]:
     """The machine in one line, and what is in the folder, `width` cells wide."""
     scripts = ", ".join(f"{s.name} ({s.facts.integration})" if s.facts.integration else s.name for s in found.scripts)
-    here = " and ".join(filter(None, (scripts, ", ".join(found.documents)))) or "no training script, no Plan, no ds_config.json"
+    here = " and ".join(filter(None, (scripts, ", ".join(found.documents)))) or NOTHING
     rows = [row((summary(machine), "set")) if machine else row(("This machine is being looked at…", "dim"))]
     return [*rows, *paragraph(f"In this folder: {here}", width, "dim")]
 
@@ -70,7 +71,7 @@ def start_sections(found: FolderContents, machine: Machine | None) -> list[tuple
     script = next(iter(found.scripts), None)
     offered = weighed(recipes(script, machine), machine) if script and machine else ()
     made = [_labelled(recipe, number) for number, recipe in enumerate(offered)]
-    pairs = [Both(name, script.name) for name in found.documents if name.endswith((".json", ".hjson"))] if script else []
+    pairs = [Both(name, script.name) for name in found.configurations] if script else []
     both = [Answer("" if n else "s", f"{pair.script} with {pair.config}", pair) for n, pair in enumerate(pairs[:CONFIGS])]
     there = [Answer(str(number), name, name) for number, name in enumerate(found.documents, 1)]
     anyway = [

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LINES = 12
 """Changed lines that are shown of a draft."""
+NOTES = 4
+"""So many remarks on what was changed in the file that was opened are shown."""
 BLANK_PLAN = """\
 version: 1
 name: training
@@ -86,6 +88,8 @@ class Opening:
             say(self._app, str(error), "error")
             return
         self._session.open(opened.plan, opened.path)
+        for note in opened.notes[:NOTES]:
+            say(self._app, note, "warning")
         if isinstance(chosen, Draft):
             self._resume(chosen, True)
         else:

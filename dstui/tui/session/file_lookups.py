@@ -16,7 +16,7 @@ from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileProblem
 from dstui.render.config_files import config_name
 from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
-from dstui.tui.session.auto_lookup import ModelOf
+from dstui.tui.session.auto_lookup import ModelConfigsOf
 from dstui.tui.session.host_sources import SurroundingsOf
 from dstui.tui.session.model_lookup import FactsOf, MeasuredOf
 from dstui.tui.session.script_lookup import ScriptOf
@@ -96,7 +96,7 @@ def stale_lock_findings(plan: Plan, machine: Machine, lookups: Mapping[Lookup, A
     return list(lock_findings(locks))
 
 
-LOOKUPS = (ScriptOf, ModelOf, FactsOf, MeasuredOf, PoolOf, WrittenIn, StaleLocksIn, SurroundingsOf)
+LOOKUPS = (ScriptOf, ModelConfigsOf, FactsOf, MeasuredOf, PoolOf, WrittenIn, StaleLocksIn, SurroundingsOf)
 
 
 def resolve_all(plan: Plan) -> Mapping[Lookup, Any]:

@@ -11,11 +11,13 @@ from pathlib import Path
 
 from dstui.adopt.recipes import Script
 from dstui.adopt.script import inspect_script
+from dstui.adopt.signs import is_accelerate
 from dstui.files import FileProblem, read_text
 from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
 
 FILES, SHOWN = 300, 8
 """How many files are looked into, and how many of a kind are offered."""
+JSON = (".json", ".hjson")
 QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")
 """What may be the hub id of a model."""
 
@@ -26,6 +28,8 @@ class FolderContents:
 
     scripts: tuple[Script, ...]
     documents: tuple[str, ...]
+    configurations: tuple[str, ...]
+    """Of these, what is no Plan yet and wants a script: accelerate YAMLs, and ds_config.json that none of them names."""
     drafts: tuple[Draft, ...]
 
 
@@ -35,8 +39,20 @@ def scan_folder() -> FolderContents:
 
     scripts = sorted(_scripts(), key=lambda script: (script.facts.integration is None, "train" not in script.name, script.name))
     documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if is_like_a_plan(path)]
+    configurations = list(_configurations(documents))
     drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
-    return FolderContents(tuple(scripts[:SHOWN]), tuple(documents[:SHOWN]), tuple(drafts[:1]))
+    return FolderContents(tuple(scripts[:SHOWN]), tuple(documents[:SHOWN]), tuple(configurations), tuple(drafts[:1]))
+
+
+def _configurations(documents: list[str]) -> Iterator[str]:
+    """accelerate YAMLs first; a ds_config.json that one of them names comes with it."""
+    texts = {}
+    for name in documents[:SHOWN]:
+        with suppress(FileProblem):
+            texts[name] = read_text(Path(name))
+    yamls = [name for name, text in texts.items() if not name.endswith(JSON) and is_accelerate(text)]
+    yield from yamls
+    yield from (name for name in texts if name.endswith(JSON) and not any(name in texts[yaml] for yaml in yamls))
 
 
 def _files(*patterns: str) -> Iterator[Path]:
@@ -61,11 +77,13 @@ def _model_in(text: str) -> str:
 
 
 def is_like_a_plan(path: Path) -> bool:
-    """Whether a file is a Plan, or a ds_config.json, judged by its text."""
+    """Whether a file is a Plan, a ds_config.json or an accelerate YAML, judged by its text."""
     try:
         text = read_text(path)
     except FileProblem:
         return False
-    if path.suffix in (".json", ".hjson"):
+    if path.suffix not in JSON and is_accelerate(text):
+        return True
+    if path.suffix in JSON:
         return any(f'"{key}"' in text for key in ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu"))
     return any(line.startswith("deepspeed:") for line in text.splitlines())

@@ -198,7 +198,7 @@ class Session:
         from dstui.plan.finding import ranked
         from dstui.render.jsontext import json_lines
         from dstui.render.target import Target
-        from dstui.tui.session.auto_lookup import ModelOf, filled_in
+        from dstui.tui.session.auto_lookup import ModelConfigsOf
         from dstui.tui.session.file_lookups import PoolOf, stale_lock_findings
         from dstui.tui.session.script_lookup import ScriptOf
 
@@ -208,11 +208,11 @@ class Session:
         lines = tuple(json_lines(plan.deepspeed))
         pool = lookups.get(PoolOf.of(plan))
         target = Target(plan.whole, before.known_machine, pool if isinstance(pool, dict) else None)
-        checked = check(plan.whole, target.machine, world_size=target.world_size, script=lookups.get(ScriptOf.of(plan)), pool=pool)
+        script, models = lookups.get(ScriptOf.of(plan)), lookups.get(ModelConfigsOf.of(plan))
+        checked = check(plan.whole, target.machine, world_size=target.world_size, script=script, models=models, pool=pool)
         if locks := stale_lock_findings(plan, target.machine, lookups):
             checked = ranked([*locks, *checked])
-        filled = filled_in(plan, checked, lookups.get(ModelOf.of(plan)))
-        outlook, findings = _foreseen(target.plan, target.machine, target.pool, lookups, filled)
+        outlook, findings = _foreseen(target.plan, target.machine, target.pool, lookups, checked)
         self._become(
             State(
                 plan,

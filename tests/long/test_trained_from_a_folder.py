@@ -1,0 +1,116 @@
+"""From a folder that holds just a script and its JSON or YAML to a finished training, in a real terminal: `dstui`, s, l, l."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import releases
+from tests.terminal import Terminal
+
+HEAD = """
+import os
+import deepspeed.ops
+deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
+import torch
+from torch import nn
+"""
+PLAIN = (
+    HEAD
+    + """
+import argparse, deepspeed
+args = deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_known_args()[0]
+model = nn.Linear(16, 1)
+engine, *_ = deepspeed.initialize(args=args, model=model, model_parameters=model.parameters())
+for step in range(1, 7):
+    loss = engine(torch.ones(2, 16)).float().pow(2).mean()
+    engine.backward(loss)
+    engine.step()
+    print(f"step {step}/6 loss {loss.item():.4f}", flush=True)
+"""
+)
+ACCELERATE = (
+    HEAD
+    + """
+from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs
+accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])
+model = nn.Linear(16, 1)
+model.config = type("Config", (), {"hidden_size": 16})()
+loader = torch.utils.data.DataLoader(torch.ones(24, 16), batch_size=2)
+model, optimizer, loader = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=1e-2), loader)
+for step, x in enumerate(loader, 1):
+    loss = model(x.to(next(model.parameters()).dtype)).float().pow(2).mean()
+    accelerator.backward(loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"step {step}/6 loss {loss.item():.4f}", flush=True)
+"""
+)
+TRAINER = (
+    HEAD
+    + """
+import deepspeed
+deepspeed.init_distributed(dist_backend="gloo")
+from transformers import AutoModelForCausalLM, LlamaConfig, Trainer, TrainingArguments
+args = TrainingArguments(
+    output_dir="out", deepspeed=os.environ["DSTUI_DS_CONFIG"], use_cpu=True, max_steps=6, logging_steps=1, report_to="none",
+    per_device_train_batch_size=2, save_strategy="no",
+)
+size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, vocab_size=64)
+data = [{"input_ids": (ids := torch.randint(0, 64, (16,))), "labels": ids} for _ in range(32)]
+Trainer(model=AutoModelForCausalLM.from_config(LlamaConfig(**size)), args=args, train_dataset=data).train()
+"""
+)
+ADAM = {"type": "AdamW", "params": {"lr": 1e-2, "torch_adam": True}}
+PLAIN_JSON = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}, "optimizer": ADAM}
+FILE = {
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": 1,
+    "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"},
+}
+TRAINER_JSON = {
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "zero_optimization": {"stage": 2, "reduce_bucket_size": "auto"},
+}
+TOP = "compute_environment: LOCAL_MACHINE\ndistributed_type: DEEPSPEED\nnum_machines: 1\nnum_processes: 2\nmachine_rank: 0\n"
+CASES: dict[str, tuple[str, dict[str, str]]] = {
+    "plain DeepSpeed": (PLAIN, {"ds.json": json.dumps(PLAIN_JSON)}),
+    "accelerate, plugin": (
+        ACCELERATE,
+        {"acc.yaml": f"{TOP}mixed_precision: 'no'\ndeepspeed_config: {{zero_stage: 2, gradient_accumulation_steps: 1}}\n"},
+    ),
+    "accelerate, a file": (
+        ACCELERATE,
+        {"acc.yaml": f"{TOP}deepspeed_config: {{deepspeed_config_file: ds.json, zero3_init_flag: false}}\n", "ds.json": json.dumps(FILE)},
+    ),
+    "Trainer": (TRAINER, {"ds.json": json.dumps(TRAINER_JSON)}),
+}
+
+
+@pytest.mark.launcher
+@pytest.mark.parametrize("case", CASES)
+def test_a_script_and_its_configuration_train_from_the_screen(case: str, tmp_path: Path) -> None:
+    script, files = CASES[case]
+    for name, text in {"train.py": script, **files}.items():
+        (tmp_path / name).write_text(text)
+    path = os.pathsep.join([str(releases.accelerate()), os.environ.get("PYTHONPATH", "")])
+    own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(tmp_path / "state"), "HF_HOME": str(tmp_path / "hub")}
+    terminal = Terminal([sys.executable, "-m", "dstui"], 120, 40, env=own, cwd=str(tmp_path))
+    try:
+        terminal.wait("Start from what?", "s train.py with", "CPU")
+        terminal.press("s")
+        terminal.wait("1 · Machine", "8 Review")
+        terminal.settle(0.5)
+        terminal.press("8")
+        terminal.wait("launches it")
+        terminal.press("l")
+        terminal.wait("Ranks", "Log: all ranks")
+        terminal.wait("succeeded", "0 ✔ ended", "1 ✔ ended", "loss")
+    finally:
+        terminal.close()
