@@ -38,9 +38,9 @@ def test_our_verdict_is_the_parsers(source: str, deepspeed: ReferenceChecker) ->
     assert tally.refused > 20 and tally.taken > 20, "both verdicts are in the sample"
 
 
-@pytest.mark.parametrize("version", RELEASES[:-1])
+@pytest.mark.parametrize("version", RELEASES[:1])
 def test_our_verdict_is_an_older_parsers(version: str) -> None:
-    """Where older releases are installed already (tests/long installs them)."""
+    """The oldest, where it is installed already; tests/long installs all of them, and compares more."""
     folder = FOLDER / version
     if not (folder / "deepspeed").is_dir():
         pytest.skip(f"DeepSpeed {version} is not in {folder.parent}")
