@@ -517,8 +517,15 @@ def test_a_host_that_cannot_be_reached_fails_once_and_is_not_judged_further() ->
     lost = case(failure=Failure("login", "it wants a password", "ssh-copy-id h1"), here=False)
     results = examine([lost])
     assert [result.id for result in results if result.verdict == "fail"] == ["reach"]
-    assert {result.verdict for result in results if result.id != "reach"} == {"skipped"}
+    once = {check.id for check in ORDER if check.once}
+    assert {result.verdict for result in results if result.id not in {"reach", *once}} == {"skipped"}
     assert not ready(results)
+
+
+def test_what_does_not_reach_the_ranks_is_told_also_where_no_host_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    lost = case(failure=Failure("name", "its name cannot be resolved", "correct it"), here=False, environment={"HF_HOME": "/data/hf"})
+    assert [result.verdict for result in examine([lost]) if result.id == "environment"] == ["warn"]
 
 
 def test_hosts_that_the_plan_does_not_tell_are_a_failure_of_their_own() -> None:

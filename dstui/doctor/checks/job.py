@@ -28,7 +28,7 @@ def plan(case: Case) -> Judgements:
     if case.plan is None:
         yield Judgement("skipped", "no Plan was given")
         return
-    findings = [f for f in diagnostics(case.plan, case.machine) if f.severity == "error" and not f.code.startswith("MC")]
+    findings = [f for f in diagnostics(case.plan, case.machine, pool=case.pool) if f.severity == "error" and not f.code.startswith("MC")]
     for finding in findings:
         where = f"line {finding.line}: " if finding.line else ""
         yield Judgement("fail", f"{where}{finding.path}: {finding.message}", finding.fix.text if finding.fix else None)
