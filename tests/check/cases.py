@@ -155,6 +155,8 @@ PRECISION = [
         {"fp16.enabled": True, "fp16.loss_scale_window": 0},
         {"fp16.enabled": True, "fp16.loss_scale": 8, "fp16.loss_scale_window": 0},
     ),
+    Case("DS055", {"fp16": {"enabled": True, "initial_scale_power": -1}}, {"fp16": {"enabled": True, "initial_scale_power": 0}}),
+    Case("DS055", {"fp16": {"enabled": True, "hysteresis": 0}}, {"fp16": {"enabled": True, "hysteresis": 1}}),
     Case("DS058", {"fp16.fp16_master_weights_and_grads": True}, {"fp16.fp16_master_weights_and_grads": True, STAGE: 1}),
     Case(
         "DS059",

@@ -111,6 +111,29 @@ def init_flag(c: Context) -> Problems:
         yield c.problem(path, "zero3_init_flag false does not keep the model from being split at its creation", why=why)
 
 
+@rule("AC016", "info", source="accelerator.py (get_state_dict)", book=RULES)
+def whole_weights_on_save(c: Context) -> Problems:
+    """Whole 16-bit weights are asked for where there is no need, or not where nothing else gives them."""
+    path, value, zero = f"{DS}.zero3_save_16bit_model", inside(c, "zero3_save_16bit_model"), stage(c)
+    if value is True and zero is not None and zero < 3:
+        yield c.problem(
+            path, f"zero3_save_16bit_model is for stage 3, and has no effect at stage {zero}", fix=c.put(path, False, "write false")
+        )
+    elif value is False and zero == 3:
+        why = "accelerator.get_state_dict() then raises: take `dstui checkpoint DIR --fp32 OUT`; gathering is slow and fills one rank's RAM"
+        yield c.problem(path, "whole weights are not gathered when the model is saved", why=why, fix=c.put(path, True, "gather them"))
+
+
+@rule("AC028", "error", when="initialize", says="Could not find a transformer layer class", source="utils/dataclasses.py", book=RULES)
+def blank_in_the_classes(c: Context) -> Problems:
+    """A blank after a comma belongs to the name of the next class."""
+    path, value = f"{DS}.deepspeed_moe_layer_cls_names", inside(c, "deepspeed_moe_layer_cls_names")
+    if isinstance(value, str) and any(name != name.strip() for name in value.split(",")):
+        right = ",".join(name.strip() for name in value.split(","))
+        why = "accelerate splits at the comma alone, and looks for a class whose name begins with a blank"
+        yield c.problem(path, "a blank stands before or after a comma", why=why, fix=c.put(path, right, "remove the blanks"))
+
+
 @rule("AC019", "warning", source="utils/dataclasses.py", book=RULES)
 def parameters_stay(c: Context) -> Problems:
     """offload_param_device below stage 3 does nothing."""

@@ -129,6 +129,23 @@ def dynamic_loss_scale(c: Context) -> Problems:
             yield c.problem(path, f"{name} must be greater than 0, as the loss scale adapts itself", says=f"fp16.{name} {SCALE}", fix=fix)
 
 
+@rule("DS055", "warning", source="runtime/fp16/loss_scaler.py:256-274")
+def dynamic_loss_scale_that_cannot_work(c: Context) -> Problems:
+    """The first loss scale is below 1, or a hysteresis below 1 never lets it be lowered."""
+    if not c.on("fp16.enabled") or c.value("fp16.loss_scale") != 0:
+        return
+    for name, least, default, why in (
+        ("initial_scale_power", 0, 16, "the loss is made smaller than it is, and small gradients become 0 in fp16"),
+        ("hysteresis", 1, 2, "it counts down to 1 before the scale is lowered, and never comes there: after an overflow no step is taken"),
+    ):
+        path = f"fp16.{name}"
+        number = c.number(path)
+        if number is not None and number < least:
+            yield c.problem(
+                path, f"{name} is {number:g}, and must be at least {least}", why=why, fix=c.put(path, default, f"write {default}")
+            )
+
+
 SCALE = "must be > 0 when dynamic loss scaling is enabled (loss_scale=0)"
 
 
