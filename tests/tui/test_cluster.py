@@ -127,6 +127,13 @@ async def test_sixteen_hosts_have_room(open_app: Open, size: tuple[int, int]) ->
         assert rows[15].split() == ["worker-15", *"■" * 9, "120-127"]
 
 
+async def test_a_filter_that_is_wrong_is_an_error_of_this_step(open_app: Open) -> None:
+    async with open_app(PLAN + "cluster: {hosts: {h1: 2, h2: 2}, include: h3}\n") as pilot:
+        await pilot.press("7")
+        assert "✖ 7 Cluster" in text_of(pilot, "#steps")
+        assert "include names the host 'h3', which is not among h1, h2" in " ".join(text_of(pilot, "#form-rows").split())
+
+
 # Where hosts come from, what starts the ranks, what reaches them
 
 

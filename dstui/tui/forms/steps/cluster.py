@@ -110,12 +110,23 @@ FIELDS = (
     Field(path=f"{C}env_file", label="File for them"),
 )
 
+
+def _badge(state: State) -> str:
+    """Of findings about the filters too, which belong to the machine's step as long as no hosts are given."""
+    if not state.checked:
+        return "unknown"
+    here = () if state.plan.cluster.hosts or state.plan.cluster.hostfile else (slot_grid.INCLUDE, slot_grid.EXCLUDE, "cluster.cpu_ranks")
+    severities = {f.severity for f in state.findings if f.path.startswith("cluster") and f.path not in here}
+    return next((severity for severity in ("error", "warning") if severity in severities), "ok")
+
+
 CLUSTER = Step(
     id="cluster",
     title="Cluster",
     question="On which hosts do the ranks run, and what starts them there?",
     owns=("cluster",),
     value=_value,
+    badge=_badge,
     fields=_fields,
     below=_below,
     wide=True,
