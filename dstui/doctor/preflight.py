@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from dstui.doctor.case import Case
 from dstui.doctor.examine import Result, examine
 from dstui.doctor.gather import cases
 from dstui.render.target import Target
@@ -16,9 +17,12 @@ DEADLINE = 20.0
 """Seconds for a host to answer; all are asked at once."""
 
 
-def preflight(target: Target) -> list[Result]:
-    """What would make the launch fail or hang (fail), and what to look at (warn), host by host. Takes as long as the slowest host."""
-    job, found = cases(target.plan, imports=False, deadline=DEADLINE, machine=target.machine)
+def preflight(target: Target, on_case: Callable[[Case], object] = lambda _case: None) -> list[Result]:
+    """What would make the launch fail or hang (fail), and what to look at (warn), host by host. Takes as long as the slowest host.
+
+    `on_case` hears of each host as soon as it has answered, in the thread that asked it.
+    """
+    job, found = cases(target.plan, imports=False, deadline=DEADLINE, machine=target.machine, on_case=on_case)
     return [result for result in examine(found, job.problem) if result.id in BEFORE and result.verdict in ("warn", "fail")]
 
 

@@ -61,9 +61,9 @@ def launch(terminal: Terminal) -> None:
     terminal.press("l")
     while "job folder" not in terminal.text:
         terminal.pump(0.1)
-        if "checks passed" in terminal.text:
+        if "That is all, of 2 hosts" in terminal.text:
             terminal.press("l")
-            terminal.wait_gone("checks passed")
+            terminal.wait_gone("That is all, of 2 hosts")
 
 
 def stop(terminal: Terminal) -> None:

@@ -29,7 +29,7 @@ async def test_hosts_that_refuse_are_named_with_what_to_do_and_nothing_is_starte
     ssh(tmp_path, monkeypatch, REFUSES)
     async with open_app(FAR) as pilot:
         await pilot.press("8", "l")
-        await until(pilot, lambda: "checks passed" in screen(pilot))
+        await until(pilot, lambda: "That is all, of 2 hosts" in screen(pilot))
         said = " ".join(text_of(pilot, "#preflight").split())
         for host in ("far-1", "far-2"):
             assert f"✖ {host} reach: nothing listens on its ssh port → start sshd on {host}" in said

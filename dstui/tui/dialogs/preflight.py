@@ -15,14 +15,14 @@ from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph
 if TYPE_CHECKING:
     from dstui.doctor.examine import Result
 
-STATE_OF = {"ok": "ok", "warn": "warning", "fail": "error", "skipped": "unknown"}
+STATE_OF = {"warn": "warning", "fail": "error"}
 """Verdict of the doctor -> state of a row."""
 WAITED_FOR = 8
 """Hosts that are named while they are waited for."""
 
 
 class Preflight(Lines):
-    """True: launch; False, or None by Esc: back. Where every check is passed it is True by itself."""
+    """True: launch; False, or None by Esc: back. Where nothing is wrong it is True by itself."""
 
     ROWS = "preflight"
     DEFAULT_CSS = """
@@ -62,11 +62,11 @@ class Preflight(Lines):
             self.redraw()
 
     def show(self, results: Sequence[Result]) -> None:
-        """All that was found. Where nothing stands in the way, nobody is asked."""
+        """All that is wrong, as doctor/preflight.py says it. Where nothing is, nobody is asked."""
         self.results = results
         if not self.is_attached:
             return
-        if all(result.verdict in ("ok", "skipped") for result in results):
+        if not results:
             self.dismiss(True)
         else:
             self.redraw()
@@ -90,8 +90,8 @@ class Preflight(Lines):
                 first = (Span(f"{GLYPHS[state]} ", STYLE_OF[state]), Span(f"{result.host}  ", "title"))
                 rows += paragraph(f"{result.id}: {result.observed}", self.room, first=first)
                 rows += paragraph(result.fix, self.room, "dim", first=(Span("    → ", "accent"),)) if result.fix else []
-        passed = sum(result.verdict == "ok" for result in results)
-        return [*rows, row((GLYPHS["ok"], "ok"), f" {passed} checks passed")]
+        count = len(self.hosts)
+        return [*rows, BLANK, *paragraph(f"That is all, of {count} host{'s' if count > 1 else ''}.", self.room, "dim")]
 
     def on_key(self, event: events.Key) -> None:
         """A letter answers."""

@@ -39,13 +39,13 @@ class Launching:
             self._launch(True)
 
     def _launch(self, yes: bool | None) -> None:
-        from dstui.tui.flows.preflighting import far_hosts, preflight
+        from dstui.tui.flows.preflighting import far_hosts, look_first
 
         if not yes:
             return
         target = self._session.state.launch_target()
         if hosts := far_hosts(target):
-            preflight(self._app, target.plan, hosts, self._start_soon)
+            look_first(self._app, target, hosts, self._start_soon)
         else:
             self._start_soon()
 

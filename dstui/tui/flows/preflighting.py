@@ -12,8 +12,6 @@ from dstui.tui.dialogs.preflight import Preflight
 from dstui.tui.kit.threads import in_thread
 
 if TYPE_CHECKING:
-    from dstui.doctor.examine import Result
-    from dstui.plan import Plan
     from dstui.render.target import Target
 
 
@@ -28,8 +26,8 @@ def far_hosts(target: Target) -> tuple[str, ...]:
     return () if spec.only_here or spec.launcher == "nossh" else spec.hosts
 
 
-def preflight(app: App[int], plan: Plan, hosts: tuple[str, ...], then: Callable[[], object]) -> None:
-    """Look at the hosts in a thread; `then`: the launch, where nothing stands in the way or the user wants it all the same."""
+def look_first(app: App[int], target: Target, hosts: tuple[str, ...], then: Callable[[], object]) -> None:
+    """Examine the hosts in a thread; `then`: the launch, where nothing stands in the way or the user wants it all the same."""
     dialog = Preflight(hosts)
 
     def answered(yes: bool | None) -> None:
@@ -37,13 +35,17 @@ def preflight(app: App[int], plan: Plan, hosts: tuple[str, ...], then: Callable[
             then()
 
     app.push_screen(dialog, answered)
-    in_thread(app, partial(_examine, app, plan, dialog))
+    in_thread(app, partial(_examine, app, target, dialog))
 
 
-def _examine(app: App[int], plan: Plan, dialog: Preflight) -> None:
-    from dstui.doctor.examine import examine
-    from dstui.doctor.gather import cases
+def _examine(app: App[int], target: Target, dialog: Preflight) -> None:
+    from dstui.doctor.preflight import preflight
+    from dstui.run.supervise.start import LaunchError, check
 
-    job, found = cases(plan, imports=False, on_case=lambda case: app.call_later(dialog.host_answered, case.host))
-    results: list[Result] = examine(found, job.problem)
+    try:
+        check(target.launch)
+    except LaunchError:
+        app.call_later(dialog.show, ())  # the launch says it
+        return
+    results = preflight(target, lambda case: app.call_later(dialog.host_answered, case.host))
     app.call_later(dialog.show, results)
