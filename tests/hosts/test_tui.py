@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from far import BEHAVE, STUB
+from far import BEHAVE
 from farm import Farm
 
 from dstui.run.jobs.folder import JobFolder
@@ -29,7 +29,7 @@ def start(farm: Farm, tmp_path: Path) -> Iterator[Start]:
 
     def begin(*behaviour: str, job: str = "", cluster: str = "") -> Terminal:
         texts = ", ".join(json.dumps(word) for word in behaviour)
-        env = {"DS_ACCELERATOR": "cpu"} if job else {"DS_ACCELERATOR": "cpu", "PYTHONPATH": str(STUB)}
+        env = {"DS_ACCELERATOR": "cpu"}
         (tmp_path / "plan.yaml").write_text(
             "version: 1\nname: far\n"
             f"job: {job or f'{{script: {BEHAVE}, args: [{texts}], optimizer: script}}'}\n"
@@ -117,6 +117,7 @@ def test_a_host_that_is_not_ready_is_named_before_the_launch_and_nothing_is_star
 
 
 @pytest.mark.launcher
+@pytest.mark.whole_deepspeed
 @pytest.mark.parametrize("launcher", ["ssh", "pdsh"])
 def test_deepspeed_trains_on_two_hosts_before_ones_eyes(start: Start, tmp_path: Path, launcher: str) -> None:
     if launcher == "pdsh" and not shutil.which("pdsh"):
