@@ -39,13 +39,13 @@ class Launching:
             self._launch(True)
 
     def _launch(self, yes: bool | None) -> None:
-        from dstui.tui.flows.preflighting import far_hosts, look_first
+        from dstui.tui.flows.preflighting import far_hosts, examine_first
 
         if not yes:
             return
         target = self._session.state.launch_target()
         if hosts := far_hosts(target):
-            look_first(self._app, target, hosts, self._start_soon)
+            examine_first(self._app, target, hosts, self._start_soon)
         else:
             self._start_soon()
 

@@ -26,7 +26,7 @@ def far_hosts(target: Target) -> tuple[str, ...]:
     return () if spec.only_here or spec.launcher == "nossh" else spec.hosts
 
 
-def look_first(app: App[int], target: Target, hosts: tuple[str, ...], then: Callable[[], object]) -> None:
+def examine_first(app: App[int], target: Target, hosts: tuple[str, ...], then: Callable[[], object]) -> None:
     """Examine the hosts in a thread; `then`: the launch, where nothing stands in the way or the user wants it all the same."""
     dialog = Preflight(hosts)
 
