@@ -39,7 +39,7 @@ class Launching:
             self._launch(True)
 
     def _launch(self, yes: bool | None) -> None:
-        from dstui.tui.flows.preflighting import far_hosts, examine_first
+        from dstui.tui.flows.preflighting import examine_first, far_hosts
 
         if not yes:
             return
