@@ -224,5 +224,5 @@ def test_a_farm_goes_up_and_down_twenty_times_and_leaves_nothing() -> None:
 
 def leftovers() -> set[str]:
     """What a farm makes on the machine."""
-    names = farming.do("ip", "netns", "list").split()
-    return {*names, *(str(path) for folder in ("/run", "/etc/netns") for path in Path(folder).glob(f"dstui{os.getpid()}*"))}
+    names = [name for name in farming.do("ip", "netns", "list").split() if name.startswith(f"dstui{os.getpid()}-")]
+    return {*names, *(str(path) for folder in ("/run", "/etc/netns") for path in Path(folder).glob(f"dstui{os.getpid()}-*"))}

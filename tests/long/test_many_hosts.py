@@ -54,7 +54,9 @@ def test_64_hosts_of_8_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     folder, dstui = JobFolder(tmp_path / "job"), [sys.executable, "-m", "dstui"]
     began = time.monotonic()
-    subprocess.run([*dstui, "--headless", str(tmp_path / "plan.yaml"), "--run-dir", str(folder.path), "--detach"], check=True, timeout=300)
+    words = ["--headless", str(tmp_path / "plan.yaml"), "--run-dir", str(folder.path), "--detach"]
+    started = subprocess.run([*dstui, *words], capture_output=True, text=True, check=False, timeout=300)
+    assert started.returncode == 0, started.stderr
     try:
         wait_for(lambda: _started(folder) == HOSTS * SLOTS, 300, otherwise=folder.events_file.read_text)
         print(f"\n{HOSTS * SLOTS} ranks on {HOSTS} hosts known as started after {time.monotonic() - began:.1f} s")
