@@ -15,7 +15,10 @@ from pathlib import Path
 SSH = """\
 #!/bin/sh
 while [ "$1" != -- ]; do shift; done
-exec unshare --mount --uts --pid --fork --kill-child --mount-proc sh -c 'mount -t tmpfs tmpfs /tmp && hostname "$0" && exec sh -c "$1"' "$2" "$3"
+exec 9<"{folder}"
+exec unshare --mount --uts --pid --fork --kill-child --mount-proc sh -c '
+mount -t tmpfs tmpfs /tmp && mkdir -p "{folder}" && mount --no-canonicalize --bind /proc/self/fd/9 "{folder}" && hostname "$0" || exit 1
+exec 9<&- sh -c "$1"' "$2" "$3"
 """
 PYTHON = """\
 #!/bin/sh
@@ -29,7 +32,7 @@ def make(folder: Path) -> tuple[Path, Path]:
     programs = folder / "programs"
     programs.mkdir()
     python = folder / "python"
-    (programs / "ssh").write_text(SSH)
+    (programs / "ssh").write_text(SSH.format(folder=folder))
     python.write_text(PYTHON.format(real=sys.executable, play=__file__))
     for program in (programs / "ssh", python):
         program.chmod(0o755)
