@@ -15,8 +15,8 @@ from pathlib import Path
 SSH = """\
 #!/bin/sh
 while [ "$1" != -- ]; do shift; done
-exec 9<"{folder}"
 exec unshare --mount --uts --pid --fork --kill-child --mount-proc sh -c '
+exec 9<"{folder}"
 mount -t tmpfs tmpfs /tmp && mkdir -p "{folder}" && mount --no-canonicalize --bind /proc/self/fd/9 "{folder}" && hostname "$0" || exit 1
 exec 9<&- sh -c "$1"' "$2" "$3"
 """
