@@ -226,6 +226,7 @@ class MonkeySession:
 
     def _picture(self, terminal: Terminal) -> str:
         """What is on the screen: another size makes the session draw all of it."""
+        terminal.resize(99, 36)
         self._settle(terminal, 0.5)
         self.output.clear()
         terminal.resize(100, 36)
