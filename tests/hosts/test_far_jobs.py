@@ -125,7 +125,7 @@ def test_a_host_that_cannot_be_reached_is_told_and_stopped_later(far: Far) -> No
     assert stopped.returncode == 2 and "not confirmed on h2" in stopped.stderr, stopped
     assert far.left("h1") == [] and far.left("h2") != []
     assert far.status["state"] == "stopped" and far.status["hosts"]["h2"]["state"] == "unreachable"
-    assert "not confirmed on h2" in far.run("runs").stdout
+    assert "not confirmed that nothing is left on h2" in far.run("runs").stdout
     far.farm.cable("h2", plugged=True)
     again = far.run("stop", str(far.folder.path))
     assert again.returncode == 0, again
