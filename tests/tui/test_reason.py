@@ -142,13 +142,14 @@ async def test_a_stop_is_told_as_a_stop_and_a_success_needs_no_reason(open_app: 
         await show_job(pilot, stopped)
         assert text_of(pilot, "#why").startswith("■ Somebody stopped the run")
         assert "dstui stop job" in text_of(pilot, "#why")
-        well = job(tmp_path / "well", state="succeeded", logs=("step 2\n", "step 2\n"))
-        for rank in (0, 1):
-            well.record(rank).write_text(json.dumps({"rank": rank, "host": "here", "pid": 1, "ended": 1767225610.0, "exit_code": 0}))
-        pilot.app.run_screen.attach(well)
-        await until(pilot, lambda: store(pilot).state.run == "succeeded")
-        await pilot.pause(0.5)
-        assert not pilot.app.screen.query_one(DiagnosisPane).display
+        for state in ("running", "succeeded"):  # its ranks have ended, and then its launcher too
+            well = job(tmp_path / state, state=state, logs=("step 2\n", "step 2\n"))
+            for rank in (0, 1):
+                well.record(rank).write_text(json.dumps({"rank": rank, "host": "here", "pid": 1, "ended": 1767225610.0, "exit_code": 0}))
+            pilot.app.run_screen.attach(well)
+            await until(pilot, lambda well=well: (watched := job_view(pilot).job) and watched.folder == well and watched.follower.ranks)
+            await pilot.pause(0.5)
+            assert not pilot.app.screen.query_one(DiagnosisPane).display, text_of(pilot, "#why")
 
 
 @pytest.fixture

@@ -101,7 +101,8 @@ class DiagnosisPane(RowList):
     def _diagnosed(self, event: Diagnosed) -> None:
         event.stop()
         if event.folder == self.folder and event.moment == self._moment:
-            self.diagnosis = event.diagnosis if event.diagnosis.kind not in ("success", "benign") else None
+            well = event.diagnosis.kind in ("success", "benign", None)  # None: its launcher has not spoken yet
+            self.diagnosis = None if well else event.diagnosis
             self._draw()
 
     def on_resize(self, _event: events.Resize) -> None:
