@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 
@@ -19,6 +20,10 @@ settings.load_profile("dstui")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # DeepSpeed decorates its Muon with torch.compile, for which every rank that trains would import a compiler that nobody calls.
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
+
+# A shell ignores SIGINT for what it starts in the background, and every dstui of the tests would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROCESSES_PER_CORE, MOST = 2, 12
 """Test processes: many tests wait for a launcher or a deadline. More than `MOST` are waited for rather than wait."""

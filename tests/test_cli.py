@@ -103,7 +103,7 @@ def test_options_of_headless_without_it_are_refused() -> None:
 
 def test_rendered_files_are_written_once_and_replaced_only_with_force(tmp_path: Path) -> None:
     assert dstui("render", "quickstart", "-o", str(tmp_path)).returncode == 0
-    names = {"ds_config.json", "launch.sh"}
+    names = {"ds_config.json", "launch.sh", ".deepspeed_env"}
     assert {path.name for path in tmp_path.iterdir()} == names
     assert (tmp_path / "launch.sh").stat().st_mode & 0o100
     assert not (tmp_path / "ds_config.json").stat().st_mode & 0o100

@@ -172,14 +172,15 @@ class Farm:
 
 
 def own_temporary_folder() -> None:
-    """/tmp is each host's own, but for the folder in which pytest keeps those of its tests: a disk that all hosts share."""
-    shared = Path("/tmp") / f"pytest-of-{getpass.getuser()}"
-    shared.mkdir(exist_ok=True)
-    before = os.open(shared, os.O_PATH | os.O_DIRECTORY)
+    """/tmp is each host's own, but for what all hosts share: pytest's folders, and the project and its Python where they lie there."""
+    (Path("/tmp") / f"pytest-of-{getpass.getuser()}").mkdir(exist_ok=True)
+    places = (Path("/tmp") / f"pytest-of-{getpass.getuser()}", Path(__file__).resolve().parents[2], Path(sys.prefix).resolve())
+    shared = {place: os.open(place, os.O_PATH | os.O_DIRECTORY) for place in places if place.is_relative_to("/tmp")}
     do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/tmp")
-    shared.mkdir()
-    do("mount", "--no-canonicalize", "--bind", f"/proc/{os.getpid()}/fd/{before}", str(shared))
-    os.close(before)
+    for place, before in shared.items():
+        place.mkdir(parents=True, exist_ok=True)
+        do("mount", "--no-canonicalize", "--bind", f"/proc/{os.getpid()}/fd/{before}", str(place))
+        os.close(before)
 
 
 def be_a_host(name: str) -> None:
