@@ -79,7 +79,7 @@ def port_taken(farm: Farm) -> Iterator[None]:
 def test_five_things_that_are_wrong_are_named_each_with_its_fix(
     farm: Farm, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("TORCHDYNAMO_DISABLE", raising=False)  # the suite's own, which would not reach the hosts: a sixth thing
+    monkeypatch.delenv("PYTHONPATH", raising=False)  # of the suite's bare launcher, which would not reach the hosts: a sixth thing
     other = tmp_path / "other.py"
     other.write_text("print('yesterday')\n")
     cache = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache"  # sshd's idea of a home, whatever $HOME says here
