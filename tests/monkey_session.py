@@ -181,7 +181,7 @@ class MonkeySession:
         terminal.code = os.waitstatus_to_exitcode(status)
         self._drain(terminal, 0.1)
         said = self.output.decode(errors="replace")
-        asked = 0, -signal.SIGINT  # ctrl+c where the terminal was not the session's yet, or no more
+        asked = 0, -signal.SIGINT, 128 + signal.SIGINT  # ctrl+c where the terminal was not the session's yet, or no more
         if terminal.code not in asked or "Traceback" in said:
             told = ESCAPES.sub("", said.rpartition("\x1b[?1049l")[2])
             self.problem(f"ended with {terminal.code}: {traced(said)}\n{told[:1500]}\n…\n{told[-1500:]}")

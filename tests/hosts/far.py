@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from farm import Farm
+from farm import Farm, command_of
 
 from dstui.logs.log_folder import FINAL
 from dstui.run.jobs.folder import JobFolder
@@ -76,7 +76,7 @@ class Far:
         """A signal to the dstui command (the process below nsenter)."""
         assert self.dstui
         for pid in self.farm.pids("login"):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            words = command_of(pid).split(b"\0")
             if words[1:4] == [b"-m", b"dstui", b"--headless"]:
                 os.kill(pid, number)
 
@@ -120,13 +120,13 @@ class Far:
 
     def left(self, host: str) -> list[str]:
         """What of the job is on a host: processes, and its folder."""
-        words = [Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode() for pid in self.pids(host)]
+        words = [command_of(pid).replace(b"\0", b" ").decode() for pid in self.pids(host)]
         return words + [name for name in self.farm.run(host, "ls", "/tmp").stdout.split() if name == f"dstui-{self.status['tag']}"]
 
     def kill_rank(self, rank: int, host: str, number: int = signal.SIGKILL) -> None:
         """A signal to a rank, from outside."""
         for pid in self.pids(host):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            words = command_of(pid).split(b"\0")
             if str(BEHAVE).encode() in words[:4] and f"RANK={rank}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
                 os.kill(pid, number)
 
@@ -135,7 +135,7 @@ class Far:
         found = 0
         for pid in self.farm.pids(host):
             with suppress(OSError):
-                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                command = command_of(pid).replace(b"\0", b" ").decode(errors="replace")
                 if all(word in command for word in words):
                     os.kill(pid, number)
                     found += 1

@@ -61,6 +61,13 @@ def do(*words: str, **options: Any) -> str:
     return subprocess.run(words, check=True, text=True, capture_output=True, **options).stdout
 
 
+def command_of(pid: int) -> bytes:
+    """A process' command line, each word ended by a NUL; nothing where it has just gone."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
 class Farm:
     """`count` hosts named h1, h2, … and login. Use it as a context manager."""
 
@@ -153,7 +160,7 @@ class Farm:
     def pid(self, host: str) -> int:
         """Process 1 of a host, as this machine numbers it."""
         for pid in self.pids(host):
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            words = command_of(pid).split(b"\0")
             if words[1:3] == [__file__.encode(), host.encode()]:
                 return pid
         raise LookupError(host)
