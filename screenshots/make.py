@@ -243,8 +243,8 @@ def shown(app: DstuiApp) -> str:
 
 def reached(app: DstuiApp, step: int) -> bool:
     """Whether every rank of the job that is looked at has come to a step."""
-    follower = app.run_screen.view.follower
-    return follower is not None and bool(follower.ranks) and all((view.step or 0) >= step for view in follower.ranks.values())
+    job = app.run_screen.view.job
+    return job is not None and bool(job.follower.ranks) and all((view.step or 0) >= step for view in job.follower.ranks.values())
 
 
 async def shoot_failure(folder: Path) -> None:
@@ -255,7 +255,7 @@ async def shoot_failure(folder: Path) -> None:
     async with app.run_test(size=WIDE) as pilot:
         await until(pilot, lambda: app.session.state.machine is not None)
         await pilot.press("8", "l")
-        await until(pilot, lambda: app.run_screen.view.state == "failed" and app.run_screen.query_one("#why").display)
+        await until(pilot, lambda: app.session.state.run == "failed" and app.run_screen.query_one("#why").display)
         await pilot.pause(4.0)
         save(app, "why")
 

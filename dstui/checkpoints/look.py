@@ -140,7 +140,8 @@ def _of_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
     models, optimizers = _by_rank(MODEL, names), _by_rank(OPTIMIZER, names)
     problems, strange = [], set[str]()
     model, state = dict[Any, Any](), dict[Any, Any]()
-    for path in _pickles(here):
+    files = list(_below(here))
+    for path in _pickles(here, files):
         name = str(path.relative_to(here))
         try:
             found = read_torch_file(path)
@@ -163,7 +164,7 @@ def _of_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
     config = mapping(model.get("ds_config"))
     if universal:
         stage = _whole(mapping(config.get("zero_optimization")).get("stage"))
-    sizes = list(_sizes(here))
+    sizes = list(_sizes(files))
     return Checkpoint(
         folder,
         tag,
@@ -248,16 +249,16 @@ def _shapes(value: Any) -> int:
     return sum(elements(one) for group in (value if isinstance(value, list) else [value]) for one in mapping(group).values())
 
 
-def _pickles(here: Path) -> list[Path]:
+def _pickles(here: Path, files: list[Path]) -> list[Path]:
     """All that a tool could load: DeepSpeed's find their files by patterns, not by a list."""
-    found = sorted((one for one in _below(here) if one.suffix == ".pt"), key=lambda path: _natural(path.name))
+    found = sorted((one for one in files if one.suffix == ".pt"), key=lambda path: _natural(path.name))
     if len(found) > MOST_FILES:
         raise FileProblem(f"{here}: more than {MOST_FILES:,} files of torch.save: too many to look at")
     return found
 
 
-def _sizes(here: Path) -> Iterator[int]:
-    for one in _below(here):
+def _sizes(files: list[Path]) -> Iterator[int]:
+    for one in files:
         with suppress(OSError):
             if not one.is_symlink():
                 yield one.stat().st_size

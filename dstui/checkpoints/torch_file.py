@@ -67,7 +67,7 @@ class Inert(dict[Any, Any]):
     def add(self, item: Any) -> None:
         """As a set would take it."""
 
-    def __hash__(self) -> int:  # type: ignore[override] # a dictionary has none, by its type
+    def __hash__(self) -> int:  # type: ignore[override]  # typeshed says of a dictionary that it has none
         return id(self)
 
 
@@ -117,7 +117,7 @@ PYTHON_UNPICKLER: Any = pickle._Unpickler
 """Any, since typeshed leaves out most of what it has."""
 
 
-class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc] # of type Any, see above
+class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
     """The pure Python unpickler, since the one in C allocates what a pickle merely announces: gigabytes for an index of its memo."""
 
     dispatch: ClassVar[dict[int, Any]] = {code: load for code, load in PYTHON_UNPICKLER.dispatch.items() if code != pickle.BYTEARRAY8[0]}

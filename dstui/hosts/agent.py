@@ -14,6 +14,9 @@ What it says, after the line READY, are frames: a line of JSON, followed by the 
     hello (time, there, lacks)   refused (text)   log (file, at, size)   record (file, size)   beat (time)
     ended (attempt, exit_code, text)   swept (left)   bye
 Files are named relative to the job's folder on this host, as in the job folder at home. Times are seconds since the epoch by this host.
+
+One file, and longer than others here, because it is sent as it is: it can import nothing of dstui. What it does as others do here (finding
+and ending processes as dstui/run/supervise/stop.py, checking files as dstui/regular.py) is written again for that reason.
 """
 
 from __future__ import annotations

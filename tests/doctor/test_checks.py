@@ -282,6 +282,9 @@ def test_port() -> None:
     assert one("port", case(ready={"listen": {"peers": 0}})).observed == "port 29500 is free"
     assert one("port", case(ready=taken)).verdict == "warn", "a launch on this machine takes a free one"
     assert one("port", case(ready=taken, plan=plan("cluster: {master_port: 29501}\n"))).verdict == "fail"
+    hosts = "cluster: {hosts: {h1: 1, h2: 1}"
+    assert one("port", case(ready=taken, plan=plan(f"{hosts}}}\n"))).verdict == "warn", "and on several hosts likewise"
+    assert one("port", case(ready=taken, plan=plan(f"{hosts}, master_port: 29501}}\n"))).verdict == "fail"
     reached = {"connect": {"reached": True, "problem": ""}}
     assert one("port", two(lambda c: replace(c, ready=reached))).observed == "reaches port 29500 on h1"
     refused = {"connect": {"reached": False, "problem": "Connection refused"}}

@@ -194,11 +194,11 @@ def test_the_coloured_frames_of_a_notebook_are_read(tmp_path: Path) -> None:
         "\x1b[0;31mFileNotFoundError\x1b[0m                         Traceback (most recent call last)",
         "Cell \x1b[0;32mIn[43], line 1\x1b[0m",
         "\x1b[0;32m----> 1\x1b[0m zip_folder(\x1b[38;5;124m'\x1b[39mimages\x1b[38;5;124m'\x1b[39m)",
-        "File \x1b[0;32m~/work/vivid/data.py:37\x1b[0m, in \x1b[0;36mzip_folder\x1b[0;34m(self, folder)\x1b[0m",
+        "File \x1b[0;32m~/vivid/data.py:37\x1b[0m, in \x1b[0;36mzip_folder\x1b[0;34m(self, folder)\x1b[0m",
         "\x1b[0;31mFileNotFoundError\x1b[0m: [Errno 2] No such file or directory: 'images'",
     ]
     found = of_lines(tmp_path / "log", lines)
-    assert found.cause == "USER-PY" and "~/work/vivid/data.py" in found.fixes[0].text
+    assert found.cause == "USER-PY" and "~/vivid/data.py" in found.fixes[0].text
 
 
 def test_megatrons_index_that_another_host_lacks_is_told_as_such(tmp_path: Path) -> None:

@@ -44,10 +44,10 @@ def port(case: Case) -> Judgements:
     """The port of rank 0 is free there, and every other host reaches it."""
     number, listened, connected = _port(case), case.ready.get("listen"), case.ready.get("connect")
     if case.first and listened and listened.get("problem"):
-        local = case.here and len(case.hosts) == 1 and (case.plan is None or case.plan.cluster.master_port is None)
+        ours = case.plan is None or case.plan.cluster.master_port is None
         fix = f"choose another cluster.master_port, or end {listened['holder']}"
-        more = "; a launch takes a free one by itself" if local else ""
-        yield Judgement("warn" if local else "fail", f"port {number} is taken by {listened['holder']}{more}", fix)
+        more = "; a launch by dstui takes a free one, the rendered command does not" if ours else ""
+        yield Judgement("warn" if ours else "fail", f"port {number} is taken by {listened['holder']}{more}", fix)
     elif case.first and listened:
         yield Judgement("ok", f"port {number} is free")
     elif connected and connected["reached"]:

@@ -49,8 +49,8 @@ class Pick(Lines):
         yield self.rows
 
     def matching(self, text: str) -> list[Row]:
-        """What is chosen from, as far as it matches what was typed."""
-        raise NotImplementedError
+        """What is chosen from, as far as it matches what was typed. Each dialog has its own."""
+        raise NotImplementedError  # no ABC: Textual's screens have a metaclass of their own
 
     def lines(self) -> list[Row]:
         """What matches: everything, until something is typed."""
