@@ -1,10 +1,15 @@
-"""What takes minutes has the launcher as users have it."""
+"""What takes minutes has the launcher as users have it, and hosts of its own."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "hosts"))
+import farm as farming
 
 from tests.whole_deepspeed import without_bare_launcher
 
@@ -14,3 +19,12 @@ def _whole_deepspeed_for_all() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as monkeypatch:
         without_bare_launcher(monkeypatch)
         yield
+
+
+@pytest.fixture(scope="module")
+def farm() -> Iterator[farming.Farm]:
+    """Hosts h1, h2 and login."""
+    if reason := farming.missing():
+        pytest.skip(reason)
+    with farming.Farm(2) as hosts:
+        yield hosts

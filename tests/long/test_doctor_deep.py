@@ -4,23 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "hosts"))
 import farm as farming
 
 PLAN = "version: 1\njob: {script: train.py, args: [--deepspeed_config, '{ds_config}']}\ncluster: {hosts: {h1: 1, h2: 1}, env: {GLOO_SOCKET_IFNAME: eth0}}\n"
-
-
-@pytest.fixture(scope="module")
-def farm() -> Iterator[farming.Farm]:
-    if reason := farming.missing():
-        pytest.skip(reason)
-    with farming.Farm(2) as hosts:
-        yield hosts
 
 
 def all_reduce(farm: farming.Farm, folder: Path) -> dict[str, str]:

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import farm as farming
@@ -27,15 +26,6 @@ print("FOUND", rank, socket.gethostname(), os.environ["MASTER_ADDR"], repr(os.en
 QUOTED, WHOLE = '\'"a "$HOME" b"\'', "'a \"$HOME\" b'"
 FOUND = {"pdsh": WHOLE, "openmpi": QUOTED, "mpich": QUOTED, "torchrun": WHOLE, "torchrun, launcher_args: [--rdzv-backend, c10d]": WHOLE}
 PROGRAMS = {"pdsh": "pdsh", "openmpi": "mpirun.openmpi", "mpich": "mpirun.mpich"}
-
-
-@pytest.fixture(scope="module")
-def farm() -> Iterator[farming.Farm]:
-    """Hosts h1, h2 and login."""
-    if reason := farming.missing():
-        pytest.skip(reason)
-    with farming.Farm(2) as hosts:
-        yield hosts
 
 
 def path_for(launcher: str, folder: Path) -> str:
