@@ -62,8 +62,8 @@ class Result:
 
     @property
     def among_three(self) -> bool:
-        """Whether one of the first three answers is right."""
-        return self.right or not self.case.right.isdisjoint(self.found.others[:2])
+        """Whether one of the first three causes that are told is right: the cause, others beside it, what it could also be."""
+        return self.right or not self.case.right.isdisjoint((*self.found.others, *self.found.could_be)[:2])
 
     @property
     def rank_right(self) -> bool | None:

@@ -51,6 +51,11 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "NINJA-MISSING": ("RuntimeError: Ninja is required to load C++ extensions",),
     "AIO-MISSING": ("RuntimeError: Unable to JIT load the async_io op due to it not being compatible due to hardware/software issue.",),
     "OP-ABI": ("ImportError: /home/me/.cache/torch_extensions/py311/fused_adam/fused_adam.so: undefined symbol: _ZN2at4_ops5zeros4callE",),
+    "LIB-MISSING": (
+        "ImportError: libcusparse.so.12: cannot open shared object file: No such file or directory",
+        "ImportError: /lib64/libstdc++.so.6: version `GLIBCXX_3.4.29' not found (required by /opt/env/lib/python3.11/site-packages/x.so)",
+    ),
+    "BNB-CUDA": ("AttributeError: /opt/env/bitsandbytes/libbitsandbytes_cpu.so: undefined symbol: cadam32bit_grad_fp32",),
     "NO-SCRIPT": ("/opt/env/bin/python: can't open file '/data/train_7b.py': [Errno 2] No such file or directory",),
     "LOCAL-RANK-ARG": (
         "train.py: error: unrecognized arguments: --local_rank=3",

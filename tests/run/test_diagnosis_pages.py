@@ -10,9 +10,10 @@ import pytest
 from crash_texts import of_lines, traceback
 
 from dstui.run.diagnosis import report
+from dstui.run.diagnosis.exceptions import RAISERS, READINGS
 from dstui.run.diagnosis.pages import cause_names, cause_pages
+from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import ALL, BY_ID
-from dstui.run.diagnosis.sources import SOURCES
 
 
 @pytest.mark.parametrize("name", cause_names())
@@ -30,12 +31,20 @@ def test_a_diagnosis_names_the_page_that_tells_more(tmp_path: Path) -> None:
     assert "dstui docs" not in report(of_lines(tmp_path / "b", ["step 1"]))
 
 
-@pytest.mark.parametrize("name", sorted(SOURCES))
-def test_the_source_of_a_cause_is_where_the_page_says(name: str) -> None:
-    file, wanted = SOURCES[name]
+def test_a_cause_that_could_be_meant_too_has_a_page_and_a_fact_that_tells_it_apart() -> None:
+    named = {name for one in (*ALL, *READINGS) for name in one.alike} | {name for causes in RAISERS.values() for name in causes}
+    for name in sorted(named):
+        assert BY_ID[name].confirm, name
+        assert BY_ID[name].role in ("root", "symptom", "quiet", "hint", "stop"), name
+    for one in ALL:
+        assert one.id not in one.alike, one.id
+
+
+@pytest.mark.parametrize("signature", [one for one in ALL if one.source], ids=lambda one: one.id)
+def test_the_source_of_a_cause_is_where_the_page_says(signature: Signature) -> None:
+    file, wanted = signature.source.split(":")
     package = find_spec(file.partition("/")[0])
     if package is None or package.origin is None:
         pytest.skip(f"{file} is not installed here")
     tree = ast.parse((Path(package.origin).parent.parent / file).read_text())
-    assert name in BY_ID
     assert any(getattr(node, "name", "") == wanted for node in ast.walk(tree)), f"{file} has no {wanted}"

@@ -69,6 +69,7 @@ def test_a_kill_that_nobody_counted_was_somebody_elses(tmp_path: Path) -> None:
     found = ended(tmp_path / "job", *KILLED)
     assert (found.cause, found.first_failing_rank) == ("KILLED-UNKNOWN", 0)
     assert any("not for want of memory" in note for note in found.notes)
+    assert found.could_be == ("SLURM-CANCEL",), "what the facts speak against is no candidate"
 
 
 def test_where_the_kernel_does_not_count_nothing_is_said_against_memory(tmp_path: Path) -> None:

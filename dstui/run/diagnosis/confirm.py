@@ -80,6 +80,7 @@ class ConfirmedFacts:
         if self._risen(last, "oom_kill") is None or many:
             return
         reported = "the kernel counted no such kill, neither in the job's cgroup nor on this host"
+        self.found.ruled_out.add("OOM-HOST")
         self.found.remarks["KILLED-UNKNOWN"] = f"It was not for want of memory: {reported}."
         free = last.least("memory_available")
         if free is not None and free > PLENTY:

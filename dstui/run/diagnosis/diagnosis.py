@@ -51,6 +51,8 @@ class Diagnosis:
     fixes: tuple[Fix, ...] = ()
     others: tuple[str, ...] = ()
     """Further causes, independent of the first."""
+    could_be: tuple[str, ...] = field(default=(), kw_only=True)
+    """Causes that may leave the same words, the likeliest first, where the first is not sure."""
     notes: tuple[str, ...] = field(default=())
     """What else should be known, a sentence each: the launcher's line names another rank, and why that is no evidence."""
 
@@ -81,5 +83,6 @@ class Diagnosis:
             "confirm": self.confirm,
             "fixes": [{"text": fix.text, "patch": list(fix.patch) if fix.patch is not None else None} for fix in self.fixes],
             "others": list(self.others),
+            "could_be": list(self.could_be),
             "notes": list(self.notes),
         }

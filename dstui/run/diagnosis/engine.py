@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.plan.finding import Fix
+from dstui.run.diagnosis.candidates import candidates
 from dstui.run.diagnosis.decide import decide
 from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence, Kind
 from dstui.run.diagnosis.exceptions import reading
@@ -37,7 +38,7 @@ def conclude(found: Findings, plan: Plan | None = None) -> Diagnosis:
     """The diagnosis that follows from findings; the fixes as patches where the Plan is known."""
     verdict, context = decide(found)
     if verdict.signature is None:
-        return _unknown(context)
+        return _unknown(context, candidates(context, verdict))
     signature = verdict.signature
     evidence = _evidence(context, verdict)
     ranks = sorted({hit.rank for hit in verdict.hits if hit.rank is not None and hit.signature.role == "root"})
@@ -60,6 +61,7 @@ def conclude(found: Findings, plan: Plan | None = None) -> Diagnosis:
         tuple(verdict.others),
         _notes(context, verdict),
         every_rank=_every_rank(context, verdict, ranks),
+        could_be=candidates(context, verdict) if kind in ("failure", "stop") else (),
     )
 
 
@@ -146,7 +148,7 @@ def _who_ran_out(ranks: set[int | None], world: int) -> str:
     return "Every rank ran out: the run is too large for these GPUs." if len(ranks) == world else "Several ranks ran out."
 
 
-def _unknown(context: FailureContext) -> Diagnosis:
+def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
     """No cause: the first error of each rank is what there is to look at."""
     found, lines = context.found, list[Evidence]()
     for hit in sorted(found.hits, key=context.order):
@@ -164,4 +166,5 @@ def _unknown(context: FailureContext) -> Diagnosis:
         evidence=tuple(lines[:MOST_LINES]) if failed else (),
         first_failing_rank=rank if certain and failed else None,
         notes=tuple(found.cut),
+        could_be=could_be,
     )

@@ -18,6 +18,8 @@ class Reading:
     regex: str
     meaning: str
     look: str
+    alike: tuple[str, ...] = ()
+    """Causes that such an exception often comes from."""
 
 
 READINGS = (
@@ -44,35 +46,56 @@ READINGS = (
         r"'(\w+)' object has no attribute '(\w+)'",
         "A `{0}` has no `{1}`: another type came there than is expected, or another release of its library.",
         "the type in that line, and the release of the library that `{0}` comes from",
+        ("IMPORT-VERSION",),
     ),
     Reading(
         "AttributeError",
         r"module '([\w.]+)' has no attribute '(\w+)'",
         "The installed `{0}` has no `{1}`: another release than expected, or a file of that name in the way.",
         "pip show {0}, and where python imports it from",
+        ("IMPORT-VERSION",),
     ),
     Reading(
-        "KeyError", r"KeyError: (.+)", "There is no entry {0} in what is read there.", "the keys that are there: print them just before"
+        "KeyError",
+        r"KeyError: (.+)",
+        "There is no entry {0} in what is read there.",
+        "the keys that are there: print them just before",
+        ("DATA",),
     ),
-    Reading("IndexError", r"", "An index lies beyond the end of what is read there.", "the length of it, and where the index comes from"),
+    Reading(
+        "IndexError",
+        r"",
+        "An index lies beyond the end of what is read there.",
+        "the length of it, and where the index comes from",
+        ("DATA",),
+    ),
     Reading(
         "TypeError",
         r"unexpected keyword argument '(\w+)'",
         "The function takes no `{0}`: another release of its library than the code was written for.",
         "the function's arguments in the installed release",
+        ("IMPORT-VERSION",),
     ),
     Reading(
         "TypeError",
         r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)",
         "The function needs {0} too: the call is not complete, or made for another release of its library.",
         "the function's arguments in the installed release",
+        ("IMPORT-VERSION",),
     ),
-    Reading("TypeError", r"", "A value of another type than expected came there.", "the types of the values in that line"),
+    Reading(
+        "TypeError",
+        r"",
+        "A value of another type than expected came there.",
+        "the types of the values in that line",
+        ("IMPORT-VERSION", "DATA"),
+    ),
     Reading(
         "FileNotFoundError NotADirectoryError IsADirectoryError",
         r"'([^']+)'",
         "`{0}` is not there, or is not what was expected.",
         "whether `{0}` exists on every host, from the folder that the ranks start in",
+        ("DATA", "MODEL-FILES", "CONFIG-PATH"),
     ),
     Reading(
         "AssertionError",
@@ -80,37 +103,90 @@ READINGS = (
         "The condition of an assert was false, and it has no message.",
         "the condition in that line: print both of its sides",
     ),
-    Reading("AssertionError", r"", "A condition that the code insists on was false.", "the values that the message names"),
+    Reading(
+        "AssertionError",
+        r"",
+        "A condition that the code insists on was false.",
+        "the values that the message names",
+        ("CONFIG-ASSERT", "PARALLEL-SIZE"),
+    ),
     Reading(
         "ZeroDivisionError",
         r"",
         "Something that was counted is zero: no batch, no step, an empty data set.",
         "the length of the data set and of its loader on every rank",
+        ("DATA",),
     ),
-    Reading("NotImplementedError", r"", "What was asked for does not exist in this class or release.", "what the installed release can do"),
+    Reading(
+        "NotImplementedError",
+        r"",
+        "What was asked for does not exist in this class or release.",
+        "what the installed release can do",
+        ("IMPORT-VERSION", "CONFIG-ASSERT"),
+    ),
     Reading("StopIteration", r"", "An iterator had nothing more to give.", "the length of the data on every rank"),
     Reading("UnicodeDecodeError", r"", "A file is not in the encoding that it was read in.", "the file's encoding (open(…, encoding=…))"),
     Reading("RecursionError", r"", "A function calls itself without an end.", "the frames that come again and again"),
-    Reading("TimeoutError TimeoutExpired", r"", "Something did not answer in time.", "whether what it waits for is alive"),
+    Reading(
+        "TimeoutError TimeoutExpired",
+        r"",
+        "Something did not answer in time.",
+        "whether what it waits for is alive",
+        ("NO-INTERNET", "RDZV-TIMEOUT"),
+    ),
     Reading(
         "ConnectionError ConnectionRefusedError ConnectionResetError",
         r"",
         "Another program or host could not be reached, or went away.",
         "whether it is alive, and its own log",
+        ("NO-INTERNET", "RDZV-TIMEOUT"),
     ),
 )
 """The first whose name and words fit."""
 ANY = Reading("", "", "", "what the message names")
+RAISERS: dict[str, tuple[str, ...]] = {
+    "bitsandbytes/": ("BNB-CUDA", "OP-ABI"),
+    "datasets/": ("DATA", "RACE-FS"),
+    "deepspeed/ops/": ("OP-BUILD", "CUDA-MISMATCH"),
+    "deepspeed/runtime/config": ("CONFIG-ASSERT", "BATCH-ASSERT"),
+    "deepspeed/runtime/zero/": ("Z3-PARTITIONED", "Z3-INFLIGHT"),
+    "deepspeed/runtime/": ("CONFIG-ASSERT", "DS-INTERNAL-VERSION"),
+    "huggingface_hub/": ("MODEL-FILES", "NO-INTERNET"),
+    "safetensors/": ("MODEL-LOAD", "CKPT-DISK"),
+    "tokenizers/": ("MODEL-FILES", "IMPORT-VERSION"),
+    "torch/distributed/checkpoint": ("CKPT-SHAPE", "MODEL-LOAD"),
+    "torch/distributed/": ("RDZV-TIMEOUT", "NCCL-SYSTEM"),
+    "torch/nn/": ("USER-SHAPE", "DTYPE-MIX"),
+    "torch/serialization": ("MODEL-LOAD", "CKPT-DISK"),
+    "torch/utils/cpp_extension": ("OP-BUILD", "NO-NVCC"),
+    "torch/utils/data/": ("DATA", "DL-WORKER"),
+    "transformers/tokenization": ("MODEL-FILES", "IMPORT-VERSION"),
+    "transformers/configuration": ("MODEL-FILES", "IMPORT-VERSION"),
+    "transformers/": ("IMPORT-VERSION", "DATA"),
+    "triton/": ("OP-BUILD", "OP-ABI"),
+    "wandb/": ("TRACKER-LOGIN", "NO-INTERNET"),
+}
+"""Part of the path of what raised an exception -> causes that are met there; the first that fits."""
 
 
 def reading(raised: Raised, text: str) -> tuple[str, str]:
     """What an exception says, as sentences, and what to look at."""
-    fitting = ((one, words) for one in READINGS if raised.name in one.names.split() and (words := re.search(one.regex, text)))
-    known, found = next(fitting, (ANY, None))
+    known, found = _fitting(raised, text)
     groups = [group[:LONGEST] for group in found.groups()] if found else []
     where = raised.own.where or raised.deepest.where
     look = f"At {where}: look at {known.look.format(*groups)}" if where else f"Look at {known.look.format(*groups)}"
     return " ".join(filter(None, (_path(raised), known.meaning.format(*groups)))), look
+
+
+def alike_of(raised: Raised, text: str) -> tuple[str, ...]:
+    """Causes that an exception like it often comes from: by the library that raised it, then by its kind."""
+    place = next((causes for path, causes in RAISERS.items() if path in raised.deepest.file), ())
+    return (*place, *_fitting(raised, text)[0].alike)
+
+
+def _fitting(raised: Raised, text: str) -> tuple[Reading, re.Match[str] | None]:
+    fitting = ((one, words) for one in READINGS if raised.name in one.names.split() and (words := re.search(one.regex, text)))
+    return next(fitting, (ANY, None))
 
 
 def _path(raised: Raised) -> str:

@@ -117,6 +117,9 @@ class Findings:
     remarks: dict[str, str] = field(default_factory=dict)
     """Cause -> what the facts of the machine say of it."""
 
+    ruled_out: set[str] = field(default_factory=set)
+    """Causes that the facts of the machine speak against."""
+
     def evidence(self, at: Place, text: str, rank: int | None = None, host: str | None = None) -> Evidence:
         """A line as evidence."""
         return Evidence(self.files[at[0]], at[1], text.strip()[:TEXT_CAP], rank, host)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import ALL
-from dstui.run.diagnosis.sources import SOURCES
 
 KINDS = {
     "root": "failure",
@@ -54,8 +53,10 @@ def _page(signature: Signature) -> Iterator[str]:
         yield _wrapped("mend", way.text + (" (offered as an edit of the Plan)" if way.patch else ""))
     if signature.explains:
         yield _wrapped("explains", ", ".join(signature.explains))
-    if source := SOURCES.get(signature.id):
-        yield _wrapped("source", ", ".join(source))
+    if signature.alike:
+        yield _wrapped("alike", ", ".join(signature.alike))
+    if signature.source:
+        yield _wrapped("source", signature.source.replace(":", ", "))
 
 
 def _wrapped(head: str, text: str) -> str:

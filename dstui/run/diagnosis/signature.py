@@ -82,6 +82,12 @@ class Signature:
     """The rank that alone can meet it, where no line says which did."""
     in_code: bool = False
     """Whether the words are a line of source code in a traceback."""
+    alike: tuple[str, ...] = ()
+    """Signatures of other causes that may leave the same words, the likeliest first: told beside this one where it is not sure, each with
+    its own `confirm`, which tells them apart."""
+    source: str = ""
+    """Where the words come from: FILE:NAME, a file of DeepSpeed 0.19 or of a library beside it, and the function or class in it. What the
+    kernel, the driver, NCCL or SLURM say has none."""
     answer: str = ""
     """The id under which it is reported, where that is another signature's: the same cause seen in another way."""
 

@@ -25,6 +25,8 @@ def in_words(diagnosis: Diagnosis) -> str:
         parts.append("\n".join(("  what shows it:", *map(_line, diagnosis.evidence))))
     if diagnosis.others:
         parts.append("\n".join(("  besides, and independently of it:", *(f"    {named(one)}" for one in diagnosis.others))))
+    if diagnosis.could_be:
+        parts.append("\n".join(("  it could also be:", *(_wrapped(named_with_proof(one), "    ", "      ") for one in diagnosis.could_be))))
     parts += map(_wrapped, diagnosis.notes)
     if diagnosis.fixes:
         parts.append(
@@ -65,6 +67,12 @@ def named(one: str) -> str:
     """A cause by its id and in words."""
     """A cause by its id and in words."""
     return f"{one}: {BY_ID[one].title}" if one in BY_ID else one
+
+
+def named_with_proof(one: str) -> str:
+    """A cause that could be meant too, and what would show that it is."""
+    proof = BY_ID[one].confirm if one in BY_ID else ""
+    return f"{named(one)}. To tell: {proof}" if proof else f"{named(one)}."
 
 
 def _edit(patch: object) -> str:

@@ -33,6 +33,7 @@ def whole_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
     rows = [*_headline(diagnosis, width), *paragraph(diagnosis.why, width, indent="  ")]
     rows += _part("What shows it (Enter: to this line of the log)", [evidence_row(line, width) for line in diagnosis.evidence])
     rows += _part("Besides", _others(diagnosis, width))
+    rows += _part("It could also be", _could_be(diagnosis, width))
     rows += _part("Also", [line for note in diagnosis.notes for line in paragraph(note, width, indent="  ")])
     rows += _part("What to do", _fixes(diagnosis, width, len(diagnosis.fixes)))
     if diagnosis.confirm:
@@ -89,6 +90,14 @@ def _others(diagnosis: Diagnosis, width: int) -> list[Row]:
     from dstui.run.diagnosis.wording import named
 
     return [line for one in diagnosis.others for line in paragraph(f"and, independently of it, {named(one)}", width, indent="  ")]
+
+
+def _could_be(diagnosis: Diagnosis, width: int) -> list[Row]:
+    if not diagnosis.could_be:
+        return []
+    from dstui.run.diagnosis.wording import named_with_proof
+
+    return [line for one in diagnosis.could_be for line in paragraph(named_with_proof(one), width, indent="  ")]
 
 
 def _fixes(diagnosis: Diagnosis, width: int, most: int) -> list[Row]:

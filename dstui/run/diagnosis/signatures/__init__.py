@@ -12,12 +12,24 @@ from dstui.run.diagnosis.signatures import (
     install,
     launching,
     memory_limits,
+    models_and_data,
     training,
 )
 
 ALL: tuple[Signature, ...] = tuple(
     signature
-    for area in (memory_limits, install, launching, configuration, accelerate, communication, training, checkpoints, endings)
+    for area in (
+        memory_limits,
+        install,
+        launching,
+        configuration,
+        accelerate,
+        communication,
+        models_and_data,
+        training,
+        checkpoints,
+        endings,
+    )
     for signature in area.SIGNATURES
 )
 BY_ID: dict[str, Signature] = {signature.id: signature for signature in ALL}

@@ -17,6 +17,7 @@ SIGNATURES = (
         ),
         ("Resume with as many ranks, or make a universal checkpoint (ds_to_universal) and load it with checkpoint.load_universal",),
         "The number of *_zero_pp_rank_* files in the checkpoint.",
+        alike=("CKPT-SHAPE",),
     ),
     Signature(
         "CKPT-SHAPE",
@@ -32,6 +33,9 @@ SIGNATURES = (
         ),
         ("Build the model as it was when the checkpoint was saved, or load without strict",),
         sure=False,
+        alike=("MODEL-LOAD", "Z3-SIZE0"),
+        source="torch/nn/modules/module.py:load_state_dict",
+        confirm="The names and shapes that the message lists, against those of the model.",
     ),
     Signature(
         "CKPT-WEIGHTS-ONLY",
@@ -41,6 +45,8 @@ SIGNATURES = (
         ("Weights only load failed", rx("weights_only", r"weights_only.{0,40}(?:Unsupported|not an allowed) global")),
         ("Upgrade DeepSpeed; for a file that you trust, weights_only=False",),
         explains=("MODEL-LOAD",),
+        alike=("MODEL-LOAD",),
+        source="torch/serialization.py:load",
     ),
     Signature(
         "CKPT-DISK",
@@ -59,6 +65,7 @@ SIGNATURES = (
         ),
         ("Free space, keep fewer checkpoints (save_total_limit), or save elsewhere",),
         "df -h, df -i and the quota of the target.",
+        alike=("CKPT-PERM", "SIGBUS-SHM"),
     ),
     Signature(
         "CKPT-PERM",
@@ -69,6 +76,7 @@ SIGNATURES = (
         ("Choose a folder that every host may write",),
         "touch FOLDER/x, on the host that failed.",
         sure=False,
+        alike=("CKPT-DISK", "RACE-FS"),
     ),
     Signature(
         "CKPT-FOLDER",
@@ -83,6 +91,8 @@ SIGNATURES = (
         ),
         ("Give zero_to_fp32.py the folder that save_checkpoint got, not that of a tag; dstui checkpoint PATH tells what a folder is",),
         "ls of the folder: latest, global_step*",
+        alike=("CKPT-LATEST", "CKPT-WORLD"),
+        source="deepspeed/utils/zero_to_fp32.py:get_fp32_state_dict_from_zero_checkpoint",
     ),
     Signature(
         "CKPT-LATEST",
@@ -92,6 +102,8 @@ SIGNATURES = (
         ("Unable to find latest file at",),
         ("Give the folder that holds `latest`, or the tag of the checkpoint", "Let the script stop where load_checkpoint returns None"),
         "ls of the folder: latest, global_step*",
+        alike=("CKPT-FOLDER",),
+        source="deepspeed/runtime/engine.py:load_checkpoint",
     ),
     Signature(
         "FRESH-START",
@@ -119,5 +131,6 @@ SIGNATURES = (
             "zero_to_fp32.py makes whole weights of the checkpoint that is there",
         ),
         "A pytorch_model.bin of a few hundred kilobytes.",
+        source="deepspeed/runtime/engine.py:save_16bit_model",
     ),
 )

@@ -22,6 +22,7 @@ SIGNATURES = (
         "ss -ltnp | grep PORT on the master's host.",
         explains=("RDZV-TIMEOUT", "NCCL-SYSTEM"),
         only_rank=0,
+        alike=("RDZV-TIMEOUT",),
     ),
     Signature(
         "NCCL-SHM",
@@ -36,6 +37,7 @@ SIGNATURES = (
         ("docker run --shm-size=16g or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm",),
         "df /dev/shm",
         explains=("NCCL-SYSTEM", "SIGBUS-SHM", "CKPT-DISK"),
+        alike=("SIGBUS-SHM",),
     ),
     Signature(
         "NCCL-DUP-GPU",
@@ -45,6 +47,8 @@ SIGNATURES = (
         ("Duplicate GPU detected", "ncclInvalidUsage"),
         ("torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything else",),
         explains=("NCCL-SYSTEM", "NCCL-CUDA"),
+        alike=("INVALID-ORDINAL",),
+        confirm="The device that each rank prints: torch.cuda.current_device(), and CUDA_VISIBLE_DEVICES.",
     ),
     Signature(
         "NCCL-CUDA",
@@ -55,6 +59,7 @@ SIGNATURES = (
         (Remedy("Let NCCL say more", patches.environment("NCCL_DEBUG", "INFO")),),
         "The line after `Last error:`.",
         sure=False,
+        alike=("OOM-GPU", "NCCL-DUP-GPU", "DRIVER-OLD"),
     ),
     Signature(
         "INIT-HANG-NET",
@@ -70,6 +75,7 @@ SIGNATURES = (
         (Remedy("Name the interface, for example eth0", patches.environment("NCCL_SOCKET_IFNAME", "eth0")),),
         "ip route get PEER names the interface.",
         explains=("NCCL-SYSTEM", "NCCL-WATCHDOG", "RDZV-TIMEOUT"),
+        alike=("IB", "RDZV-TIMEOUT"),
     ),
     Signature(
         "IB",
@@ -89,6 +95,7 @@ SIGNATURES = (
         ),
         "/sys/class/infiniband/*/ports/*/state is ACTIVE.",
         explains=("NCCL-SYSTEM", "NCCL-WATCHDOG", "NCCL-REMOTE"),
+        alike=("NCCL-SYSTEM", "KILLED-UNKNOWN"),
     ),
     Signature(
         "NCCL-SYSTEM",
@@ -103,6 +110,7 @@ SIGNATURES = (
         "The lines `NCCL WARN` and `Last error:` above.",
         explains=("RDZV-TIMEOUT",),
         sure=False,
+        alike=("INIT-HANG-NET", "IB", "NCCL-SHM"),
     ),
     Signature(
         "INIT-HANG-P2P",
@@ -119,6 +127,7 @@ SIGNATURES = (
         "PyTorch, NCCL or the driver differ between them.",
         (rx("ismatch", r"Mismatched (?:NCCL|protocol) version|Mismatch(?:ed)? .* version across"),),
         ("One image, or one environment, for all hosts",),
+        alike=("INIT-HANG-NET",),
     ),
     Signature(
         "HANG-DESYNC",
@@ -132,6 +141,7 @@ SIGNATURES = (
         ("Let every rank take the same path between two collectives", "TORCH_DISTRIBUTED_DEBUG=DETAIL names both collectives"),
         "py-spy dump of every rank.",
         explains=("NCCL-WATCHDOG", "GLOO-TIMEOUT"),
+        alike=("DESYNC-EARLY-EXIT", "Z3-HANG-MOE", "CKPT-RANK0-HANG"),
     ),
     Signature(
         "Z3-HANG-MOE",
@@ -144,6 +154,9 @@ SIGNATURES = (
             Remedy("Use ZeRO 2", patches.setting("deepspeed.zero_optimization.stage", 2)),
         ),
         sure=False,
+        alike=("HANG-DESYNC", "NCCL-WATCHDOG"),
+        source="deepspeed/runtime/zero/parameter_offload.py:_bwd_hook_unexpected_inputs_msg",
+        confirm="The same run with ZeRO 2 does not hang.",
     ),
     Signature(
         "TOKENISE-TIMEOUT",
@@ -154,6 +167,7 @@ SIGNATURES = (
         ("Prepare the data before the run; or a longer timeout (ddp_timeout, init_distributed(timeout=…))",),
         "The last line of rank 0 is a progress bar of the data set.",
         explains=("NCCL-WATCHDOG", "SIGABRT"),
+        alike=("HANG-DESYNC",),
     ),
     Signature(
         "NCCL-WATCHDOG",
@@ -172,6 +186,7 @@ SIGNATURES = (
         "The table of last enqueued work per rank.",
         explains=("SIGABRT", "GLOO-TIMEOUT"),
         alone=True,
+        alike=("HANG-DESYNC", "IB", "KILLED-UNKNOWN"),
     ),
     Signature(
         "RDZV-TIMEOUT",
@@ -191,6 +206,7 @@ SIGNATURES = (
         ("Look at the log of the rank that is missing; open the port; the same arguments on all hosts",),
         "nc -z MASTER PORT, from the host that is missing.",
         explains=("GLOO-TIMEOUT",),
+        alike=("MASTER-ADDR", "INIT-HANG-NET", "PORT-IN-USE"),
     ),
     Signature(
         "GLOO-TIMEOUT",
@@ -203,6 +219,7 @@ SIGNATURES = (
         ),
         ("py-spy dump of the rank that is silent",),
         answer="HANG",
+        alike=("HANG-DESYNC", "EARLY-EXIT"),
     ),
     Signature(
         "HANG",
@@ -212,6 +229,7 @@ SIGNATURES = (
         (),
         ("py-spy dump --pid PID, on the rank that is silent",),
         "Its stack.",
+        alike=("HANG-DESYNC", "JIT-LOCK", "INIT-HANG-NET"),
     ),
     Signature(
         "DESYNC-EARLY-EXIT",
@@ -221,6 +239,7 @@ SIGNATURES = (
         (),
         ("Give every rank the same number of batches (drop_last, a sampler that pads), or end on all ranks together",),
         "The number of steps of each rank.",
+        alike=("HANG-DESYNC", "EARLY-EXIT"),
     ),
     Signature(
         "CKPT-RANK0-HANG",
@@ -229,5 +248,8 @@ SIGNATURES = (
         "save_checkpoint waits for all ranks: it must be called on each of them.",
         (),
         ("Call save_checkpoint on every rank, not under `if rank == 0`",),
+        alike=("HANG-DESYNC",),
+        source="deepspeed/runtime/engine.py:save_checkpoint",
+        confirm="py-spy dump: rank 0 stands in save_checkpoint, the others in a later collective.",
     ),
 )

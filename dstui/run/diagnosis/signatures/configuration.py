@@ -16,6 +16,8 @@ SIGNATURES = (
         "that no launcher was used.",
         ("Check batch related parameters. train_batch_size is not equal",),
         (Remedy("Leave out train_batch_size: DeepSpeed computes it", patches.batch_from_micro), CHECK),
+        source="deepspeed/runtime/config.py:_batch_assertion",
+        confirm="The three numbers in the message: which of them differs from what was meant.",
     ),
     Signature(
         "BATCH-MISSING",
@@ -24,6 +26,7 @@ SIGNATURES = (
         "DeepSpeed needs train_batch_size or train_micro_batch_size_per_gpu.",
         ("Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided",),
         (Remedy("Set a micro-batch of 1", patches.setting("deepspeed.train_micro_batch_size_per_gpu", 1)), CHECK),
+        source="deepspeed/runtime/config.py:_set_batch_related_parameters",
     ),
     Signature(
         "AUTO-UNRESOLVED",
@@ -38,6 +41,7 @@ SIGNATURES = (
             rx("Input should be a valid", r"Input should be a valid (?:integer|number|boolean).*input_value='auto'"),
         ),
         (Remedy('Drop every "auto", and set a micro-batch of 1', patches.no_auto), CHECK),
+        alike=("UNKNOWN-KEY",),
     ),
     Signature(
         "UNKNOWN-KEY",
@@ -50,6 +54,9 @@ SIGNATURES = (
             rx("Input should be 0, 1, 2", r"Input should be 0, 1, 2(?:,| or) 3"),
         ),
         (Remedy("ZeRO has the stages 0 to 3", patches.allowed_stage), CHECK),
+        alike=("DS-INTERNAL-VERSION",),
+        source="deepspeed/runtime/config_utils.py:DeepSpeedConfigModel",
+        confirm="dstui check FILE names the key.",
     ),
     Signature(
         "DUP-KEY",
@@ -58,6 +65,7 @@ SIGNATURES = (
         "DeepSpeed refuses JSON objects with the same key twice.",
         ("Duplicate keys in DeepSpeed config",),
         ("Remove one of the two", CHECK),
+        source="deepspeed/runtime/config_utils.py:dict_raise_error_on_duplicate_keys",
     ),
     Signature(
         "BOTH-PRECISION",
@@ -71,6 +79,7 @@ SIGNATURES = (
             ),
         ),
         (Remedy("Keep bf16", patches.without("deepspeed.fp16")), Remedy("Keep fp16", patches.without("deepspeed.bf16")), CHECK),
+        source="deepspeed/runtime/config.py:_initialize_params",
     ),
     Signature(
         "OPT-SCHED-NAME",
@@ -79,6 +88,7 @@ SIGNATURES = (
         "Its own schedulers are WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle and LRRangeTest.",
         ("is not a supported DeepSpeed Optimizer", "does not recognize LR scheduler"),
         (Remedy("Take the scheduler that is meant", patches.known_scheduler), CHECK),
+        source="deepspeed/runtime/engine.py:_scheduler_from_config",
     ),
     Signature(
         "CONFIG-ASSERT",
@@ -99,6 +109,9 @@ SIGNATURES = (
         ),
         (Remedy("Give ZeRO a stage", patches.stage_for_master_weights), CHECK),
         explains=("NO-SYNC",),
+        alike=("UNKNOWN-KEY",),
+        source="deepspeed/runtime/config.py:_do_error_check",
+        confirm="dstui check FILE names the two parts.",
     ),
     Signature(
         "CONFIG-PATH",
@@ -113,6 +126,9 @@ SIGNATURES = (
         ("Give the script {ds_config}: the path of the file that dstui writes",),
         explains=("DATA",),  # DeepSpeed tries the path as JSON first
         sure=False,
+        alike=("DATA",),
+        source="deepspeed/runtime/config.py:__init__",
+        confirm="ls of the path that the message names, from the folder that the ranks start in.",
     ),
     Signature(
         "HF-MISMATCH",
@@ -121,6 +137,7 @@ SIGNATURES = (
         "A value in the file must be that of TrainingArguments, in type too.",
         ("Please correct the following DeepSpeed config values that mismatch TrainingArguments",),
         ('Write "auto" where the Trainer knows the value', CHECK),
+        source="transformers/integrations/deepspeed.py:trainer_config_finalize",
     ),
     Signature(
         "NO-SYNC",
@@ -132,6 +149,7 @@ SIGNATURES = (
             Remedy("No accumulation", patches.setting("deepspeed.gradient_accumulation_steps", 1)),
             "Upgrade transformers and accelerate",
         ),
+        source="deepspeed/runtime/engine.py:no_sync",
     ),
     Signature(
         "DTYPE-UNSUPPORTED",
@@ -147,6 +165,8 @@ SIGNATURES = (
         ),
         (Remedy("Train in fp16", patches.to_fp16),),
         "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+        alike=("DRIVER-OLD",),
+        source="deepspeed/runtime/engine.py:_do_sanity_check",
     ),
     Signature(
         "PARALLEL-SIZE",
@@ -162,6 +182,8 @@ SIGNATURES = (
             rx("divisible by", r"not divisible by (?:tensor|pipeline|sequence|expert|world|the number of)"),
         ),
         ("Take sizes whose product divides the number of ranks",),
+        alike=("CONFIG-ASSERT",),
+        confirm="The product of the parallel sizes, against the number of ranks.",
     ),
     Signature(
         "CONFIG-UNREAD",
@@ -192,5 +214,8 @@ SIGNATURES = (
             rx("dispatched on the CPU or the disk", r"dispatched on the CPU or the disk(?!.*enough GPU RAM)"),
         ),
         ("from_pretrained without device_map and low_cpu_mem_usage",),
+        alike=("QUANT-SPILL",),
+        source="transformers/integrations/accelerate.py:check_and_set_device_map",
+        confirm="A device_map or low_cpu_mem_usage in the call of from_pretrained.",
     ),
 )

@@ -19,6 +19,7 @@ SIGNATURES = (
         "oom_kill in the cgroup's memory.events, before and after.",
         alone=True,
         sure=False,
+        alike=("OOM-HOST", "SLURM-CANCEL"),
     ),
     Signature(
         "SIGSEGV",
@@ -30,6 +31,7 @@ SIGNATURES = (
         "The stack under `Fatal Python error`.",
         explains=("SIGABRT",),
         alone=True,
+        alike=("OP-ABI", "CUDA-ILLEGAL"),
     ),
     Signature(
         "SIGABRT",
@@ -45,6 +47,7 @@ SIGNATURES = (
         "The line `what():` above.",
         alone=True,
         sure=False,
+        alike=("NCCL-WATCHDOG", "CUDA-ILLEGAL", "ALLOC-REFUSED"),
     ),
     Signature(
         "EARLY-EXIT",
@@ -55,6 +58,8 @@ SIGNATURES = (
         ("Look for sys.exit and for conditions on the rank in the script",),
         "The last lines of that rank.",
         sure=False,
+        alike=("DESYNC-EARLY-EXIT", "KILLED-UNKNOWN"),
+        source="deepspeed/launcher/launch.py:sigkill_handler",
     ),
     Signature(
         "USER-PY",
@@ -126,6 +131,7 @@ SIGNATURES = (
         "By scancel, or by srun after one task failed.",
         (rx("CANCELLED AT", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (?!.*DUE TO)"),),
         alone=True,
+        confirm="sacct -j JOB --format=State,ExitCode,End",
     ),
     Signature(
         "SIGHUP",
@@ -140,6 +146,7 @@ SIGNATURES = (
         ),
         ("dstui --headless --detach, or a launch from dstui's screens, lives on without the terminal",),
         alone=True,
+        confirm="Whether the terminal or the ssh connection ended at that time.",
     ),
     Signature(
         "CTRL-C",
@@ -157,6 +164,8 @@ SIGNATURES = (
             rx("Terminated", r"^(?:.*: line \d+: +\d+ )Terminated\b"),
         ),
         alone=True,
+        alike=("SLURM-CANCEL", "SIGHUP"),
+        source="deepspeed/launcher/launch.py:sigkill_handler",
     ),
     # What follows from another end.
     Signature(
@@ -168,6 +177,7 @@ SIGNATURES = (
             "object has no attribute 'ds_opt_lion'",
             "object has no attribute 'ds_opt_adagrad'",
         ),
+        source="deepspeed/ops/adam/cpu_adam.py:__init__",
     ),
     Signature(
         "NCCL-REMOTE",
@@ -264,12 +274,19 @@ SIGNATURES = (
         signs=("huggingface/tokenizers: The current process just got forked",),
     ),
     Signature("NOHOSTFILE-NOTE", "benign", "No hostfile: this machine alone", signs=("Unable to find hostfile",)),
-    Signature("Z3-TRACE", "benign", "ZeRO 3 relearns the order of modules", signs=("Invalidate trace cache @ step",)),
+    Signature(
+        "Z3-TRACE",
+        "benign",
+        "ZeRO 3 relearns the order of modules",
+        signs=("Invalidate trace cache @ step",),
+        source="deepspeed/runtime/zero/partitioned_param_coordinator.py:trace_prologue",
+    ),
     Signature(
         "PG-NOT-DESTROYED",
         "benign",
         "The process group was not destroyed at the end",
         signs=("process group has NOT been destroyed", "destroy_process_group() was not called"),
+        source="deepspeed/launcher/runner.py:fetch_hostfile",
     ),
     Signature(
         "ADVICE",

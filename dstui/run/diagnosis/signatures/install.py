@@ -20,6 +20,7 @@ SIGNATURES = (
         ),
         ("Install it for the interpreter of the ranks (job.python), on every host",),
         "job.python -c 'import NAME' on the host that failed.",
+        alike=("IMPORT-VERSION", "REMOTE-ENV"),
     ),
     Signature(
         "IMPORT-VERSION",
@@ -43,6 +44,7 @@ SIGNATURES = (
         ("Install the set of versions that the program was written for",),
         "pip check, and the versions that the script's authors name.",
         sure=False,
+        alike=("IMPORT-MISSING", "IMPORT-TORCH"),
     ),
     Signature(
         "IMPORT-TORCH",
@@ -56,6 +58,7 @@ SIGNATURES = (
         ("Upgrade deepspeed (0.14.3 or newer for PyTorch 2.4), or pin an older PyTorch",),
         "pip show torch deepspeed.",
         explains=("IMPORT-VERSION",),
+        alike=("IMPORT-VERSION", "OP-ABI"),
     ),
     Signature(
         "DS-INTERNAL-VERSION",
@@ -73,6 +76,7 @@ SIGNATURES = (
         ("Reinstall one release: pip install --force-reinstall --no-cache-dir deepspeed",),
         "python -c 'import deepspeed; print(deepspeed.__version__, deepspeed.__file__)'",
         explains=("IMPORT-VERSION",),
+        alike=("IMPORT-VERSION", "IMPORT-TORCH"),
     ),
     Signature(
         "CUDA-MISMATCH",
@@ -91,6 +95,8 @@ SIGNATURES = (
         ),
         "nvcc -V against python -c 'import torch; print(torch.version.cuda)'",
         explains=("OP-BUILD", "OP-ABI", "NO-NVCC"),
+        alike=("NO-NVCC", "OP-BUILD"),
+        source="deepspeed/ops/op_builder/builder.py:assert_no_cuda_mismatch",
     ),
     Signature(
         "NO-NVCC",
@@ -107,6 +113,8 @@ SIGNATURES = (
         (NO_BUILD, "Install cuda-nvcc of PyTorch's major version and export CUDA_HOME", "Upgrade DeepSpeed where it dies at its import"),
         "ls $CUDA_HOME/bin/nvcc in the environment of the ranks.",
         explains=("OP-BUILD",),
+        alike=("CUDA-MISMATCH", "IMPORT-VERSION"),
+        source="deepspeed/ops/op_builder/builder.py:installed_cuda_version",
     ),
     Signature(
         "OP-BUILD",
@@ -125,7 +133,9 @@ SIGNATURES = (
             "Remove the half-built op: rm -rf ~/.cache/torch_extensions/*",
         ),
         "The first line with `error:` above the failure.",
-        explains=("PYTHON-H", "GCC-VERSION", "LD-CURAND", "OP-ABI", "NO-NVCC"),
+        explains=("PYTHON-H", "GCC-VERSION", "LD-CURAND", "OP-ABI", "LIB-MISSING", "NO-NVCC"),
+        alike=("CUDA-MISMATCH", "GCC-VERSION", "NO-NVCC"),
+        source="deepspeed/ops/op_builder/builder.py:jit_load",
     ),
     Signature(
         "PYTHON-H",
@@ -146,6 +156,7 @@ SIGNATURES = (
         ("Set CC and CXX to a gcc that nvcc and PyTorch take (conda install gxx_linux-64)",),
         "gcc --version against the table of nvcc's release notes.",
         alone=True,
+        alike=("CUDA-MISMATCH",),
     ),
     Signature(
         "LD-CURAND",
@@ -156,6 +167,7 @@ SIGNATURES = (
         ("Install the toolkit's libraries with headers (cuda-libraries-dev), or set LIBRARY_PATH",),
         "ls $CUDA_HOME/lib64.",
         alone=True,
+        alike=("NO-NVCC",),
     ),
     Signature(
         "NINJA-MISSING",
@@ -166,6 +178,8 @@ SIGNATURES = (
         ("pip install ninja, and put the venv's bin folder on the PATH of the ranks",),
         "which ninja, in the environment of the ranks.",
         explains=("OP-BUILD",),
+        alike=("OP-BUILD",),
+        source="deepspeed/ops/op_builder/builder.py:jit_load",
     ),
     Signature(
         "AIO-MISSING",
@@ -176,12 +190,14 @@ SIGNATURES = (
         (Remedy("Offload to host memory instead", patches.nvme_to_cpu), "apt install libaio-dev (dnf libaio-devel)"),
         "A compile test of libaio.h with io_pgetevents.",
         explains=("OP-BUILD",),
+        alike=("OP-BUILD",),
     ),
     Signature(
         "AIO-NOTE",
         "benign",
         "libaio is missing, which only matters for NVMe offload",
         signs=("async_io requires the dev libaio", "async_io requires the libraries"),
+        source="deepspeed/ops/op_builder/async_io.py:is_compatible",
     ),
     Signature(
         "OP-ABI",
@@ -191,11 +207,56 @@ SIGNATURES = (
         (
             rx("version mismatch! DeepSpeed ops were compiled", r"version mismatch! DeepSpeed ops were compiled"),
             rx("undefined symbol", r"undefined symbol: \w+"),
-            rx("cannot open shared object file", r"^(?!.*NCCL INFO).*(?<!libcuda)\.so[.\d]*: cannot open shared object file"),
+            rx("cannot open shared object file", r"torch_extensions/.*\.so: cannot open shared object file"),
         ),
         ("rm -rf ~/.cache/torch_extensions, and reinstall DeepSpeed with --no-build-isolation",),
         "ds_report: PyTorch and CUDA at build time against those of now.",
         sure=False,
+        alike=("LIB-MISSING", "IMPORT-VERSION", "CUDA-MISMATCH"),
+        source="deepspeed/ops/op_builder/builder.py:validate_torch_version",
+    ),
+    Signature(
+        "LIB-MISSING",
+        "root",
+        "A shared library is not found",
+        "A program or a compiled package was linked with a library that the loader does not find: it is not installed, of another "
+        "version, or its folder is not searched.",
+        (
+            rx(
+                "cannot open shared object file",
+                r"^(?!.*(?:NCCL INFO|dlerror|torch_extensions/)).*(?<!libcuda)\.so[.\d]*: cannot open shared object file",
+            ),
+            rx("version `", r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found"),
+            rx("DLL load failed", r"DLL load failed while importing"),
+        ),
+        (
+            "Install the package that has it, or name its folder in LD_LIBRARY_PATH (on a cluster: load the module that brings it)",
+            "For GLIBC or GLIBCXX: a newer libstdc++ (conda install libstdcxx-ng), or packages built for this system",
+        ),
+        "ldd FILE.so, in the environment of the ranks: `not found` names each one.",
+        sure=False,
+        alike=("OP-ABI", "IMPORT-MISSING", "IMPORT-VERSION"),
+    ),
+    Signature(
+        "BNB-CUDA",
+        "root",
+        "bitsandbytes has no CUDA part that works here",
+        "It finds no build for this CUDA, no CUDA library, or no GPU, and its 8-bit and 4-bit types need one.",
+        (
+            rx("CUDA Setup failed despite", r"CUDA Setup failed despite (?:GPU being available|CUDA being available)"),
+            rx("bitsandbytes library load error", r"bitsandbytes library load error"),
+            rx("undefined symbol: c", r"libbitsandbytes\w*\.so: undefined symbol: c\w+"),
+            rx("has no attribute 'c", r"has no attribute 'c(?:get_col_row_stats|dequantize|quantize|gemm|igemm|prefetch|adam)\w*'"),
+            rx("bitsandbytes was compiled without", r"bitsandbytes was compiled without GPU support"),
+        ),
+        (
+            "Install the newest bitsandbytes; python -m bitsandbytes says what it looks for",
+            "LD_LIBRARY_PATH with the folder of libcudart.so",
+        ),
+        "python -m bitsandbytes, in the environment of the ranks.",
+        sure=False,
+        explains=("OP-ABI", "LIB-MISSING"),
+        alike=("LIB-MISSING", "NO-GPU", "IMPORT-VERSION"),
     ),
     Signature(
         "WSL-LIBCUDA",
@@ -206,6 +267,7 @@ SIGNATURES = (
         (Remedy("Let the loader find it", patches.environment("LD_LIBRARY_PATH", "/usr/lib/wsl/lib")),),
         "ls /usr/lib/wsl/lib/libcuda.so*",
         sure=False,
+        alike=("NO-GPU", "DRIVER-OLD"),
     ),
     Signature(
         "WINDOWS",
@@ -223,6 +285,7 @@ SIGNATURES = (
         (rx("as PyTorch extensions root...", r"Using \S+ as PyTorch extensions root\.\.\."),),
         ("Remove the folder of the op: rm -rf ~/.cache/torch_extensions/*/OP", "Use a local folder: TORCH_EXTENSIONS_DIR=/tmp/$USER/ext"),
         "A file `lock` there that is older than any compiler at work; py-spy shows file_baton.py.",
+        alike=("OP-BUILD", "HANG"),
     ),
     Signature(
         "JIT-SLOW",

@@ -25,6 +25,7 @@ SIGNATURES = (
             "HYDRA_FULL_ERROR=1 shows the whole traceback; --cfg job prints the configuration that is used",
         ),
         alone=True,
+        alike=("CONFIG-PATH",),
     ),
     Signature(
         "HOSTFILE-BAD",
@@ -37,6 +38,8 @@ SIGNATURES = (
         ),
         ("Write `HOST slots=N`, one host per line",),
         launcher=True,
+        source="deepspeed/launcher/runner.py:_parse_hostfile",
+        confirm="Each line of the hostfile is `HOST slots=N`.",
     ),
     Signature(
         "HOSTFILE-IGNORED",
@@ -46,6 +49,7 @@ SIGNATURES = (
         ("Hostfile not found, training on this machine only",),
         ("Give --hostfile a path that exists",),
         launcher=True,
+        source="deepspeed/launcher/runner.py:fetch_hostfile",
     ),
     Signature(
         "NO-NUMACTL",
@@ -69,6 +73,8 @@ SIGNATURES = (
         ),
         (Remedy("Drop both filters", patches.without("cluster.include", "cluster.exclude")),),
         launcher=True,
+        alike=("HOSTFILE-BAD",),
+        source="deepspeed/launcher/runner.py:parse_resource_filter",
     ),
     Signature(
         "EXCLUDE-ALL",
@@ -79,6 +85,7 @@ SIGNATURES = (
         (Remedy("Drop the filters", patches.without("cluster.include", "cluster.exclude")),),
         launcher=True,
         in_code=True,
+        source="deepspeed/launcher/runner.py:main",
     ),
     Signature(
         "NUM-NODES-LOCAL",
@@ -88,6 +95,7 @@ SIGNATURES = (
         ("Num nodes is >1 but no extra nodes available via hostfile",),
         (Remedy("Use the nodes that are there", patches.without("cluster.num_nodes")), "Name the hosts: cluster.hosts or cluster.hostfile"),
         launcher=True,
+        source="deepspeed/launcher/runner.py:main",
     ),
     Signature(
         "SSH-CHECK",
@@ -106,6 +114,8 @@ SIGNATURES = (
         "ssh -o BatchMode=yes HOST true",
         launcher=True,
         alone=True,
+        alike=("MASTER-ADDR",),
+        source="deepspeed/launcher/runner.py:main",
     ),
     Signature(
         "PDSH-MISSING",
@@ -115,6 +125,7 @@ SIGNATURES = (
         (rx("not installed", r"launcher '\w+' not installed"), "pdsh: command not found", rx("Unknown launcher", r"Unknown launcher \S")),
         (Remedy("Start the nodes with dstui's own ssh launcher", patches.setting("cluster.launcher", "ssh")), "apt install pdsh"),
         launcher=True,
+        source="deepspeed/launcher/runner.py:main",
     ),
     Signature(
         "REMOTE-ENV",
@@ -130,6 +141,7 @@ SIGNATURES = (
         "ssh HOST test -x PYTHON && test -d WORKDIR",
         launcher=True,
         alone=True,
+        alike=("NO-SCRIPT", "SSH-CHECK"),
     ),
     Signature(
         "MASTER-ADDR",
@@ -140,6 +152,8 @@ SIGNATURES = (
         ("Set cluster.master_addr to an address that every host reaches",),
         "ssh FIRST_HOST hostname -I",
         launcher=True,
+        alike=("SSH-CHECK",),
+        source="deepspeed/launcher/runner.py:main",
     ),
     Signature(
         "NO-SCRIPT",
@@ -152,6 +166,8 @@ SIGNATURES = (
         ),
         ("Give job.script from job.workdir, and check that it is on every host",),
         alone=True,
+        alike=("REMOTE-ENV", "SCRIPT-SHELL"),
+        confirm="ls of the script, from the folder that the ranks start in.",
     ),
     Signature(
         "SCRIPT-SHELL",
@@ -167,6 +183,8 @@ SIGNATURES = (
         ("Mend the line; a Plan needs no shell script at all",),
         launcher=True,
         alone=True,
+        alike=("NO-SCRIPT", "REMOTE-ENV"),
+        confirm="bash -n SCRIPT, and cat -A SCRIPT: blanks after a backslash, ^M at line ends.",
     ),
     Signature(
         "NO-DS-CMD",
@@ -182,6 +200,7 @@ SIGNATURES = (
         launcher=True,
         alone=True,
         explains=("REMOTE-ENV",),
+        alike=("REMOTE-ENV",),
     ),
     Signature(
         "LOCAL-RANK-ARG",
@@ -195,6 +214,7 @@ SIGNATURES = (
         ),
         alone=True,
         explains=("USER-PY",),
+        source="deepspeed/launcher/launch.py:main",
     ),
     Signature(
         "BAD-ARGS",
@@ -210,6 +230,7 @@ SIGNATURES = (
         alone=True,
         sure=False,
         answer="USER-PY",
+        alike=("IMPORT-VERSION", "SCRIPT-SHELL"),
     ),
     Signature(
         "CVD-IGNORED",
@@ -218,6 +239,7 @@ SIGNATURES = (
         "The launcher drops it where num_gpus, include or exclude choose the GPUs.",
         (rx("VISIBLE_DEVICES", r"Detected (?:\w*_)?VISIBLE_DEVICES=\S* but ignoring it because"),),
         ("Choose the GPUs in one place: cluster.include: localhost:2,3",),
+        source="deepspeed/launcher/runner.py:main",
     ),
     Signature(
         "NO-GPU",
@@ -234,6 +256,8 @@ SIGNATURES = (
         ),
         ("docker run --gpus all; a PyTorch wheel with CUDA; unset CUDA_VISIBLE_DEVICES",),
         "nvidia-smi -L, and python -c 'import torch; print(torch.cuda.device_count())'",
+        alike=("DRIVER-OLD", "FABRIC"),
+        source="deepspeed/launcher/runner.py:main",
     ),
     Signature(
         "NO-GPU-QUIET",
@@ -252,6 +276,7 @@ SIGNATURES = (
         ),
         "nvidia-smi -L, and python -c 'import torch; print(torch.cuda.device_count())'",
         answer="NO-GPU",
+        source="deepspeed/accelerator/real_accelerator.py:get_accelerator",
     ),
     Signature(
         "INVALID-ORDINAL",
@@ -262,6 +287,7 @@ SIGNATURES = (
         ("As many ranks as GPUs: slots of the host, num_gpus; torch.cuda.set_device(int(os.environ['LOCAL_RANK']))",),
         "python -c 'import torch; print(torch.cuda.device_count())' there.",
         explains=("NCCL-CUDA",),
+        alike=("NCCL-DUP-GPU", "NO-GPU"),
     ),
     Signature(
         "DRIVER-OLD",
@@ -278,6 +304,7 @@ SIGNATURES = (
         ),
         ("Upgrade the driver and reboot, or install a PyTorch wheel for the driver's CUDA",),
         "nvidia-smi's CUDA version against torch.version.cuda; torch.cuda.get_arch_list()",
+        alike=("NO-GPU", "FABRIC"),
     ),
     Signature(
         "FABRIC",
@@ -287,6 +314,7 @@ SIGNATURES = (
         ("system not yet initialized", "cudaErrorSystemNotReady", rx("Error 802", r"Error 802\b")),
         ("systemctl start nvidia-fabricmanager, in the driver's version",),
         "nvidia-smi -q | grep -A2 Fabric",
+        alike=("DRIVER-OLD", "XID"),
     ),
     Signature(
         "MPI4PY",
@@ -296,12 +324,16 @@ SIGNATURES = (
         ("No module named 'mpi4py'",),
         ("Start it with deepspeed, torchrun or accelerate; for one GPU: deepspeed --num_gpus 1",),
         explains=("IMPORT-MISSING",),
+        alike=("ENV-RANK-MISSING",),
+        source="deepspeed/comm/comm.py:mpi_discovery",
+        confirm="echo $RANK $WORLD_SIZE, where the script is started: both are empty.",
     ),
     Signature(
         "MPI-NOTE",
         "benign",
         "DeepSpeed looked for MPI because no launcher set RANK",
         signs=("attempting to detect MPI environment",),
+        source="deepspeed/comm/comm.py:init_distributed",
     ),
     Signature(
         "ENV-RANK-MISSING",
@@ -316,5 +348,8 @@ SIGNATURES = (
             rx("KeyError: '", r"KeyError: '(?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'"),
         ),
         ("Start it with deepspeed, torchrun or accelerate launch",),
+        alike=("MPI4PY",),
+        source="torch/distributed/rendezvous.py:_env_error",
+        confirm="echo $RANK $WORLD_SIZE $MASTER_ADDR, where the script is started.",
     ),
 )

@@ -28,6 +28,7 @@ SIGNATURES = (
         ),
         "dstui forecast PLAN says what a rank needs; nvidia-smi, who else is on the GPU.",
         explains=("NCCL-CUDA", "NCCL-REMOTE"),
+        alike=("GPU-BUSY",),
     ),
     Signature(
         "GPU-BUSY",
@@ -52,6 +53,7 @@ SIGNATURES = (
         ("End the processes that hold the GPU (nvidia-smi lists them), or choose other GPUs with cluster.include",),
         "nvidia-smi shows the pid and its memory.",
         explains=("OOM-GPU",),
+        alike=("OOM-GPU",),
     ),
     Signature(
         "QUANT-SPILL",
@@ -64,6 +66,7 @@ SIGNATURES = (
             "A smaller type (nf4 in the place of int8), or a GPU that nobody else uses",
         ),
         "nvidia-smi: what is free before the start.",
+        alike=("OOM-GPU", "DEVICE-MAP-Z3"),
     ),
     Signature(
         "OOM-HOST",
@@ -101,6 +104,7 @@ SIGNATURES = (
         confirm="ulimit -a, in the environment of the ranks.",
         explains=("ALLOC-REFUSED", "DL-WORKER", "SIGABRT"),
         alone=True,
+        alike=("ALLOC-REFUSED",),
     ),
     Signature(
         "ALLOC-REFUSED",
@@ -120,6 +124,7 @@ SIGNATURES = (
         ),
         "ulimit -v in the environment of the ranks, free -g and sysctl vm.overcommit_memory on the host.",
         explains=("DL-WORKER", "SIGABRT"),
+        alike=("MEMORY-LIMIT", "OOM-HOST"),
     ),
     Signature(
         "SIGBUS-SHM",
@@ -141,6 +146,7 @@ SIGNATURES = (
         ),
         "df /dev/shm on the host, while a run is on.",
         explains=("DL-WORKER", "CKPT-DISK", "NCCL-SYSTEM", "KILLED-UNKNOWN", "SIGABRT"),
+        alike=("CKPT-DISK", "OOM-HOST"),
     ),
     Signature(
         "PINNED-MEM",
@@ -151,6 +157,7 @@ SIGNATURES = (
         (Remedy("Offload to ordinary memory", patches.unpin), "ulimit -l unlimited for the ranks"),
         "ulimit -l, in the environment of the ranks.",
         explains=("OOM-GPU",),
+        alike=("ALLOC-REFUSED", "OOM-GPU"),
     ),
     Signature(
         "DL-WORKER",
@@ -162,6 +169,8 @@ SIGNATURES = (
         "dmesg (memory) and df /dev/shm (shared memory).",
         explains=("SIGABRT",),
         sure=False,
+        alike=("OOM-HOST", "SIGBUS-SHM"),
+        source="torch/utils/data/dataloader.py:_try_get_data",
     ),
     Signature(
         "TOO-MANY-FILES",
@@ -171,6 +180,8 @@ SIGNATURES = (
         ("Too many open files", "received 0 items of ancdata"),
         ("ulimit -n 65536, or torch.multiprocessing.set_sharing_strategy('file_system')",),
         "ulimit -n, in the environment of the ranks.",
+        alike=("SIGBUS-SHM",),
+        source="torch/utils/data/dataloader.py:_try_get_data",
     ),
     Signature(
         "SHM-LEAK",

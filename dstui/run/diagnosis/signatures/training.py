@@ -1,4 +1,4 @@
-"""The program at work: model, data, numbers, GPUs."""
+"""The program at work: shapes, types, numbers, GPUs, what ZeRO 3 partitions."""
 
 from __future__ import annotations
 
@@ -6,131 +6,6 @@ from dstui.run.diagnosis import patches
 from dstui.run.diagnosis.signature import Remedy, Signature, rx
 
 SIGNATURES = (
-    Signature(
-        "MODEL-FILES",
-        "root",
-        "The model's files are not there",
-        "The path is wrong, nothing is downloaded on this host, or the model is gated.",
-        (
-            "Error no file named",
-            "HFValidationError",
-            "Repo id must be in the form",
-            "is not a local folder and is not a valid model identifier",
-            "gated repo",
-            "401 Client Error",
-            "Can't load tokenizer",
-            "Can't load the configuration of",
-            "does not appear to have a file named",
-            rx(
-                "No such file or directory",
-                r"No such file or directory: .*(?:\.safetensors|[/']config\.json|tokenizer\w*\.json|\.index\.json)",
-            ),
-            "RepositoryNotFoundError",
-            "GatedRepoError",
-        ),
-        ("Download it first, on every host, and give an absolute path", "hf auth login for a gated model"),
-        "ls of the folder on the host that failed: config.json, and every shard of the index.",
-    ),
-    Signature(
-        "MODEL-LOAD",
-        "root",
-        "The weights could not be loaded into the model",
-        "A damaged or half-downloaded file, or weights of another model.",
-        (
-            rx("SafetensorError", r"SafetensorError: (?!Error while serializing|.*os error (?:28|122))|Error while deserializing header"),
-            "MetadataIncompleteBuffer",
-            "HeaderTooLarge",
-            rx("Unable to load weights", r"Unable to load weights from"),
-            rx("invalid load key", r"UnpicklingError: invalid load key"),
-            "PytorchStreamReader failed",
-            rx("ignore_mismatched_sizes", r"You may consider adding `ignore_mismatched_sizes=True`"),
-        ),
-        ("Download the file again; compare its size with the hub's (130 bytes: a Git LFS pointer)",),
-        "sha256sum of the file against the hub's.",
-        explains=("CKPT-SHAPE",),
-        sure=False,
-    ),
-    Signature(
-        "DATA",
-        "root",
-        "The data could not be read",
-        "A damaged file, or another format than the script expects.",
-        (
-            "JSONDecodeError",
-            "DatasetGenerationError",
-            "ArrowInvalid",
-            rx("pyarrow.lib.Arrow", r"pyarrow\.lib\.Arrow\w+"),
-            "UnicodeDecodeError",
-        ),
-        ("Mend or leave out the file that the traceback names",),
-        "Read its first records by hand.",
-        sure=False,
-    ),
-    Signature(
-        "DATA-INDEX",
-        "root",
-        "The index of the data set is not on this host",
-        "Megatron builds it on one rank and lets all others read it: every host must see the same folder, or build its own.",
-        (rx("No such file or directory", r"No such file or directory: '[^']*(?:index-cache/|_(?:doc|sample|shuffle)_idx)[^']*\.npy'"),),
-        (
-            "Put the data, or --data-cache-path, into a folder that every host shares",
-            "Copy the index from the host that has it, or let the first rank of every host build it",
-        ),
-        "ls of that file on the host that failed, and on rank 0's.",
-        answer="DATA",
-    ),
-    Signature(
-        "NO-INTERNET",
-        "root",
-        "The host has no way to the internet",
-        "Compute nodes often have none: the hub, or the tracker, cannot be reached.",
-        (
-            "Max retries exceeded with url",
-            "NewConnectionError",
-            rx("We couldn't connect to", r"We couldn't connect to 'https?://"),
-            rx("ConnectionError", r"ConnectionError.*HTTPSConnectionPool"),
-            "Temporary failure in name resolution",
-            "LocalEntryNotFoundError",
-        ),
-        (
-            Remedy("Work offline", patches.environment("HF_HUB_OFFLINE", "1")),
-            "WANDB_MODE=offline (SWANLAB_MODE=local); download model and data where there is internet",
-        ),
-        "curl -sI https://huggingface.co on that host.",
-        explains=("MODEL-FILES", "TRACKER-LOGIN", "HUB-RATE"),
-    ),
-    Signature(
-        "HUB-RATE",
-        "root",
-        "The hub refused so many requests",
-        "Every rank asks it for the same files at once.",
-        ("429 Client Error", rx("Too Many Requests", r"(?:HTTPError|429).*Too Many Requests")),
-        ("Download once, then HF_HUB_OFFLINE=1 for the ranks", "Set HF_TOKEN"),
-    ),
-    Signature(
-        "TRACKER-LOGIN",
-        "root",
-        "The experiment tracker has no valid key",
-        "It cannot ask for one: ranks have no terminal.",
-        (
-            rx("API key must be", r"API key must be \d+ characters long"),
-            "api_key not configured",
-            "No API key configured",
-            rx("wandb: ERROR", r"wandb: ERROR (?!.*(?:retry|dropped))"),
-        ),
-        ("Export the key (WANDB_API_KEY) for the ranks, or switch the tracker off (report_to: none)",),
-        sure=False,
-    ),
-    Signature(
-        "RACE-FS",
-        "root",
-        "Ranks got in each other's way on the file system",
-        "Several of them create the same folder or open the same database at once; network file systems make it worse.",
-        (rx("FileExistsError", r"FileExistsError.*\[Errno 17\]|FileExistsError"), "database is locked", "Stale file handle"),
-        ("Let rank 0 create it first (then a barrier), or give each rank its own",),
-        "Only some ranks fail, and not always the same.",
-        sure=False,
-    ),
     Signature(
         "USER-SHAPE",
         "root",
@@ -150,6 +25,8 @@ SIGNATURES = (
         ),
         ("Print the shapes before the line that the traceback names",),
         sure=False,
+        alike=("Z3-PARTITIONED", "DATA"),
+        confirm="The two shapes in the message: which of them is not what was meant.",
     ),
     Signature(
         "DEVICE-MIX",
@@ -158,6 +35,7 @@ SIGNATURES = (
         "A buffer or an input stayed on the CPU, or device_map placed parts of the model elsewhere.",
         ("Expected all tensors to be on the same device",),
         ("Move inputs and buffers to the engine's device (.to(engine.device)), and drop device_map",),
+        alike=("DEVICE-MAP-Z3",),
     ),
     Signature(
         "DTYPE-MIX",
@@ -186,6 +64,7 @@ SIGNATURES = (
             "Freeze or remove what is not used: requires_grad_(False)",
         ),
         "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters.",
+        alike=("HANG-DESYNC",),
     ),
     Signature(
         "NO-GRAD",
@@ -199,6 +78,7 @@ SIGNATURES = (
             "Look which parameters have requires_grad, and for a torch.no_grad() or detach() around the loss",
         ),
         "print([name for name, p in model.named_parameters() if p.requires_grad])",
+        alike=("Z3-PARTITIONED",),
     ),
     Signature(
         "CUDA-ASSERT",
@@ -209,6 +89,7 @@ SIGNATURES = (
         ("CUDA_LAUNCH_BLOCKING=1 gives the line; compare the largest token id with the rows of the embedding",),
         "The line `Assertion …` names the check.",
         explains=("NCCL-CUDA", "SIGABRT", "CUDA-ILLEGAL"),
+        alike=("CUDA-ILLEGAL", "DATA"),
     ),
     Signature(
         "CUDA-ILLEGAL",
@@ -219,6 +100,7 @@ SIGNATURES = (
         ("Run again on another GPU: the same GPU again means hardware, another one the code",),
         "compute-sanitizer; nvidia-smi -q -d ECC",
         explains=("NCCL-CUDA", "SIGABRT"),
+        alike=("CUDA-ASSERT", "GPU-ECC", "OP-ABI"),
     ),
     Signature(
         "GPU-ECC",
@@ -235,6 +117,7 @@ SIGNATURES = (
         "nvidia-smi -q -d ECC,ROW_REMAPPER",
         explains=("NCCL-CUDA", "SIGABRT"),
         sure=False,
+        alike=("XID", "CUDA-ILLEGAL"),
     ),
     Signature(
         "CUDA-UNKNOWN",
@@ -247,6 +130,7 @@ SIGNATURES = (
         "dmesg | grep -i xid, at the time of the failure; the same local rank again means that GPU.",
         explains=("NCCL-CUDA", "SIGABRT"),
         sure=False,
+        alike=("XID", "GPU-ECC"),
     ),
     Signature(
         "XID",
@@ -264,6 +148,7 @@ SIGNATURES = (
         "dmesg | grep -i xid, at the time of the failure.",
         explains=("NCCL-CUDA", "NCCL-WATCHDOG", "SIGABRT", "CUDA-ILLEGAL"),
         alone=True,
+        alike=("GPU-ECC",),
     ),
     Signature(
         "LOSS-SCALE-MIN",
@@ -273,6 +158,8 @@ SIGNATURES = (
         ("Current loss scale already at minimum", "Minimum loss scale reached"),
         (Remedy("Train in bf16", patches.to_bf16), "A lower learning rate; look at the batch that overflows"),
         "Overflows from the first step point to the type, later ones to learning rate or data.",
+        alike=("NAN",),
+        source="deepspeed/runtime/fp16/loss_scaler.py:update_scale",
     ),
     Signature(
         "NAN",
@@ -286,6 +173,8 @@ SIGNATURES = (
         ),
         ("A lower learning rate, bf16, gradient clipping; check that not every label is -100",),
         sure=False,
+        alike=("LOSS-SCALE-MIN", "DATA"),
+        confirm="The first step whose loss or grad_norm is nan.",
     ),
     Signature(
         "Z3-SIZE0",
@@ -302,6 +191,8 @@ SIGNATURES = (
         ),
         "[0] in the checkpoint: it was saved without gathering; [0] in the model: it is loaded without.",
         explains=("CKPT-SHAPE", "USER-SHAPE"),
+        alike=("CKPT-SHAPE", "Z3-PARTITIONED"),
+        source="torch/nn/modules/module.py:_load_from_state_dict",
     ),
     Signature(
         "Z3-PARTITIONED",
@@ -316,6 +207,8 @@ SIGNATURES = (
         ("Gather the parameters, or prepare the second model with DeepSpeed too",),
         explains=("USER-SHAPE",),
         sure=False,
+        alike=("USER-SHAPE", "Z3-SIZE0"),
+        confirm="print(parameter.shape) in that line: torch.Size([0]).",
     ),
     Signature(
         "Z3-INFLIGHT",
@@ -330,6 +223,9 @@ SIGNATURES = (
         ),
         ("deepspeed.utils.set_z3_leaf_modules, or no prefetch: zero_optimization.stage3_prefetch_bucket_size: 0", "Upgrade DeepSpeed"),
         in_code=True,
+        alike=("Z3-HANG-MOE",),
+        source="deepspeed/runtime/zero/partitioned_param_coordinator.py:_fetch_sub_module_impl",
+        confirm="The same run with stage3_prefetch_bucket_size: 0 goes on.",
     ),
     Signature(
         "OFFLOAD-SLOW",
@@ -346,5 +242,6 @@ SIGNATURES = (
         "Steps take twice to ten times as long.",
         ("pytorch allocator cache flushes since last step",),
         (Remedy("Halve the micro-batch and double the accumulation", patches.halve_micro_batch),),
+        source="deepspeed/runtime/zero/stage3.py:step",
     ),
 )

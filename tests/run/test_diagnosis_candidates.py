@@ -1,0 +1,51 @@
+"""What a failure could also be: causes with the same words, told only where the answer is not sure, with what tells them apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crash_texts import SAMPLES, ended, fallout, of_lines, spawned, traceback
+
+from dstui.run.diagnosis import report
+from dstui.tui.run.diagnosis_rows import whole_rows
+
+LIBRARY = "/opt/env/lib/python3.11/site-packages/{}/part.py"
+
+
+def test_an_answer_that_is_sure_has_no_rivals(tmp_path: Path) -> None:
+    found = of_lines(tmp_path / "log", [*spawned(2), *traceback(1, SAMPLES["OOM-GPU"][0]), *fallout(0), *ended(2, 1)])
+    assert (found.confidence, found.could_be) == ("high", ())
+    assert "could also be" not in report(found)
+
+
+def test_a_kill_that_nothing_proves_may_have_been_the_kernels_or_the_schedulers(tmp_path: Path) -> None:
+    found = of_lines(tmp_path / "log", [*spawned(2), *fallout(0), *ended(2, -9)])
+    assert (found.cause, found.could_be[:2]) == ("KILLED-UNKNOWN", ("OOM-HOST", "SLURM-CANCEL"))
+    said = report(found)
+    assert "it could also be:" in said
+    assert "OOM-HOST: The host ran out of memory" in said
+    assert "To tell: sacct -j JOB" in said
+    assert any("OOM-HOST" in str(row) for row in whole_rows(found, 100)), "in the dialog too"
+    assert found.as_json()["could_be"] == list(found.could_be)
+
+
+def test_of_the_causes_that_are_alike_the_one_that_the_text_has_a_word_of_comes_first(tmp_path: Path) -> None:
+    words = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE)"
+    plain = of_lines(tmp_path / "a", [*spawned(2), f"[rank1]: {words}", *ended(2, -6)])
+    assert (plain.cause, plain.could_be[0]) == ("NCCL-WATCHDOG", "HANG-DESYNC")
+    skipped = "[rank0]: worker 3: [Errno 28] No space left on device, retrying"
+    load = SAMPLES["MODEL-LOAD"][0]
+    full = of_lines(tmp_path / "b", [*spawned(2), skipped, *traceback(1, load), *ended(2, 1)])
+    assert (full.cause, full.could_be[0]) == ("MODEL-LOAD", "CKPT-DISK")
+
+
+def test_an_exception_that_a_library_raised_points_to_what_that_library_is_known_for(tmp_path: Path) -> None:
+    found = of_lines(tmp_path / "log", traceback(None, "ValueError: odd", LIBRARY.format("datasets")))
+    assert (found.cause, found.confidence, found.could_be) == ("USER-PY", "medium", ("DATA", "RACE-FS"))
+    own = of_lines(tmp_path / "log", traceback(None, "KeyError: 'labels'"))
+    assert (own.confidence, own.could_be) == ("high", ()), "the script's own line needs no rival"
+
+
+def test_an_end_without_a_cause_names_what_the_text_mentions(tmp_path: Path) -> None:
+    found = of_lines(tmp_path / "log", [*spawned(2), "[rank1]: write failed, retrying: [Errno 28] No space left on device", *ended(2, 1)])
+    assert (found.cause, found.could_be) == (None, ("CKPT-DISK",))
