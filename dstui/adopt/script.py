@@ -29,6 +29,8 @@ OPTIMIZER = re.compile(
     r"(?:torch\.optim|bitsandbytes\.optim|bnb\.optim|apex\.optimizers|deepspeed\.ops\.\w+|transformers|lion_pytorch|torch_optimizer)"
     r"\.(?:\w+\.)?(?!lr_scheduler)[A-Z]\w*$"
 )
+JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER.pattern}")
+"""What is told the backend of torch.distributed, or that there is no GPU."""
 NOT_ONE = re.compile(r"lr_scheduler|Scheduler|^transformers\.(?!AdamW$|Adafactor$|optimization\.A)")
 
 
@@ -52,6 +54,8 @@ class ScriptFacts:
     """The number that it gives Accelerator(gradient_accumulation_steps=…), where it is one."""
     says_precision: bool = False
     """It gives Accelerator its mixed_precision itself."""
+    joins_itself: bool = False
+    """It says how the ranks' processes find each other: gloo, use_cpu, a process group of its own; CPU ranks need that."""
 
     @property
     def own_configuration(self) -> bool:
@@ -87,6 +91,7 @@ def inspect_script(text: str) -> ScriptFacts:
                 refuses_local_rank=_refuses_local_rank(code),
                 accumulation=_accumulation(code),
                 says_precision=any(call.name.endswith("Accelerator") and call.value("mixed_precision") for call in code.calls),
+                joins_itself=_joins_itself(code),
             )
     return ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
 
@@ -184,6 +189,11 @@ def _accumulation(code: Code) -> int | None:
     given = [call.value("gradient_accumulation_steps") for call in code.calls if call.name.endswith("Accelerator")]
     numbers = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, int)]
     return numbers[0] if numbers else None
+
+
+def _joins_itself(code: Code) -> bool:
+    given = (call.value("backend", "cpu", "use_cpu", "no_cuda") for call in code.calls if JOINED.search(call.name))
+    return any(given) or code.call("init_distributed", "init_process_group") is not None
 
 
 def _parses_trainer(code: Code) -> bool:

@@ -7,7 +7,13 @@ accelerate/accelerator.py (_prepare_deepspeed) and utils/dataclasses.py (DeepSpe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
+from dstui.plan.accelerate_keys import PLUGIN as PLUGIN_KEYS
+from dstui.plan.accelerate_keys import SECTION
+
+AUTO = "auto"
+TYPES = ("fp16", "bf16")
 ZERO = "zero_optimization"
 OF_HIDDEN_SIZE = {
     f"{ZERO}.reduce_bucket_size": "hidden_size²",
@@ -25,6 +31,15 @@ PLUGIN = {
     f"{ZERO}.stage3_gather_16bit_weights_on_model_save": "--zero3_save_16bit_model, else false",
 }
 """What accelerate's plugin fills, which the Trainer uses too."""
+BY_DEFAULT: Mapping[str, object] = {
+    f"{ZERO}.stage": 2,
+    f"{ZERO}.offload_optimizer.device": "none",
+    f"{ZERO}.offload_param.device": "none",
+    f"{ZERO}.offload_optimizer.nvme_path": "none",
+    f"{ZERO}.offload_param.nvme_path": "none",
+    f"{ZERO}.stage3_gather_16bit_weights_on_model_save": False,
+}
+"""What "auto" becomes there where the plugin was told nothing."""
 
 SCHEDULER = "scheduler.params"
 TRAINER: Mapping[str, str] = {
@@ -63,6 +78,42 @@ ACCELERATE: Mapping[str, str] = {
 }
 FILLED: Mapping[str, Mapping[str, str]] = {"trainer": TRAINER, "accelerate": ACCELERATE, "deepspeed": {}}
 """Reader -> path -> by what "auto" is filled there, in words."""
+
+
+def filled(config: Mapping[str, Any], reader: str, accelerate: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    """The configuration with what the reader makes of "auto" as far as it is known before the script runs.
+
+    `accelerate` is the Plan's section: the plugin's own keys and `mixed_precision`, which fill before the defaults do.
+    """
+    if reader == "deepspeed":
+        return config
+    if reader == "trainer" or not accelerate:
+        return _filled(config, BY_DEFAULT)
+    precision = accelerate.get("mixed_precision")
+    if config and precision in TYPES and precision not in config:
+        config = {**config, str(precision): {"enabled": AUTO}}  # accelerate adds the section
+    return _filled(config, {**BY_DEFAULT, **_plugin_values(accelerate)})
+
+
+def _plugin_values(accelerate: Mapping[str, Any]) -> dict[str, Any]:
+    """Path -> what a Plan's section for accelerate says there; what a key cannot be is not taken."""
+    inner = accelerate.get(SECTION)
+    section = inner if isinstance(inner, Mapping) else {}
+    keys = [key for key in PLUGIN_KEYS.values() if key.path and key.name in section]
+    known = {key.path: section[key.name] for key in keys if not key.choices or section[key.name] in key.choices}
+    precision = accelerate.get("mixed_precision")
+    return known | ({f"{kind}.enabled": kind == precision for kind in TYPES} if precision in TYPES else {})
+
+
+def _filled(config: Mapping[str, Any], values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        path = f"{before}{name}"
+        if isinstance(value, Mapping):
+            found[name] = _filled(value, values, f"{path}.")
+        else:
+            found[name] = values.get(path, value) if value == AUTO else value
+    return found
 
 
 def hidden_size_of(config: Mapping[str, object], reader: str = "trainer") -> int | None:

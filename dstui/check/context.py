@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dstui.adopt.script import NoScript, ScriptFacts
+from dstui.check.auto_values import AUTO, filled
 from dstui.check.forms import Fit, fit
 from dstui.plan.catalogue import Key, Release, version_tuple
 from dstui.plan.finding import Fix, Operation, Severity, When
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 MISSING = object()
 """What `Context.written` gives for a key that is not there: null is a value."""
-AUTO = "auto"
 UNPROBED = "nothing looked at yet"
 """The source of a Machine that nobody has looked at."""
 
@@ -66,7 +66,7 @@ class Context:
     pool: Mapping[str, int] | HostfileProblem | None = None
     """What the Plan's hostfile holds, or why that is not known; None where it names none, or nobody has looked."""
     config: Mapping[str, Any] = field(init=False)
-    """The configuration that reaches DeepSpeed: where the reader fills "auto", without these keys."""
+    """The configuration that reaches DeepSpeed: "auto" as the reader fills it, and without the key where that is not known before."""
     flat: dict[str, Any] = field(init=False)
     """Dotted path -> value of `config`, sections included."""
     memo: dict[str, Any] = field(default_factory=dict)
@@ -74,7 +74,8 @@ class Context:
     _fits: dict[str, Fit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.config = self.raw if self.integration == "deepspeed" else without_auto(self.raw)
+        accelerate = self.plan.accelerate if self.plan is not None else None
+        self.config = self.raw if self.integration == "deepspeed" else without_auto(filled(self.raw, self.integration, accelerate))
         self.flat = dict(flatten(self.config))
 
     # -- what is written

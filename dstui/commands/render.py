@@ -11,7 +11,7 @@ from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.output import refuse, say, tell
 from dstui.plan import Plan, PlanError
-from dstui.render.artifacts import Artifact, artifacts, for_accelerate, for_kubernetes, for_slurm, for_the_script
+from dstui.render.artifacts import Artifact, artifacts, ds_configs, for_accelerate, for_kubernetes, for_slurm, for_the_script
 from dstui.render.launch import RenderError
 from dstui.render.quoting import FILES
 from dstui.render.reaching import WORTH_TELLING, reach_lines, reaching
@@ -34,7 +34,9 @@ ALONE = {"accelerate": for_accelerate, "sbatch": for_slurm, "k8s": for_kubernete
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("plan", type=Path, metavar="PLAN")
-    parser.add_argument("--only", choices=NAMES, help="one of them, to standard output as it is")
+    parser.add_argument(
+        "--only", choices=NAMES, help="one of them, to standard output as it is (of several models all ds_config files, each with its name)"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="write the files into a folder")
     parser.add_argument("--force", action="store_true", help="let -o replace files that hold something else")
     parser.add_argument("--machine", type=Path, metavar="FILE", help="for the machine recorded in FILE instead of this one")
@@ -57,16 +59,19 @@ def run(args: argparse.Namespace) -> int:
             say(f"this Plan has no {NAMES[args.only]}")
         else:
             for artifact in files:
-                tell(artifact.text if args.only else f"# {artifact.name}: {artifact.why}\n{artifact.text}\n", end="")
+                alone = args.only and len(files) == 1
+                tell(artifact.text if alone else f"# {artifact.name}: {artifact.why}\n{artifact.text}\n", end="")
     except (FileProblem, PlanError, RenderError) as error:
         return refuse(str(error))
     return 0
 
 
 def _chosen(target: Target, config: str, only: str | None) -> list[Artifact]:
-    """The files that are asked for; those for accelerate and the script's lines need no command that could be launched."""
+    """The files that are asked for; DeepSpeed's own, accelerate's and the script's lines need no command that could be launched."""
     if only == "code":
         return [for_the_script(target.plan)]
+    if only == "ds_config":
+        return ds_configs(target.plan)
     if made := ALONE.get(str(only)):
         return [made(target)]
     wanted = NAMES | {"env": target.launch.env_file}
@@ -87,7 +92,7 @@ def _pool(plan: Plan, only: str | None) -> dict[str, int] | None:
     try:
         return read_pool(plan)
     except FileProblem:
-        if only in ("accelerate", "code"):
+        if only in ("ds_config", "accelerate", "code"):
             return None
         raise
 

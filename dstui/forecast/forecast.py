@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from dstui.check.auto_values import filled
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.memory import (
@@ -183,7 +184,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
             continue
         model, training = plan.focused_on(name).model, name not in plan.models or plan.models[name].role == "train"
         setup, notes = setup_of(
-            config,
+            filled(config, plan.job.integration, plan.accelerate),
             model,
             plan.job.integration,
             ranks=room.ranks,

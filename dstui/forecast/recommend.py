@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
-from dstui.check.context import AUTO
+from dstui.check.auto_values import AUTO
 from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import CHOICES, ON_CPUS, Choice

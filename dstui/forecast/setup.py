@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from dstui.check.auto_values import value_of
-from dstui.check.context import AUTO, Context
+from dstui.check.auto_values import AUTO, value_of
+from dstui.check.context import Context
 from dstui.check.rules.batch import given, verdict
 from dstui.plan import Plan
 from dstui.plan.catalogue import release, version_tuple

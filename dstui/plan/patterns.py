@@ -31,6 +31,7 @@ METRICS: Final = {
     "overflows": "steps skipped because gradients overflowed",
     "skipped": "steps that DeepSpeed says it skipped",
     "epoch": "epoch",
+    "trainable_parameters": "parameters that are trained, as PEFT counts them",
     "tflops": "TFLOP/s",
     "mfu": "share of the GPU's FLOPs that the model uses",
     "memory": "bytes of the GPU in use",

@@ -154,7 +154,7 @@ def _accelerate(plan: Plan) -> Iterator[str]:
     if _stage(plan) == 3:
         yield SAVE_GATHERED if _gathers(plan) else NOT_GATHERED
     yield SAVE_ZERO
-    yield FP32
+    yield FP32.replace("checkpoints", "zero_checkpoint")
 
 
 ACCELERATOR = """\

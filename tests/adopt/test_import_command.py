@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -51,6 +52,14 @@ def test_each_kind_of_file_opens_as_a_plan_that_is_still_to_be_named(folder: Pat
     opened = open_document(name)
     assert opened.plan.get(path) == value
     assert (opened.path, opened.made) == (None, True)
+
+
+def test_an_imported_configuration_is_rendered_again_though_no_script_is_named(folder: Path) -> None:
+    old = '{"train_batch_size": 16, "zero_optimization": true, "optimizer": {"type": "Adam", "params": {"lr": 4e-4}}}'
+    (folder / "ds.json").write_text(old)
+    assert dstui("import", "ds.json", "-o", "p.yaml", folder=folder).returncode == 0
+    rendered = dstui("render", "p.yaml", "--only", "ds_config", folder=folder)
+    assert (json.loads(rendered.stdout), rendered.stderr) == (json.loads(old), "")
 
 
 def test_an_accelerate_yaml_takes_the_script_that_it_is_for(folder: Path) -> None:

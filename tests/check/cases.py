@@ -33,6 +33,7 @@ models:
   teacher: {{role: inference, deepspeed: {{train_micro_batch_size_per_gpu: {}, zero_optimization: {{stage: {}}}}}}}
 """
 ACCELERATED = "job: {script: t.py, integration: accelerate}"
+CLASSES = ACCELERATED + "\naccelerate: {deepspeed_config: {deepspeed_moe_layer_cls_names: '%s'}}"
 
 
 @dataclass(frozen=True)
@@ -516,6 +517,7 @@ READERS = [
     Case("DS322", {}, {"gradient_accumulation_steps": "auto"}, reader="accelerate"),
     Case("DS323", {"steps_per_print": 5}, {}, reader="trainer"),
     Case("DS324", {STAGE: 3}, {STAGE: 3, f"{ZERO}.stage3_gather_16bit_weights_on_model_save": True}, reader="trainer"),
+    Case("DS324", at_stage(3), {STAGE: 3}, plan=ACCELERATED),
     Case(
         "DS325",
         {"bf16.enabled": True},
@@ -532,6 +534,12 @@ READERS = [
         script_passes="from accelerate import Accelerator\nAccelerator(mixed_precision='bf16')",
     ),
     Case("DS331", {STAGE: "auto"}, {STAGE: 2}, plan=ACCELERATED),
+    Case(
+        "DS141",
+        {STAGE: "auto", f"{OPTIMIZER}.device": "auto"},
+        {STAGE: "auto", f"{OPTIMIZER}.device": "auto", f"{OPTIMIZER}.nvme_path": "/nvme"},
+        plan=ACCELERATED + "\naccelerate: {deepspeed_config: {zero_stage: 3, offload_optimizer_device: nvme}}",
+    ),
     Case("DS332", {STAGE: 2}, {STAGE: "auto"}, plan=ACCELERATED + "\naccelerate: {deepspeed_config: {zero_stage: 3}}"),
     Case("DS333", {"pipeline": {"activation_checkpoint_interval": 1}}, {STAGE: 0}, plan=ACCELERATED),
     Case(
@@ -540,6 +548,15 @@ READERS = [
         at_stage(3, {f"{ZERO}.leaf_module.classes": ["transformers.models.olmoe.modeling_olmoe.OlmoeSparseMoeBlock"]}),
         plan=SCRIPT,
         model={"model_type": "olmoe", "num_experts": 64},
+    ),
+    Case(
+        "DS336",
+        at_stage(3, {}),
+        at_stage(3, {}),
+        reader="accelerate",
+        plan=CLASSES % "JetMoEBlock",
+        plan_passes=CLASSES % "JetMoeAttention,JetMoeMoE",
+        model={"model_type": "jetmoe", "num_local_experts": 8},
     ),
     Case(
         "DS132",
@@ -722,6 +739,17 @@ PLANS = [
         plan=trainer("--save_only_model, --load_best_model_at_end"),
         plan_passes=trainer("--save_only_model"),
         reader="trainer",
+    ),
+    Case("TR005", {}, {}, plan=trainer("--fp16"), plan_passes=trainer("--fp16"), machine=NO_GPU, machine_passes=gpus(2), reader="trainer"),
+    Case("TR005", {}, {}, plan=trainer("--bf16"), plan_passes=trainer("--use_cpu, --bf16"), machine=NO_GPU, reader="trainer"),
+    Case(
+        "DS337",
+        at_stage(2),
+        at_stage(2),
+        plan=ACCELERATED,
+        machine=NO_GPU,
+        script="from accelerate import Accelerator\nAccelerator()",
+        script_passes="from accelerate import Accelerator, utils\nAccelerator(kwargs_handlers=[utils.InitProcessGroupKwargs(backend='gloo')])",
     ),
     Case("TR004", {}, {}, plan=trainer("--fsdp, full_shard"), plan_passes=trainer("--fp16"), reader="trainer"),
 ]

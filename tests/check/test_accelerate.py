@@ -81,6 +81,13 @@ def test_a_rule_fires_and_just_does_not_and_its_fix_helps(code: str, fires: dict
             assert not errors(after) - errors(before)
 
 
+def test_a_word_in_capitals_is_mended_to_the_same_word() -> None:
+    found = check_accelerate(ds(zero_stage=3, offload_param_device="CPU"))
+    assert [f.fix.patch for f in found if f.fix] == [
+        ({"op": "replace", "path": "/deepspeed_config/offload_param_device", "value": "cpu"},),
+    ]
+
+
 @pytest.mark.parametrize("config", [yaml_with(machine_rank=1), nodes("pdsh", machine_rank=2)], ids=["one machine", "pdsh"])
 def test_a_rank_of_the_machine_that_accelerate_does_not_read_is_no_error(config: dict[str, Any]) -> None:
     """Proven with accelerate itself in tests/long/test_accelerate_launch.py."""

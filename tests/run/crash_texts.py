@@ -89,7 +89,8 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     "CONFIG-PATH": ("ValueError: Expected a string path to an existing deepspeed config, or a dictionary. Received: ds.json",),
     "HF-MISMATCH": ("ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments values:",),
     "NO-SYNC": ("AssertionError: no_sync context manager is incompatible with gradient partitioning logic of ZeRO stage 3",),
-    "DTYPE-UNSUPPORTED": ("ValueError: Your setup doesn't support bf16/gpu.", "ValueError: Type bf16 is not supported on your device."),
+    "TRAINER-BF16": ("ValueError: Your setup doesn't support bf16/gpu. You need to assign use_cpu if you want to train the model on CPU.",),
+    "DTYPE-UNSUPPORTED": ("ValueError: Type bf16 is not supported on your device.",),
     "PARALLEL-SIZE": ("AssertionError: world_size (4) is less than tensor_parallel_size 8",),
     "DEVICE-MAP-Z3": ("ValueError: DeepSpeed Zero-3 is not compatible with `low_cpu_mem_usage=True` or with passing a `device_map`.",),
     "PORT-IN-USE": (

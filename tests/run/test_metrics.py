@@ -124,6 +124,7 @@ def test_a_line_tells_its_numbers(line: str, found: dict[str, float]) -> None:
             {"epoch": 4, "train_perplexity": 1.2031, "epoch_loss": 0.1849},
         ),
         ("accuracy=98.0 % on the train dataset", {"accuracy": 0.98}),
+        ("trainable params: 294,912 || all params: 124,734,720 || trainable%: 0.2364", {"trainable_parameters": 294912}),
         (
             "Steps:  3%|3    | 15/500 [00:41<22:10,  2.74s/it, lr=1e-5, step_loss=0.0821]",
             {"step": 15, "steps": 500, "step_time": 2.74, "lr": 1e-5},

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dstui.plan import Plan
 
 __all__ = ["RULES", "check_accelerate", "check_section", "known_keys", "values"]
-IN_A_PLAN = ("AC004", "AC007", "AC009", "AC010", "AC014", "AC024", "AC041", "AC042")
+IN_A_PLAN = ("AC004", "AC007", "AC009", "AC010", "AC014", "AC024", "AC028", "AC041", "AC042")
 """Those that are about a Plan's section too: there dstui launches, and `deepspeed:` and `cluster:` say the rest."""
 
 

@@ -9,7 +9,7 @@ from dstui.check.accelerate.book import DS, RULES, inside, stage, uses_deepspeed
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.plan.accelerate_keys import FILE, PLUGIN, TOP, AccelerateKey
-from dstui.plan.finding import When
+from dstui.plan.finding import Fix, When
 
 SAYS: Mapping[str, tuple[When, str]] = {
     "mixed_precision": ("launch", "ValueError: Unknown mixed_precision mode: {value}. Choose between ['no', 'fp8', 'fp16', 'bf16']."),
@@ -36,12 +36,19 @@ def value(c: Context) -> Problems:
         if key.name == "mixed_precision" and given is False:
             continue  # an unquoted no, which has a rule of its own
         when, says = SAYS.get(key.name, (None, ""))
-        usual = key.choices[2 if key.name == "zero_stage" else 0] if key.choices else 1 if key.kind == "int" else None
-        fix = c.put(path, usual, f"write {usual}") if usual is not None else c.drop(path, f"remove {key.name}")
+        fix = _instead(c, path, key, given)
         message = f"{key.name} is {shown(given)}: it must be {expected(key)}"
         fatal = when is not None and uses_deepspeed(c)
         why = says.format(value=given) if fatal else "accelerate takes it as it stands, and nothing good comes of it"
         yield c.problem(path, message, why=why, severity="error" if fatal else "warning", when=when or "launch", fix=fix)
+
+
+def _instead(c: Context, path: str, key: AccelerateKey, given: Any) -> Fix:
+    """The same word as it is spelt, else what is usual, else nothing."""
+    meant = given.strip().lower() if isinstance(given, str) else None
+    usual = key.choices[2 if key.name == "zero_stage" else 0] if key.choices else 1 if key.kind == "int" else None
+    new = meant if meant in key.choices else usual
+    return c.put(path, new, f"write {new}") if new is not None else c.drop(path, f"remove {key.name}")
 
 
 def fits(key: AccelerateKey, given: Any) -> bool:

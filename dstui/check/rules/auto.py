@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dstui.check.auto_values import FILLED, OF_HIDDEN_SIZE, hidden_size_of, value_of
-from dstui.check.context import AUTO, Context
+from dstui.check.auto_values import AUTO, FILLED, OF_HIDDEN_SIZE, hidden_size_of, value_of
+from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.batch import KEYS, MICRO
 from dstui.plan.finding import Fix

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from dstui.check.context import AUTO, MISSING, Context
+from dstui.check.auto_values import AUTO
+from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.legacy import elastic
 from dstui.plan.finding import Fix

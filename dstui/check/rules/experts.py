@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dstui.check.context import Context
+from dstui.check.context import Context, pointer
 from dstui.check.rule import Problems, rule
+from dstui.check.rules.job import about_the_plan
+from dstui.plan.accelerate_keys import SECTION
+from dstui.plan.finding import Fix
 
 PATH = "zero_optimization.leaf_module"
+CLASSES = "deepspeed_moe_layer_cls_names"
 BLOCKS: Mapping[str, str] = {
     "mixtral": "MixtralSparseMoeBlock",
     "qwen2_moe": "Qwen2MoeSparseMoeBlock",
@@ -64,6 +68,20 @@ def no_leaf_modules(c: Context) -> Problems:
     yield c.problem("zero_optimization", message, why=why, fix=c.put(f"{PATH}.classes", [path], f"name {block}") if key else None)
 
 
-def _given_to_accelerate(c: Context) -> bool:
-    inner = c.plan.accelerate.get("deepspeed_config") if c.plan is not None and c.integration == "accelerate" else None
-    return isinstance(inner, Mapping) and bool(inner.get("deepspeed_moe_layer_cls_names"))
+@rule("DS336", "warning", source="accelerate/utils/dataclasses.py (set_moe_leaf_modules)", readers=("accelerate",))
+def another_class(c: Context) -> Problems:
+    """accelerate is told classes of MoE layers, and that of the model is not among them."""
+    block = BLOCKS.get(str(c.model.get("model_type", "")), "") if c.model is not None else ""
+    names = [name.strip() for name in _given_to_accelerate(c).split(",") if name.strip()]
+    if names and block and block not in names and c.stage == 3:
+        path = f"accelerate.{SECTION}.{CLASSES}"
+        why = f"accelerate: Could not find a transformer layer class called {names[0]} to wrap in the model. (where the model has none)"
+        message = f"the MoE layer of this model is called {block} (case matters): {CLASSES} does not name it"
+        fix = Fix(f"write {block}", ({"op": "replace", "path": pointer(path), "value": block},))
+        yield about_the_plan(path, message, why, fix)
+
+
+def _given_to_accelerate(c: Context) -> str:
+    inner = c.plan.accelerate.get(SECTION) if c.plan is not None and c.integration == "accelerate" else None
+    given = inner.get(CLASSES) if isinstance(inner, Mapping) else None
+    return given if isinstance(given, str) else ""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dstui.check.context import AUTO, MISSING, Context
+from dstui.check.auto_values import AUTO
+from dstui.check.context import MISSING, Context
 from dstui.check.forms import fit
 from dstui.check.rule import Problems, rule
 from dstui.plan.catalogue import Key

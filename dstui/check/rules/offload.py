@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dstui.check.context import AUTO, MISSING, Context
+from dstui.check.auto_values import AUTO
+from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 
 ZERO = "zero_optimization"

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from dstui.check.context import AUTO, MISSING, Context
+from dstui.check.auto_values import AUTO
+from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.removed import REPLACED
 from dstui.plan.catalogue import Release
@@ -151,11 +152,17 @@ def dummy_without_optimizer(c: Context) -> Problems:
     if c.plan.job.optimizer == "config" and "optimizer" not in c.raw and not script_builds_unasked(c):
         why = "accelerate: You cannot create a `DummyOptim` without specifying an optimizer in the config file."
         fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": AUTO}}, "add AdamW (or say job.optimizer: script)")
-        if c.stage == 3:
+        if only_computes(c):
             message = "nobody builds an optimizer: right for ZeRO inference, which prepares the evaluation loader alone"
             yield c.problem("optimizer", message, why=why, severity="info", fix=fix)
             return
         yield c.problem("optimizer", "job.optimizer is config, and the configuration has none", why=why, severity="warning", fix=fix)
+
+
+def only_computes(c: Context) -> bool:
+    """Whether it is ZeRO inference through accelerate: stage 3, and an optimizer that the configuration shall build and has not."""
+    by_the_file = c.plan is not None and c.integration == "accelerate" and c.plan.job.optimizer == "config"
+    return by_the_file and c.stage == 3 and "optimizer" not in c.raw and not script_builds_unasked(c)
 
 
 @rule("DS079", "error", when="initialize", says="is not a supported DeepSpeed Optimizer", source=f"{ENGINE}:2018")

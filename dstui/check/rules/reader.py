@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dstui.check.context import AUTO, MISSING, Context
+from dstui.check.auto_values import AUTO, BY_DEFAULT
+from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import write
+from dstui.check.rules.optimizer import only_computes
 from dstui.plan.accelerate_keys import PLUGIN as PLUGIN_KEYS
 from dstui.plan.finding import Fix
 
@@ -15,16 +17,6 @@ BOTH = ("trainer", "accelerate")
 OLD_GATHER = "zero_optimization.stage3_gather_fp16_weights_on_model_save"
 PLUGIN = "accelerate/utils/dataclasses.py"
 TYPES = ("bf16", "fp16")
-ZERO = "zero_optimization"
-WITHOUT: Mapping[str, object] = {
-    f"{ZERO}.stage": 2,
-    f"{ZERO}.offload_optimizer.device": "none",
-    f"{ZERO}.offload_param.device": "none",
-    f"{ZERO}.offload_optimizer.nvme_path": "none",
-    f"{ZERO}.offload_param.nvme_path": "none",
-    f"{ZERO}.stage3_gather_16bit_weights_on_model_save": False,
-}
-"""What "auto" becomes where accelerate was told nothing."""
 
 
 @rule(
@@ -73,7 +65,7 @@ def weights_are_not_gathered(c: Context) -> Problems:
     """At stage 3 a saved model holds no weights unless they are gathered."""
     path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
     zero = c.raw.get("zero_optimization")
-    if c.trained and isinstance(zero, Mapping) and c.stage == 3 and not c.on(path) and not c.has(OLD_GATHER):
+    if c.trained and not only_computes(c) and isinstance(zero, Mapping) and c.stage == 3 and not c.on(path) and not c.has(OLD_GATHER):
         why = "otherwise save_pretrained and the Trainer write no model.safetensors, and zero_to_fp32.py is needed"
         yield c.problem(
             path, "whole weights are not gathered when the model is saved", why=why, severity="info", fix=c.put(path, True, "gather them")
@@ -122,11 +114,11 @@ def filled_by_the_plugin(c: Context) -> Problems:
     """ "auto" that accelerate fills from its own keys when Accelerator() is made: what it becomes."""
     inner = _plugin(c)
     for key in PLUGIN_KEYS.values():
-        if key.path and _at(c.raw, key.path) == AUTO and key.path in WITHOUT:
+        if key.path and _at(c.raw, key.path) == AUTO and key.path in BY_DEFAULT:
             value, by = (
-                (inner[key.name], f"accelerate.deepspeed_config.{key.name}") if key.name in inner else (WITHOUT[key.path], "the default")
+                (inner[key.name], f"accelerate.deepspeed_config.{key.name}") if key.name in inner else (BY_DEFAULT[key.path], "the default")
             )
-            yield c.problem(key.path, f'"auto" becomes {str(value).lower()}', why=f"accelerate fills it from {by}")
+            yield c.problem(key.path, f'"auto" becomes {_spelt(value)}', why=f"accelerate fills it from {by}")
 
 
 @rule("DS332", "warning", source=PLUGIN, readers=("accelerate",))
@@ -136,7 +128,7 @@ def the_file_wins(c: Context) -> Problems:
         path = PLUGIN_KEYS[name].path if name in PLUGIN_KEYS else ""
         written = _at(c.raw, path) if path else MISSING
         if written not in (MISSING, AUTO) and written != value:
-            message = f"{path} is {written}: accelerate.deepspeed_config.{name} {value} has no effect"
+            message = f"{path} is {_spelt(written)}: accelerate.deepspeed_config.{name} {_spelt(value)} has no effect"
             why = 'accelerate fills only what is "auto", and says nothing'
             yield c.problem(path, message, why=why, fix=c.put(path, AUTO, 'write "auto"'))
 
@@ -163,6 +155,11 @@ def accumulation_of_the_script(c: Context) -> Problems:
         message = f"{path} is {written}: Accelerator({path}={own}) in the script has no effect"
         fix = c.put(path, own, f"write {own}, as the script has it")
         yield c.problem(path, message, why="accelerate takes the plugin's value and says nothing", fix=fix)
+
+
+def _spelt(value: object) -> str:
+    """A value as YAML and JSON have it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _plugin(c: Context) -> Mapping[str, Any]:

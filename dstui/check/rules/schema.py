@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
-from dstui.check.context import AUTO, MISSING, Context
+from dstui.check.auto_values import AUTO
+from dstui.check.context import MISSING, Context
 from dstui.check.forms import fit
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.precision import not_there

@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dstui.check.context import AUTO, Context
+from dstui.check.auto_values import AUTO
+from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan
 from dstui.plan.finding import Fix

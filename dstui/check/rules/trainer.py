@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dstui.check.context import AUTO, MISSING, Context, Problem
+from dstui.check.auto_values import AUTO
+from dstui.check.context import MISSING, Context, Problem
 from dstui.check.rule import Problems, rule
+from dstui.check.rules.job import about_the_plan, write
+from dstui.plan.finding import Fix
 
 SOURCE = "transformers/integrations/deepspeed.py"
 MISMATCH = "Please correct the following DeepSpeed config values that mismatch"
@@ -113,6 +116,38 @@ def fully_sharded_too(c: Context) -> Problems:
     """--fsdp beside DeepSpeed."""
     if arguments(c).get("fsdp"):
         yield _argument("--fsdp cannot be combined with DeepSpeed", "Using --fsdp xxx together with --deepspeed is not possible")
+
+
+@rule(
+    "TR005",
+    "error",
+    when="initialize",
+    says="You need to assign use_cpu if you want to train the model on CPU.",
+    source="transformers/training_args.py; accelerate/state.py (PartialState)",
+    readers=("trainer",),
+)
+def trainer_on_cpus(c: Context) -> Problems:
+    """Ranks without a GPU, and a Trainer that is not told so."""
+    given = arguments(c)
+    if not c.cpu_only or c.plan is None or given.get("use_cpu") or given.get("no_cuda") or (c.facts is not None and c.facts.joins_itself):
+        return
+    message = "the ranks have no GPU: the Trainer wants --use_cpu"
+    fix = Fix("add --use_cpu to the arguments", (write(c, "job.args", [*c.plan.job.args, "--use_cpu"]),)) if "deepspeed" in given else None
+    if given.get("bf16") is True:
+        words = "Your setup doesn't support bf16/gpu. You need to assign use_cpu if you want to train the model on CPU."
+        yield about_the_plan("job.args", message, f"transformers: {words}", fix)
+    elif c.world_size is not None and c.world_size > 1:
+        why = "each rank takes itself for the only one, and DeepSpeed finds that the batch sizes contradict each other"
+        yield about_the_plan("job.args", message, why, fix, severity="warning")
+
+
+@rule("DS337", "warning", source="accelerate/state.py (PartialState)", readers=("accelerate",))
+def accelerate_on_cpus(c: Context) -> Problems:
+    """Several ranks without a GPU, and a script that does not tell accelerate how they find each other."""
+    if c.cpu_only and c.plan is not None and (c.world_size or 1) > 1 and c.facts is not None and not c.facts.joins_itself:
+        why = "each rank takes itself for the only one, and DeepSpeed finds that the batch sizes contradict each other"
+        fix = Fix('in the script: Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])')
+        yield about_the_plan("job.script", "on ranks without a GPU accelerate must be told the backend gloo", why, fix)
 
 
 def _argument(message: str, words: str) -> Problem:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dstui.check.context import AUTO, Context
+from dstui.check.auto_values import AUTO
+from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 
 ZENFLOW = "zero_optimization.zenflow"

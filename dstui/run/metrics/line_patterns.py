@@ -68,6 +68,8 @@ PATTERNS = (
     Pattern("steps/s", ("train_steps_per_second",), (r"(?:it|steps?)/s(?:ec)?",)),
     Pattern("tflops", ("tflop/?s", r"throughput per gpu \(tflop/s/gpu\)")),
     Pattern("mfu", ("mfu",), percent=True),
+    # PEFT's print_trainable_parameters
+    Pattern("trainable_parameters", ("trainable params",)),
     # DeepSpeed's timer and see_memory_usage, torchtitan's; the tables of PEFT's examples, which count MiB without saying so
     Pattern("memory", ("memallocated", "mem_allocated", "ma")),
     Pattern("memory", (r"mem(?:ory)?(?=\s*[:=])",), needs_unit=True),

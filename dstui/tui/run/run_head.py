@@ -126,7 +126,18 @@ def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
     return facts
 
 
-REPORTED = ("step_time", "lr", "grad_norm", "loss_scale", "memory_peak", "eval_loss", "perplexity", "accuracy", "mfu")
+REPORTED = (
+    "step_time",
+    "lr",
+    "grad_norm",
+    "loss_scale",
+    "memory_peak",
+    "eval_loss",
+    "perplexity",
+    "accuracy",
+    "mfu",
+    "trainable_parameters",
+)
 """What the second line says of dstui's own metrics, the most telling first; all others are in the plot."""
 
 

@@ -152,12 +152,20 @@ SIGNATURES = (
         source="deepspeed/runtime/engine.py:no_sync",
     ),
     Signature(
+        "TRAINER-BF16",
+        "root",
+        "The Trainer finds no GPU that computes in bf16",
+        "Either there is none, and it must be told so with --use_cpu, or it is older than Ampere (compute capability 8.0).",
+        ("Your setup doesn't support bf16/gpu",),
+        ("On ranks without a GPU: give the script --use_cpu", Remedy("On an older GPU: train in fp16", patches.to_fp16)),
+        "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+    ),
+    Signature(
         "DTYPE-UNSUPPORTED",
         "root",
         "This GPU has no arithmetic of that type",
         "bf16 needs compute capability 8.0 (Ampere) or newer.",
         (
-            "Your setup doesn't support bf16/gpu",
             rx("is not supported", r"Type (?:bf16|fp16) is not supported"),
             "Bfloat16 is only supported on GPUs with compute capability",
             "CUBLAS_STATUS_NOT_SUPPORTED",
