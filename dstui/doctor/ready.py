@@ -171,6 +171,15 @@ def addresses(names: list[str]) -> dict[str, Any]:
     return {"": socket.gethostname(), **{name: resolved(name) for name in names}}
 
 
+def identity() -> str:
+    """What tells this host from others, whatever it is called: the boot of its kernel, and the container with its processes and network."""
+    parts = []
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        parts += [os.readlink(f"/proc/self/ns/{kind}") for kind in ("pid", "net")]  # noqa: PTH115 - Python 3.8 has no Path.readlink
+    return " ".join(parts) if len(parts) == 3 else ""
+
+
 def resolved(name: str) -> list[str]:
     """The IPv4 addresses of a name; none where it is not known."""
     try:
@@ -355,6 +364,7 @@ def report(wanted: dict[str, Any]) -> None:
     python = wanted["python"]
     emit("ready", {"python_found": os.access(python, os.X_OK) if "/" in python else True})
     emit("ready", {"folders": {path: folder(path) for path in wanted["folders"]}, "extensions": extensions(), "xids": xids(kernel_log())})
+    emit("ready", {"identity": identity()})
     emit("ready", {"names": addresses(wanted["names"]), "script": script(wanted["script"]) if wanted["script"] else None})
     if wanted["model"]:
         emit("ready", {"model": model(wanted["model"])})

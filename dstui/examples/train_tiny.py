@@ -67,7 +67,7 @@ def main() -> None:
     """Train for the given number of steps and print a line for each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--local_rank", type=int, default=0, help="given by the launcher")
+    parser.add_argument("--local_rank", type=int, default=-1, help="given by the launcher")
     args = deepspeed.add_config_arguments(parser).parse_args()
 
     accelerator = get_accelerator()

@@ -352,6 +352,8 @@ def test_two_names_of_one_host_are_told() -> None:
     second = two(lambda c: c, ready={"names": known})
     assert "calls itself worker, as h1 does" in one("names", second).observed
     assert one("names", replace(second, ready={"names": {**known, "": "other"}})).verdict == "ok"
+    same = one("names", two(lambda c: c, ready={"names": known, "identity": "boot pid net"}))
+    assert same.verdict == "fail" and "is the same machine as h1" in same.observed and "take h1 or h2 out" in str(same.fix)
 
 
 def test_rdma() -> None:

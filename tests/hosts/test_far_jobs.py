@@ -130,6 +130,7 @@ def test_a_host_that_cannot_be_reached_is_told_and_stopped_later(far: Far) -> No
     again = far.run("stop", str(far.folder.path))
     assert again.returncode == 0, again
     assert far.left("h2") == [] and far.status["hosts"]["h2"]["state"] == "ended"
+    assert {rank["state"] for rank in far.status["ranks"].values()} == {"ended"}, "what they wrote at last has come home"
 
 
 @pytest.mark.launcher

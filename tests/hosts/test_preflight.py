@@ -43,6 +43,15 @@ def test_what_is_wrong_with_hosts_of_a_hostfile_stops_the_launch_and_has_its_fix
         assert words in ran.stderr, ran.stderr
 
 
+def test_two_names_of_one_machine_stop_the_launch(farm: Farm, job: Path) -> None:
+    (job / "train.py").touch()
+    (job / "hosts").write_text(f"h1 slots=1\n{farm.addresses['h1']} slots=1\n")
+    ran = farm.run("login", sys.executable, "-m", "dstui", "--headless", str(job / "plan.yaml"), timeout=120)
+    assert ran.returncode == 2 and not (job / "dstui_runs").exists()
+    assert f"{farm.addresses['h1']}: error: names: is the same machine as h1" in ran.stderr, ran.stderr
+    assert f"take h1 or {farm.addresses['h1']} out" in ran.stderr
+
+
 def test_doctor_reaches_the_hosts_of_a_plans_hostfile(farm: Farm, job: Path) -> None:
     ran = farm.run("login", sys.executable, "-m", "dstui", "doctor", str(job / "plan.yaml"), timeout=180)
     assert ran.returncode == 1

@@ -58,19 +58,42 @@ def ended(text: str) -> list[str]:
     return sorted(re.findall(r"rank (\d): done", text))
 
 
-def test_the_rendered_folder_trains_from_another_machine_and_another_folder(
-    farm: Farm, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: not the job's, and with files that DeepSpeed must not take."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "hostfile").write_text("nowhere slots=8\n")
+    (folder / ".deepspeed_env").write_text("# DeepSpeed dies of a comment\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def moved(job: Path, launcher: str = "") -> Path:
+    """launch.sh of the Plan with this launcher, in a folder that was rendered somewhere else."""
+    (job / "plan.yaml").write_text(PLAN.replace("h2: 1}", f"h2: 1}}, launcher: {launcher}") if launcher else PLAN)
     render(job, "-o", str(job / "out"))
-    moved = tmp_path / "it's moved"
-    shutil.move(job / "out", moved)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "hostfile").write_text("nowhere slots=8\n")
-    (elsewhere / ".deepspeed_env").write_text("# DeepSpeed dies of a comment\n")
-    monkeypatch.chdir(elsewhere)
-    ran = farm.run("login", "sh", str(moved / "launch.sh"), timeout=300)
+    return Path(shutil.move(job / "out", job / "it's moved"), "launch.sh")
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_rendered_folder_trains_from_another_machine_and_another_folder(farm: Farm, job: Path) -> None:
+    ran = farm.run("login", "sh", str(moved(job)), timeout=300)
     assert (ran.returncode, ended(ran.stdout)) == (0, ["0", "1"]), ran.stdout + ran.stderr
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_script_of_nossh_trains_where_it_is_started_on_each_host_by_hand(farm: Farm, job: Path) -> None:
+    script = moved(job, "nossh")
+    told = farm.run("login", "sh", str(script))
+    assert told.returncode == 2 and [line.split(": ")[0] for line in told.stderr.splitlines()[1:]] == ["  on h1", "  on h2"], told
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with (
+        subprocess.Popen(farm.command("h1", ["sh", str(script), "h1"]), **pipes) as first,
+        subprocess.Popen(farm.command("h2", ["sh", str(script), "h2"]), **pipes) as second,
+    ):
+        found = {host: (ran.communicate(timeout=300)[0], ran.returncode) for host, ran in (("h1", first), ("h2", second))}
+    assert {host: (ended(text), code) for host, (text, code) in found.items()} == {"h1": (["0"], 0), "h2": (["1"], 0)}, found
 
 
 def test_a_host_that_the_script_does_not_know_is_refused(farm: Farm, job: Path) -> None:
@@ -86,6 +109,12 @@ def slurm(farm: Farm, tmp_path: Path) -> Iterator[managing.Slurm]:
         pytest.skip(reason)
     with managing.Slurm(farm, tmp_path / "slurm") as running:
         yield running
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_script_of_slurm_trains_in_an_allocation(slurm: managing.Slurm, job: Path) -> None:
+    text = slurm.run("salloc", "--quiet", "--nodes=2", "sh", str(moved(job, "slurm")), timeout=300)
+    assert ended(text) == ["0", "1"], text
 
 
 def test_a_slurm_job_that_is_told_to_end_is_queued_again_and_trains_on_both_nodes(

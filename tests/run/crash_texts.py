@@ -61,6 +61,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
         "train.py: error: unrecognized arguments: --local_rank=3",
         "train.py: error: unrecognized arguments: --local-rank=3",
     ),
+    "LOCAL-RANK-DEFAULT": ("AssertionError: Mismatch in local rank setting, args.local_rank=0 but env['LOCAL_RANK']=1.",),
     "NO-GPU": ("RuntimeError: No CUDA GPUs are available", "AssertionError: Torch not compiled with CUDA enabled"),
     "INVALID-ORDINAL": ("RuntimeError: CUDA error: invalid device ordinal",),
     "DRIVER-OLD": ("RuntimeError: The NVIDIA driver on your system is too old (found version 11040).",),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from dstui.doctor.case import Case, Judgement, check
 from dstui.doctor.checks.gpus import judgement_of, recommended
@@ -27,11 +28,20 @@ def names(case: Case) -> Judgements:
     elif looped:
         fix = f"map {looped[0]} to its address in the cluster, in /etc/hosts on {case.host}: ranks would look for each other on themselves"
         yield Judgement("fail", f"resolves {looped[0]} to {reported[looped[0]][0]}", fix)
-    elif twin := next((other.host for other in case.others if (other.ready.get("names") or {}).get("") == reported.get("", other)), None):
-        fix = f"give each host once, with all its slots: take {twin} or {case.host} out, or give each machine a name of its own"
-        yield Judgement("warn", f"calls itself {reported.get('')}, as {twin} does: two names of one host would share its GPUs", fix)
+    elif twin := _like(case, lambda ready: ready.get("identity")):
+        fix = f"give each host once, with all its slots: take {twin} or {case.host} out"
+        yield Judgement("fail", f"is the same machine as {twin}: their ranks would share its GPUs, and meet on the same ports", fix)
+    elif twin := _like(case, lambda ready: (ready.get("names") or {}).get("")):
+        fix = "give each machine a host name of its own: MPI tells hosts apart by it"
+        yield Judgement("warn", f"calls itself {reported['']}, as {twin} does", fix)
     else:
         yield Judgement("ok", f"resolves the names of all {len(case.hosts)} hosts")
+
+
+def _like(case: Case, fact: Callable[[Mapping[str, Any]], object]) -> str | None:
+    """The first of the other hosts that says the same of itself."""
+    mine = fact(case.ready)
+    return next((other.host for other in case.others if mine and fact(other.ready) == mine), None)
 
 
 def _port(case: Case) -> int:

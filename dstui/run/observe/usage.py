@@ -73,6 +73,12 @@ def together(usages: Iterable[Usage]) -> str:
     return usage_text(name, load, memory, sum(powers) if powers else None)
 
 
+def _far_in_words(hosts: Sequence[str], kind: str) -> str:
+    """Which hosts nobody samples; "" for none."""
+    more = f" and {len(hosts) - 2} more" if len(hosts) > 2 else ""
+    return f"{kind} use not known on {', '.join(hosts[:2])}{more}" if hosts else ""
+
+
 class Sampler:
     """Samples a job until it is closed, or the job has ended."""
 
@@ -122,7 +128,7 @@ class Sampler:
         far = {str(record["host"]) for record in records.values() if record.get("host") not in (here, None)}
         usages = {rank: self._of_cpu(record) if self._on_cpu else self._of_gpu(record) for rank, record in near.items()}
         why = next((f"{usage.kind} unknown: {usage.why}" for usage in usages.values() if usage.why), "")
-        self.note = "; ".join(filter(None, [why, f"not sampled: {', '.join(sorted(far)[:3])}" if far else ""]))
+        self.note = "; ".join(filter(None, [why, _far_in_words(sorted(far), "CPU" if self._on_cpu else "GPU")]))
         return usages
 
     def _note_peaks(self) -> None:

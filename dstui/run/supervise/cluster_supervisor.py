@@ -38,6 +38,8 @@ class ClusterSupervisor(Supervisor):
         self.cluster = cluster_of(self.record, self.mirror, self.status)
         self._more: Sequence[str] = ()
         self._started = self._refused = self._to_launch = False
+        self._cut = any(host.state == "unreachable" for host in self.status.hosts.values())
+        """Whether a host was unreachable during this attempt."""
 
     @property
     def fresh(self) -> bool:
@@ -46,7 +48,7 @@ class ClusterSupervisor(Supervisor):
 
     def launch(self, more: Sequence[str] = ()) -> None:
         """Begin an attempt: it starts when every host is there."""
-        self._more, self._started, self._to_launch = more, False, True
+        self._more, self._started, self._to_launch, self._cut = more, False, True, False
         self.mirror.attempt = self.ranks.attempt
         for host in self.cluster.hosts.values():
             host.code, host.left, host.stopped = None, None, False
@@ -68,6 +70,7 @@ class ClusterSupervisor(Supervisor):
         """What has become of the hosts: an event each, and status.json."""
         for host, state, text in self.cluster.take_news():
             self.event("host", host=host.name, state=state, text=text)
+            self._cut = self._cut or state == "unreachable"
             if state == "reached" and not host.there and self.status.state == "running":
                 self._vanished(host)
         if (statuses := self.cluster.statuses) != self.status.hosts:
@@ -116,8 +119,18 @@ class ClusterSupervisor(Supervisor):
         settled = self.bereft and not self.ranks.living and not self.cluster.unreached
         if self.lasting("settled", settled) > SETTLE:
             return True
+        if self.lasting("orphans", self._orphans()) > ALONE:
+            self.note(f"the launcher has ended, but {ranks_in_words(self.ranks.living)} have not: they are stopped")
+            return True
         failed = self.ranks.first_failure is not None or bool(self._without_launcher())
         return self.lasting("failed", failed) > ALONE or self.lasting("stuck", self.bereft and bool(self.ranks.waiting)) > STUCK
+
+    def _orphans(self) -> bool:
+        """Whether the one launcher of all hosts was ended before the ranks, which is to end the job, whether or not it takes them along.
+
+        One whose hosts cannot be reached ends too; the ranks go on there, and may.
+        """
+        return self.bereft and bool(self.ranks.living) and not self.plan.each_host_starts and not self._cut
 
     def _without_launcher(self) -> list[int]:
         """The ranks that have not started and whose host's launcher has ended."""

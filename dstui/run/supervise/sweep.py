@@ -9,6 +9,7 @@ from dataclasses import replace
 from dstui.run.hosts.mirror import Mirror
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.records import JobStatus
+from dstui.run.jobs.status import ranks_of
 from dstui.run.supervise.host_orders import cluster_of
 
 
@@ -35,7 +36,7 @@ def sweep(folder: JobFolder, status: JobStatus, tag: str) -> list[str]:
             cluster.pump(0.1)
             cluster.take_news()
         with suppress(OSError):
-            folder.write_status(replace(status, hosts=cluster.statuses))
+            folder.write_status(replace(status, hosts=cluster.statuses, ranks=ranks_of(folder, status).statuses()))
         return left
     finally:
         cluster.close()

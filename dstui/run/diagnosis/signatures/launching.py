@@ -217,6 +217,16 @@ SIGNATURES = (
         source="deepspeed/launcher/launch.py:main",
     ),
     Signature(
+        "LOCAL-RANK-DEFAULT",
+        "root",
+        "The script takes itself for another local rank than it is",
+        "Its --local_rank has a default of 0, and only DeepSpeed's own launcher gives the argument; torchrun and MPI set LOCAL_RANK alone.",
+        ("Mismatch in local rank setting, args.local_rank=",),
+        ("parser.add_argument('--local_rank', type=int, default=-1) in the script: DeepSpeed then reads LOCAL_RANK",),
+        explains=("USER-PY",),
+        source="deepspeed/runtime/engine.py:_do_args_sanity_check",
+    ),
+    Signature(
         "BAD-ARGS",
         "root",
         "The script refuses its arguments",
