@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 from dstui.check.context import UNPROBED
 from dstui.machine.snapshot import Gpu, Machine, known
 from dstui.plan import Plan
-from dstui.render.launch import RenderError, slots
+from dstui.render.launch import RenderError, on_cpus, runs_here, slots
+
+_STANDS_IN = "they are taken to be like this machine"
+_NOT_KNOWN = "what is free there is not known (--gpu-memory 80GB, or --machine FILE with a snapshot of one of them)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,12 @@ def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
         used = {"localhost": [0]}
     ranks, nodes = sum(map(len, used.values())) or 1, max(len(used), 1)
     numbers = next(iter(used.values()))
+    far = [] if machine.recorded or machine.source == UNPROBED or runs_here(machine, used) else list(used)
+    if far and machine.accelerator == "cpu" and not on_cpus(plan, machine, far):
+        machine = Machine.unprobed()  # a login node without a GPU says nothing of them
+    if far and gpu_memory is None:
+        named = ", ".join(far[:2]) + (f" and {len(far) - 2} more" if len(far) > 2 else "")
+        reported.append(f"nobody has looked at {named}: {_STANDS_IN if machine.source != UNPROBED else _NOT_KNOWN}")
     here = [gpu for gpu in machine.gpus if gpu.problem is None]
     mine = [gpu for gpu in here if gpu.index in set(numbers)] or here[: len(numbers)]
     on_cpu = not here and machine.source != UNPROBED and gpu_memory is None

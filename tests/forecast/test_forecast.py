@@ -180,6 +180,16 @@ def test_a_machine_without_memory_figures_gives_a_forecast_without_a_verdict() -
     assert any("--gpu-memory" in sentence for sentence in found.unknown)
 
 
+def test_hosts_at_which_nobody_has_looked_are_said_to_be_so() -> None:
+    far = plan().set("cluster.hosts", {"h1": 8, "h2": 8, "h3": 8})
+    here = replace(EIGHT_H100, recorded=False, source="this machine")
+    assert "nobody has looked at h1, h2 and 1 more: they are taken to be like this machine" in forecast(far, facts(), here).unknown
+    login = forecast(far, facts(), replace(NO_GPU, recorded=False, source="this machine"))
+    assert any("nobody has looked at h1" in sentence and "--gpu-memory" in sentence for sentence in login.unknown)
+    assert login.gpu.bytes and (login.gpu.capacity, login.host.capacity, login.verdict) == (None, None, "unknown")
+    assert not any("looked at" in sentence for sentence in forecast(far, facts(), replace(EIGHT_H100, recorded=True)).unknown)
+
+
 @pytest.mark.parametrize("stage", [0, 1, 2, 3])
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
 def test_no_plan_of_a_grid_has_negative_or_missing_parts(stage: int, precision: str) -> None:

@@ -15,6 +15,7 @@ import pytest
 from far import BEHAVE, Far
 from farm import Farm
 
+from dstui.run.jobs.ranks import read_record
 from tests.waiting import wait_for
 
 
@@ -140,6 +141,23 @@ def test_pdsh_starts_the_ranks_and_the_agents_bring_home_and_stop(far: Far) -> N
     far.start("1:exit 3", "0:hang", cluster="launcher: pdsh")
     code, out, err = far.wait()
     assert code == 3 and "rank 1 on h2 ended with 3" in err, out + err
+    assert far.left("h1") == far.left("h2") == far.left("login") == []
+
+
+@pytest.mark.deadline
+@pytest.mark.parametrize("launcher", ["ssh", "pdsh"])
+def test_a_job_that_failed_starts_anew_on_every_host(far: Far, launcher: str) -> None:
+    if launcher == "pdsh" and not shutil.which("pdsh"):
+        pytest.skip("there is no pdsh here")
+    failed, go = far.path / "failed", far.path / "go"
+    restarts = "restarts: {max: 1, backoff: 0, args: ['all:say again']}"
+    far.start(f"1:once {failed} 3", f"all:wait {go}", cluster=f"launcher: {launcher}", run=restarts)
+    wait_for(lambda: all(far.folder.log(rank, 2).exists() for rank in (0, 1)), otherwise=far.words)
+    assert {read_record(far.folder.record(rank, 1))["exit_code"] for rank in (0, 1)} == {143, 3}, "it was stopped on both"
+    go.touch()
+    code, out, err = far.wait()
+    assert code == 0 and "attempt 2 of 2 starts" in err, out + err + far.words()
+    assert [far.folder.log(rank, 2).read_text() for rank in (0, 1)] == ["ready\nagain\n"] * 2
     assert far.left("h1") == far.left("h2") == far.left("login") == []
 
 

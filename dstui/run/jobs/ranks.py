@@ -173,7 +173,7 @@ class Ranks:
         return min(failed)[1] if failed else None
 
     def exit_code(self) -> int:
-        """0 only where every rank ended with 0; else that of the first to fail; 1 where one never started and the others were told to end."""
+        """0 only where every rank ended with 0; else that of the first to fail; 1 where one never started and the rest was told to end."""
         first = self.first_failure
         if first is not None and not (self.waiting and self.ranks[first].exit_code == TERMINATED):
             return self.ranks[first].exit_code or 0
