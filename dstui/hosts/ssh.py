@@ -87,13 +87,19 @@ SIGNS = (
     ),
     _Sign("closed", "Connection closed by|Connection reset by|kex_exchange", "it closed the connection", "look at sshd's log on {host}"),
     _Sign("no-python", "no Python here", "there is no Python", "install Python 3.8 or newer, at the same path on every host"),
+    _Sign(
+        "allocation",
+        "Unable to create step for job .*: Requested node configuration is not available",
+        "SLURM has nothing of it for this job: it is not in the allocation, or all that it has there is taken",
+        "name the hosts of the allocation in the Plan (scontrol show hostnames), or allocate its own (salloc --nodelist={host})",
+    ),
     _Sign("no-ssh", "^ssh: No such file", "there is no ssh program on this machine", "install openssh-client"),
 )
-"""What ssh says, the more particular before the more general."""
+"""What ssh and srun say, the more particular before the more general."""
 
 
 def failure(host: str, reported: str) -> Failure:
-    """What an ssh command's standard error means; its own last words where that is not known."""
+    """What the standard error of ssh or srun means; its own last words where that is not known."""
     for sign in SIGNS:
         if re.search(sign.text, reported, re.M):
             return Failure(sign.id, sign.problem, sign.fix.format(host=shlex.quote(host)))

@@ -199,6 +199,7 @@ def test_the_first_interpreter_that_is_there_is_taken() -> None:
         ("Host key verification failed.", "key-unknown"),
         ("kex_exchange_identification: Connection closed by remote host", "closed"),
         ("ssh: No such file or directory", "no-ssh"),
+        ("srun: error: Unable to create step for job 2: Requested node configuration is not available", "allocation"),
         ("Python 3.6 is too old: 3.8 is needed", "other"),
     ],
 )

@@ -99,7 +99,8 @@ def begin(far: Far, launcher: str, request: pytest.FixtureRequest, *behaviour: s
     if launcher == "slurm":
         allocation = request.getfixturevalue("cluster")
         env |= {"OMP_NUM_THREADS": "1"}
-    far.within = ["salloc", "--quiet", f"-N{SHAPES[shape][0].count(':')}"] if allocation else []
+    hosts = ",".join(pair.split(":")[0].strip() for pair in SHAPES[shape][0].split(","))
+    far.within = ["salloc", "--quiet", f"--nodelist={hosts}"] if allocation else []
     far.environment = allocation.variables if allocation else {}
     far.start(*behaviour, hosts=SHAPES[shape][0], cluster=LAUNCHERS[launcher], env=env, job=job)
 
@@ -122,6 +123,15 @@ def test_train(far: Far, launcher: str, shape: str, request: pytest.FixtureReque
     assert {rank["exit_code"] for rank in far.status["ranks"].values()} == {0}
     nothing_left(far)
     print(f"{launcher:14} {shape}  trained in {time.monotonic() - began:5.1f} s")
+
+
+@pytest.mark.parametrize("launcher", ["slurm"], indirect=True)
+def test_a_host_outside_of_the_allocation_is_told_and_nothing_starts(far: Far, launcher: str, cluster: slurming.Slurm) -> None:
+    far.within, far.environment = ["salloc", "--quiet", "--nodelist=h1"], cluster.variables
+    far.start("all:hang", cluster=LAUNCHERS[launcher])
+    code, out, err = far.wait()
+    assert code == 1 and "h2: SLURM has nothing of it for this job" in err and "h1: " not in err, out + err
+    nothing_left(far)
 
 
 def exits(far: Far) -> str:

@@ -21,7 +21,7 @@ LASTING = 10.0
 """Seconds that a connection must have held for the next one to be tried soon."""
 CONNECTING = 40.0
 """Seconds that a connection may take until its agent speaks."""
-HOPELESS = ("key-changed", "key-unknown", "login", "name", "no-python", "no-ssh")
+HOPELESS = ("allocation", "key-changed", "key-unknown", "login", "name", "no-python", "no-ssh")
 """Failures of ssh (dstui/hosts/ssh.py) that waiting does not mend."""
 
 
