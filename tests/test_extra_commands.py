@@ -55,6 +55,10 @@ def dstui(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
                 "deepspeed/runtime/config.py, _batch_assertion",
             ),
         ),
+        ("zero_optimization.stage", ("page     https://www.deepspeed.ai/tutorials/zero/", "paper    https://arxiv.org/abs/1910.02054")),
+        ("zero_optimization.offload_optimizer.device", ("arxiv.org/abs/2101.06840", "arxiv.org/abs/2104.07857")),
+        ("zero_hpz_partition_size", ("arxiv.org/abs/2306.10209", "https://github.com/deepspeedai/DeepSpeed/blob/")),
+        ("zero_stage", ("https://huggingface.co/docs/accelerate/usage_guides/deepspeed",)),
         ("GATHER16", ("GATHER16-RAISED", "zero3_save_16bit_model", "deepspeed/runtime/engine.py")),
     ],
 )

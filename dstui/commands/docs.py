@@ -11,7 +11,7 @@ from dstui.check.auto_values import FILLED
 from dstui.check.rule import Rule
 from dstui.check.rules import RULES
 from dstui.output import say, tell
-from dstui.plan.accelerate_keys import PLUGIN, SECTION, TOP, AccelerateKey
+from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
 from dstui.plan.load import FIELDS
 from dstui.plan.model import SECTIONS
@@ -23,6 +23,8 @@ MOMENTS = {
     "launch": "the launcher dies",
     "run": "the run dies later",
 }
+
+PAPERS = "arxiv.org"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +108,7 @@ def _of_key(key: Key) -> str:
         lines.append("  old      deprecated" + (f": use {key.replacement}" if key.replacement else ""))
     if key.since or key.until:
         lines.append(f"  known    from DeepSpeed {key.since or f'{RELEASES[0]} or before'} to {key.until or 'today'}")
+    lines += [f"  {'paper   ' if PAPERS in page else 'page    '} {page}" for page in key.pages]
     if key.source:
         lines.append(f"  source   {key.source}")
     return "\n".join(lines)
@@ -121,6 +124,7 @@ def _of_accelerate(key: AccelerateKey, title: str) -> str:
         lines.append(f"  ranks    are told by {key.variable}")
     if not key.beside_file:
         lines.append("  not      beside deepspeed_config_file: accelerate refuses the file for it")
+    lines.append(f"  page     {GUIDE}")
     return "\n".join(lines)
 
 

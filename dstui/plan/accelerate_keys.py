@@ -59,6 +59,8 @@ def _plugin_key(  # noqa: PLR0913, PLR0917 - a line of the table below
 _GAS = "gradient_accumulation_steps"
 _GATHER = f"{ZERO}.stage3_gather_16bit_weights_on_model_save"
 
+GUIDE = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
+"""accelerate's own page about these keys."""
 PLUGIN = _table(
     AccelerateKey(FILE, "str", "A ds_config.json, instead of the plugin's own keys.", variable=f"{_PLUGIN}CONFIG_FILE"),
     _plugin_key(

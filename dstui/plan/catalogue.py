@@ -50,6 +50,8 @@ class Key:
     """A section that refuses keys it does not know."""
     source: str = ""
     """A link to the line that declares or reads the key."""
+    pages: tuple[str, ...] = ()
+    """Links to what explains it: DeepSpeed's documentation, then papers."""
     version: str = NEWEST
 
     @property
@@ -195,7 +197,7 @@ def _key(version: str, path: str, record: Mapping[str, Any], modelled: bool) -> 
         maximum=record.get("le", record["lt"] - 1 if whole and "lt" in record else reported.get("maximum")),
         above=record.get("gt"),
         below=record.get("lt"),
-        help=curated.get("help") or _help_of_parent(path),
+        help=curated.get("help") or _of_parent(path, "help", ""),
         stages=tuple(curated.get("stages", ())),
         deprecated=record.get("deprecated", False),
         replacement=record.get("replacement", ""),
@@ -203,10 +205,12 @@ def _key(version: str, path: str, record: Mapping[str, Any], modelled: bool) -> 
         python_name=record.get("python_name", ""),
         strict=record.get("strict", False),
         source=SOURCE.format(version=version, file=file, line=line) if file else "",
+        pages=tuple(curated.get("pages") or _of_parent(path, "pages", ())),
         version=version,
     )
 
 
-def _help_of_parent(path: str) -> str:
+def _of_parent(path: str, what: str, none: Any) -> Any:
+    """What the nearest section around a key has, where the key has nothing of its own."""
     parent = path.rpartition(".")[0]
-    return (_curated().get(parent, {}).get("help") or _help_of_parent(parent)) if parent else ""
+    return (_curated().get(parent, {}).get(what) or _of_parent(parent, what, none)) if parent else none

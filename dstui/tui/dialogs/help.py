@@ -47,4 +47,5 @@ def _catalogue_rows(path: str, width: int) -> list[Row]:
         "until": key.until or "",
         "source": key.source,
     }
-    return [line for name, text in facts.items() if text for line in paragraph(text, width - 12, first=row((fit(name, 12), "dim")).left)]
+    named = [*facts.items(), *(("explained", page) for page in key.pages)]
+    return [line for name, text in named if text for line in paragraph(text, width - 12, first=row((fit(name, 12), "dim")).left)]
