@@ -48,5 +48,11 @@ def _hosts(text: str) -> dict[str, int]:
 
 def _variables(text: str) -> dict[str, str]:
     """The variables of a .deepspeed_env, as DeepSpeed reads it (comments and empty lines, which end it there, are passed over)."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
-    return dict(line.split("=", 1) for line in lines)
+    variables: dict[str, str] = {}
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if line and not line.startswith("#"):
+            name, equals, value = line.partition("=")
+            if not equals or not name:
+                raise ConfigError(f"{line!r} is no variable: a .deepspeed_env holds NAME=value lines, and nothing else", number)
+            variables[name] = value
+    return variables

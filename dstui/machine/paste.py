@@ -61,8 +61,9 @@ def machine_from_text(text: str, source: str) -> Machine:
     tables = list(_tables(text))
     if not tables:
         raise PasteError("no matrix in it: paste what `nvidia-smi topo -m` prints, from the line that names GPU0 on")
-    links_of = [table for table in tables if not table.is_p2p] or tables[:1]
-    topology = links_of[0]
+    topology = next((table for table in tables if not table.is_p2p), None)
+    if topology is None:
+        raise PasteError("the table of `topo -p2p` tells which GPUs reach each other, not by what: paste `nvidia-smi topo -m` before it")
     links = _matrix(topology)
     p2p = {kind: _matrix(table) for table in tables if table.is_p2p for kind in table.p2p or ("nvlink",)}
     for kind, matrix in p2p.items():

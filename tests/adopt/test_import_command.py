@@ -54,6 +54,12 @@ def test_each_kind_of_file_opens_as_a_plan_that_is_still_to_be_named(folder: Pat
     assert (opened.path, opened.made) == (None, True)
 
 
+def test_a_line_of_a_deepspeed_env_that_is_no_variable_is_told(folder: Path) -> None:
+    (folder / ".deepspeed_env").write_text("# ours\nNCCL_IB_DISABLE=1\n\nFOO BAR\n")
+    done = dstui("import", ".deepspeed_env", folder=folder)
+    assert (done.returncode, done.stdout) == (2, "") and ".deepspeed_env:4: 'FOO BAR' is no variable" in done.stderr
+
+
 def test_an_imported_configuration_is_rendered_again_though_no_script_is_named(folder: Path) -> None:
     old = '{"train_batch_size": 16, "zero_optimization": true, "optimizer": {"type": "Adam", "params": {"lr": 4e-4}}}'
     (folder / "ds.json").write_text(old)
