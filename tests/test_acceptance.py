@@ -1,25 +1,54 @@
-"""The page of what the field's guides ask for: it is whole, and every test that it names is there."""
+"""The page of what the field's guides ask for: it is whole, and every test and every case of one that it names is there."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "accelerate-acceptance.md").read_text()
 ROW = re.compile(r"^\| (A?\d+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
-NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
+NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+)(?:\[([^]`]+)\])?)?`")
+MANY = 20
+"""A test of more cases than this shows a thing only by the case that is about it."""
 
 
 def test_every_thing_that_the_guides_ask_for_has_its_row() -> None:
     numbers = [number for number, _, _ in ROW.findall(PAGE)]
     assert [number for number in numbers if number.startswith("A")] == [f"A{n}" for n in range(1, 115)]
-    assert len(numbers) == len(set(numbers)) == PAGE.count("\n| ") - 4, "each row has a number, what is asked for and what shows it"
+    assert len(numbers) == len(set(numbers)) == PAGE.count("\n| ") - 4 == 114 + 90, (
+        "each row has a number, what is asked for and what shows it"
+    )
+    assert all(NAMED.search(shown) for _, _, shown in ROW.findall(PAGE)), "a test shows it, whatever else does"
 
 
 def test_every_test_that_is_named_is_there() -> None:
     named = set(NAMED.findall(PAGE))
-    assert len(named) > 60
-    texts = {file: (ROOT / file).read_text() for file, _ in named}
-    missing = [f"{file}::{name}" for file, name in named if name and not re.search(rf"^(?:async )?def {name}\(", texts[file], re.MULTILINE)]
+    assert len(named) > 100
+    texts = {file: (ROOT / file).read_text() for file, _, _ in named}
+    missing = [
+        f"{file}::{name}" for file, name, _ in named if name and not re.search(rf"^(?:async )?def {name}\(", texts[file], re.MULTILINE)
+    ]
     assert missing == []
+
+
+def test_every_case_that_is_named_is_there_and_a_test_of_many_is_named_by_its_case() -> None:
+    named = [(f"{file}::{name}", case) for file, name, case in NAMED.findall(PAGE) if name]
+    words = ["-m", "pytest", "--collect-only", "-q", "-n0", "-p", "no:cacheprovider", *sorted({test for test, _ in named})]
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    collected = [line.rstrip("]").partition("[") for line in done.stdout.splitlines() if "::" in line]
+    missing = [
+        f"{test}[{case}]" for test, case in named if case and not any(_is_about(case, id_) for it, _, id_ in collected if it == test)
+    ]
+    assert missing == []
+    of_many = {test for test, count in Counter(test for test, _, _ in collected).items() if count > MANY}
+    assert sorted({test for test, case in named if test in of_many and not case}) == []
+
+
+def _is_about(case: str, collected: str) -> bool:
+    """Whether a case is the one that is named: its whole name, or the beginning of it (`DS055` of DS055_1, `AC010` of AC010-zero_stage)."""
+    return collected == case or re.match(rf"{re.escape(case)}(?:[-_,]|\d+$)", collected) is not None

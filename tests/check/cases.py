@@ -541,6 +541,7 @@ READERS = [
         plan=ACCELERATED + "\naccelerate: {deepspeed_config: {zero_stage: 3, offload_optimizer_device: nvme}}",
     ),
     Case("DS332", {STAGE: 2}, {STAGE: "auto"}, plan=ACCELERATED + "\naccelerate: {deepspeed_config: {zero_stage: 3}}"),
+    Case("DS333", {"tensor_parallel.autotp_size": 2, STAGE: 0}, {STAGE: 0}, plan=ACCELERATED),
     Case("DS333", {"pipeline": {"activation_checkpoint_interval": 1}}, {STAGE: 0}, plan=ACCELERATED),
     Case(
         "DS334",

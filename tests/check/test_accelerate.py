@@ -36,6 +36,7 @@ def nodes(launcher: str | None = None, **more: Any) -> dict[str, Any]:
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("AC001", ds(deepspeed_config_file="ds.json", zero_stage=2), ds(deepspeed_config_file="ds.json", zero3_init_flag=True)),
+    ("AC001", {**ds(deepspeed_config_file="ds.json"), "mixed_precision": "fp16"}, ds(deepspeed_config_file="ds.json")),
     ("AC004", yaml_with(zero_stage=2), ds(zero_stage=2)),
     ("AC005", yaml_with(mixed_precision=False), yaml_with(mixed_precision="no")),
     ("AC006", {"num_processes": 1}, BASE),
@@ -68,7 +69,13 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("code", "fires", "passes"), CASES, ids=[f"{code}-{number}" for number, (code, *_) in enumerate(CASES)])
+def keys_of(config: dict[str, Any]) -> str:
+    """What a case is about: the keys that it has beside the usual ones."""
+    names = [*config.get("deepspeed_config", {}), *(name for name in config if name not in BASE and name != "deepspeed_config")]
+    return ",".join(names or config)
+
+
+@pytest.mark.parametrize(("code", "fires", "passes"), CASES, ids=[f"{code}-{keys_of(fires)}" for code, fires, _ in CASES])
 def test_a_rule_fires_and_just_does_not_and_its_fix_helps(code: str, fires: dict[str, Any], passes: dict[str, Any]) -> None:
     before = check_accelerate(fires)
     fired = [finding for finding in before if finding.code == code]

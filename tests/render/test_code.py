@@ -18,10 +18,61 @@ CONFIGS = {
 }
 
 
+LORA = "{r: 8, alpha: 32, dropout: 0.1, task_type: SEQ_2_SEQ_LM}"
+WITH_FILE = ', args: ["--deepspeed_config", "{ds_config}"]'
+SHOWN: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+    "the state": ("accelerate", "", "", ('accelerator.save_state("checkpoint")', 'accelerator.load_state("checkpoint")', "wait_for_everyone()")),
+    "ZeRO checkpoint": ("accelerate", "optimizer", "", ('if model.save_checkpoint("zero_checkpoint", "last", {"epoch": epoch}):',)),
+    "32-bit weights": (
+        *("accelerate", "", ""),
+        ('get_fp32_state_dict_from_zero_checkpoint("zero_checkpoint")  # takes about twice its size in host RAM',
+         'load_state_dict_from_zero_checkpoint(model, "zero_checkpoint")'),
+    ),
+    "one rank first": ("accelerate", "", "", ("with accelerator.main_process_first():", "accelerator.wait_for_everyone()")),
+    "LoRA": (
+        *("accelerate", "both", ""),
+        ("from peft import LoraConfig", 'LoraConfig(task_type="SEQ_2_SEQ_LM", r=8, lora_alpha=32, lora_dropout=0.1',
+         "get_peft_model(model, lora)", "model.print_trainable_parameters()", "accelerator.prepare(model"),
+    ),
+    "other PEFT methods": ("trainer", "", "", ("IA3Config, PrefixTuningConfig, PromptTuningConfig",)),
+    "is it ZeRO-3": ("accelerate", "", "", ('is_zero_3 = getattr(accelerator.state.deepspeed_plugin, "zero_stage", 0) == 3',)),
+    "backward": ("accelerate", "", "", ("loss = model(**batch).loss", "accelerator.backward(loss)", "optimizer.step()", "zero_grad()")),
+    "initialize": (
+        *("deepspeed", "optimizer", WITH_FILE),
+        ("deepspeed.add_config_arguments(parser)", "config = args.deepspeed_config", "engine, optimizer, loader, scheduler = deepspeed.initialize(",
+         "model=model, model_parameters=model.parameters(), training_data=dataset, config=config"),
+    ),
+    "init_distributed": (
+        *("deepspeed", "optimizer", ""),
+        ("deepspeed.init_distributed()  # instead of torch.distributed.init_process_group(); NCCL on GPUs",
+         'dist_backend="gloo" on CPUs', "deepspeed.initialize("),
+    ),
+    "forward, backward, step": ("deepspeed", "optimizer", "", ("loss = engine(batch)", "engine.backward(loss)", "engine.step()")),
+    "client state": (
+        *("deepspeed", "optimizer", ""),
+        ('_, client_state = engine.load_checkpoint("checkpoints")', 'first = client_state["step"] + 1',
+         'engine.save_checkpoint("checkpoints", tag=f"step{step}", client_state={"step": step})'),
+    ),
+    "the Trainer": ("trainer", "", "", ('TrainingArguments(output_dir="out", deepspeed=os.environ["DSTUI_DS_CONFIG"])', "trainer.train(")),
+    "zero.Init": ("deepspeed", "optimizer", "", ("with deepspeed.zero.Init(config_dict_or_path=config):",)),
+    "Lightning": ("deepspeed", "optimizer", "", ("DeepSpeedStrategy(config=config)",)),
+    "gloo": ("accelerate", "", "", ('Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])',)),
+}  # fmt: skip
+"""What the field's guides show -> integration, configuration, more of the job, and the parts in their order."""
+
+
 def lines(integration: str, config: str, more: str = "") -> str:
     return code(
-        load(f"version: 1\njob: {{script: train.py, integration: {integration}{more}}}\nmodel: {{lora: {{r: 4}}}}\ndeepspeed: {config}\n")
+        load(f"version: 1\njob: {{script: train.py, integration: {integration}{more}}}\nmodel: {{lora: {LORA}}}\ndeepspeed: {config}\n")
     )
+
+
+@pytest.mark.parametrize("what", SHOWN)
+def test_what_the_guides_show_is_shown_in_its_order(what: str) -> None:
+    integration, config, more, parts = SHOWN[what]
+    found = lines(integration, CONFIGS[config], more)
+    places = [found.find(part) for part in parts]
+    assert -1 not in places and places == sorted(places), dict(zip(parts, places, strict=True))
 
 
 @pytest.mark.parametrize(("integration", "config"), list(itertools.product(("deepspeed", "trainer", "accelerate"), CONFIGS)))
@@ -38,6 +89,7 @@ def test_what_is_shown_is_python(integration: str, config: str, more: str) -> No
         ("scheduler", ("torch.optim.AdamW", "DummyScheduler(optimizer, total_num_steps"), ("DummyOptim",)),
         ("optimizer", ("DummyOptim(", "lr_scheduler_callable="), ("torch.optim.AdamW",)),
     ],
+    ids=["a", "b", "c", "d"],
 )
 def test_the_four_combinations_of_accelerate(config: str, has: tuple[str, ...], has_not: tuple[str, ...]) -> None:
     found = lines("accelerate", CONFIGS[config], ", optimizer: script")

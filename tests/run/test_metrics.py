@@ -124,7 +124,6 @@ def test_a_line_tells_its_numbers(line: str, found: dict[str, float]) -> None:
             {"epoch": 4, "train_perplexity": 1.2031, "epoch_loss": 0.1849},
         ),
         ("accuracy=98.0 % on the train dataset", {"accuracy": 0.98}),
-        ("trainable params: 294,912 || all params: 124,734,720 || trainable%: 0.2364", {"trainable_parameters": 294912}),
         (
             "Steps:  3%|3    | 15/500 [00:41<22:10,  2.74s/it, lr=1e-5, step_loss=0.0821]",
             {"step": 15, "steps": 500, "step_time": 2.74, "lr": 1e-5},
@@ -183,6 +182,33 @@ def test_what_well_known_trainings_print_is_understood(line: str, found: dict[st
 )
 def test_what_only_looks_like_a_measurement_is_none(line: str) -> None:
     assert scan(line) == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("Distributed environment: DistributedType.DEEPSPEED  Backend: nccl", "Num processes: 2", "Process index: 0", "Device: cuda:0"),
+        "ds_config: {'bf16': {'enabled': True}, 'gradient_clipping': 1.0, 'gradient_accumulation_steps': 10, 'steps_per_print': inf}",
+    ],
+)
+def test_what_accelerates_examples_print_of_their_state_is_no_measurement(line: str) -> None:
+    assert scan(line) == {}
+
+
+def test_what_pefts_examples_print_is_understood() -> None:
+    epoch = "epoch=4: train_ppl=tensor(1.0705, device='cuda:0') train_epoch_loss=tensor(0.0681, device='cuda:0')"
+    assert scan(epoch) == {"epoch": 4, "train_perplexity": 1.0705, "epoch_loss": 0.0681}
+    assert scan("100%|#####| 7/7 [00:27<00:00,  3.92s/it]") == {"step": 7, "steps": 7, "step_time": 3.92}
+    assert scan("trainable params: 294,912 || all params: 124,734,720 || trainable%: 0.2364") == {"trainable_parameters": 294912}
+    table = {
+        "GPU Memory before entering the train : 1916": ("memory_begin", 1916),
+        "GPU Memory consumed at the end of the train (end-begin): 66": ("memory_consumed", 66),
+        "GPU Total Peak Memory consumed during the train (max): 9404": ("memory_peak", 9404),
+        "CPU Memory before entering the train : 19411": ("cpu_memory_begin", 19411),
+        "CPU Total Peak Memory consumed during the train (max): 19411": ("cpu_memory_peak", 19411),
+    }
+    assert {line: scan(line) for line in table} == {line: {name: mib * (1 << 20)} for line, (name, mib) in table.items()}
+    assert scan("accuracy=100.0")["accuracy"] > 0
 
 
 def test_numbers_after_prose_in_other_lines_are_not_lost() -> None:
