@@ -4,15 +4,17 @@ It starts the host's command in a session of its own, brings home what the ranks
 everything that carries the job's tag, with proof. It ends with its standard input; the job does not: a lost connection costs no training.
 
 Orders come as lines of JSON on standard input. The first one opens, and no other may come before it has been answered by "hello":
-    {"folder": PATH, "tag": TAG, "attempt": N, "have": {FILE: bytes}, "make": bool, "files": {NAME: text}, "needs": {...}}
+    {"folder": PATH, "tag": TAG, "attempt": N, "have": {FILE: bytes}, "make": bool, "files": {NAME: text}, "needs": {...},
+     "gauge": PYTHON | null}        the interpreter that runs the file nvml.py there, which tells what the GPUs do
 Later ones, in any number:
-    {"do": "start", "attempt": N, "argv": [...], "cwd": PATH, "env": {...}}        once for each attempt, whoever asks how often
+    {"do": "start", "attempt": N, "argv": [...] | null, "cwd": PATH, "env": {...}} once for each attempt, whoever asks how often;
+                                                                                    null: another host starts the ranks
     {"do": "stop", "linger": seconds, "ask": bool}                                  answered by "swept"
     {"do": "clean"}                                                                 the folder goes; answered by "bye"
 
 What it says, after the line READY, are frames: a line of JSON, followed by the `size` bytes that it announces. Key "is":
     hello (time, there, lacks)   refused (text)   log (file, at, size)   record (file, size)   beat (time)
-    ended (attempt, exit_code, text)   swept (left)   bye
+    gpus (size)   ended (attempt, exit_code, text)   swept (left)   bye
 Files are named relative to the job's folder on this host, as in the job folder at home. Times are seconds since the epoch by this host.
 
 One file, and longer than others here, because it is sent as it is: it can import nothing of dstui. What it does as others do here (finding
@@ -43,6 +45,8 @@ BEAT = 2.0
 """Seconds between two signs of life."""
 BUSY, IDLE = 0.1, 0.4
 """Seconds between two looks at the files: while they grow, and else."""
+GAUGE, GAUGED = "nvml.py", 5.0
+"""The program that tells what the GPUs do, and the seconds between two of its lines."""
 CHUNK, BUDGET = 1 << 18, 1 << 22
 """Bytes of one frame, and of one look."""
 LARGEST_RECORD = 1 << 16
@@ -222,12 +226,43 @@ class Agent:
         self.lost: Dict[str, float] = {}  # file of a record -> when its rank was last seen alive
         self.deaf = self.done = False
         self.input, self.beat_at = b"", 0.0
+        self.gauge: Optional["subprocess.Popen[bytes]"] = None
+        self.gauge_output, self.gauged = -1, b""  # a descriptor, and a line from it that is not whole yet
         there = own_folder(self.folder, order["make"])
         if there:
             for name, text in order["files"].items():
                 write_plain(os.path.join(self.folder, os.path.basename(name)), text.encode(), 0o700)
             self.prepare()
         self.put("hello", time=time.time(), there=there, lacks=lacks(order["needs"]) if order["make"] else [])
+        if there and order.get("gauge") and os.path.isfile(os.path.join(self.folder, GAUGE)):
+            self.start_gauge(order["gauge"])
+
+    def start_gauge(self, python: str) -> None:
+        """A child that asks NVML, in which a driver may hang; it ends with us, whose end of its standard input closes."""
+        words = [python, "-u", os.path.join(self.folder, GAUGE), "--watch", str(GAUGED)]
+        self.gauge_output, theirs = os.pipe()
+        os.set_blocking(self.gauge_output, False)
+        try:
+            self.gauge = subprocess.Popen(words, cwd="/", stdin=subprocess.PIPE, stdout=theirs, stderr=subprocess.DEVNULL)
+        except OSError:
+            pass
+        os.close(theirs)
+
+    def read_gauge(self) -> None:
+        """What the GPUs do, the newest line of it."""
+        if self.gauge is None:
+            return
+        try:
+            data = os.read(self.gauge_output, CHUNK)
+        except BlockingIOError:
+            return
+        if not data:
+            self.gauge.wait()
+            self.gauge = None
+            return
+        *lines, self.gauged = (self.gauged + data).split(b"\n")
+        if lines and len(lines[-1]) <= CHUNK:
+            self.put("gpus", lines[-1])
 
     def put(self, what: str, data: bytes = b"", **facts: Any) -> None:
         """One frame. Where nobody is left to take it, what was begun is still ended."""
@@ -268,9 +303,11 @@ class Agent:
             self.done = True
 
     def start(self, order: Dict[str, Any]) -> None:
-        """The host's command, once for each attempt, by a keeper that outlives us."""
+        """The host's command, if it has one, once for each attempt, by a keeper that outlives us."""
         self.attempt = order["attempt"]
         self.prepare()
+        if order["argv"] is None:
+            return
         try:
             os.close(os.open(os.path.join(self.folder, f"begun-{self.attempt}"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
@@ -288,6 +325,7 @@ class Agent:
         if now >= self.beat_at:
             self.beat_at = now + BEAT
             self.put("beat", time=time.time())
+        self.read_gauge()
         self.read_records()
         moved = self.send_logs()
         for name, (data, after) in list(self.waiting.items()):

@@ -60,6 +60,26 @@ def test_ranks_that_were_given_gpus_1_and_3_use_these(library: Path, tmp_path: P
 
 
 @pytest.mark.launcher
+def test_the_gpus_of_a_host_that_only_its_agent_sees_are_told_by_it(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "profile").write_text("= nvmlDeviceGetUtilizationRates 1 - 97 40\n" + fakenvml.profile("a100-half-of-a-board"))
+    for name, value in {"LD_LIBRARY_PATH": library, "FAKENVML_PROFILE": tmp_path / "profile"}.items():
+        monkeypatch.setenv(name, str(value))
+    folder = launched(tmp_path, probe(60.0), "{hosts: {localhost: 2}, launcher: torchrun}")
+    sampler = Sampler(folder, 0.05)
+    try:
+        wait_for(lambda: len(sampler.latest) == 2, 60)
+        assert sampler.latest[1] == Usage("GPU", 97, 601 * MIB, 100.0, 1, host="localhost")
+        assert (together(sampler.latest.values()), sampler.note) == ("2 GPUs 52 %  0.6 GB  200 W", "")
+    finally:
+        assert not stop(folder).left
+        sampler.close()
+
+
+def test_gpus_with_the_same_number_on_two_hosts_are_two() -> None:
+    assert together([Usage("GPU", 50, GIB, 100.0, 0, host=host) for host in ("h1", "h2")]) == "2 GPUs 50 %  1.0 GB  200 W"
+
+
+@pytest.mark.launcher
 def test_a_rank_on_the_cpu_is_its_process(tmp_path: Path) -> None:
     folder = launched(tmp_path, Machine.unprobed(), "{hosts: {localhost: 1}}")
     sampler = Sampler(folder, 0.05)

@@ -128,6 +128,8 @@ class JobHost:
                 self.mirror.log(self.name, facts["file"], facts["at"], frame.data)
             case "record":
                 self.mirror.record(self.name, facts["file"], frame.data, self.skew)
+            case "gpus":
+                self.mirror.gpus(self.name, frame.data)
             case "ended":
                 self.code = facts["exit_code"]
                 if not self.stopped:

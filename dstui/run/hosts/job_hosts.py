@@ -2,7 +2,7 @@
 
 cluster = JobHosts(job, mirror, statuses, attempt)
 cluster.pump(seconds)               whatever comes, for so long
-cluster.start(orders)               each host's own launcher, once
+cluster.start(orders)               an attempt: each host's own launcher, once
 cluster.stop(linger=0, ask=True)    everything that carries the job's tag, while `cluster.stopping`
 cluster.clean()                     the folders there
 """
@@ -94,7 +94,7 @@ class JobHosts:
         return silent + [f"process {process} on {host.name} could not be ended" for host in self.living for process in host.left or ()]
 
     def start(self, orders: Mapping[str, Mapping[str, Any]]) -> None:
-        """Have each host start its own launcher, those that cannot be reached now as soon as they are."""
+        """Have each host begin the attempt, those that cannot be reached now as soon as they are."""
         self._tell(orders)
 
     def stop(self, *, linger: float = 0.0, ask: bool = True) -> None:

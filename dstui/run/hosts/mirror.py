@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,14 @@ class Mirror:
         if abs(skew) > CLOCKS_AGREE:
             facts |= {key: max(facts[key] - skew, 0.0) for key in TIMES if facts.get(key) is not None}
         self.folder.write_json(self.folder.record(rank, attempt), facts | {"host": host})
+
+    def gpus(self, host: str, data: bytes) -> None:
+        """What NVML says now of a host's GPUs (dstui/machine/nvml.py --watch). OSError where it cannot be written."""
+        match json_object(b'{"line": %b}' % data).get("line"), self._ranks(host):
+            case ["sample", [*states]], [first, *_]:
+                file = self.folder.gpus(first)
+                file.parent.mkdir(0o700, exist_ok=True)
+                self.folder.write_json(file, {"t": time.time(), "gpus": states})
 
     def lose(self, host: str, now: float) -> list[int]:
         """Note that the living ranks of a host are gone; which ones. OSError where it cannot be written."""

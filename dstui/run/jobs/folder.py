@@ -8,6 +8,7 @@
     arrivals.index                       when which log had how many bytes (dstui/logs/arrival_index.py)
     logs/rank_N.log  ranks/rank_N.json   by the shim of each rank; from the second attempt on under attempts/N/
     launcher.log  supervisor.log         their output
+    gpus/rank_N.json                     what NVML said last on another host, whose first rank is N
     usage.json                           the most that NVML showed of each GPU, by whoever looked at the run
     measured.json                        what the run took, beside what was forecast, where its Plan names a model
     stop.json                            somebody asks for the end of the job
@@ -108,6 +109,10 @@ class JobFolder:
     def record(self, rank: int, attempt: int = 1) -> Path:
         """What the shim of one rank says about it."""
         return self.attempt(attempt) / "ranks" / f"rank_{rank}.json"
+
+    def gpus(self, rank: int) -> Path:
+        """What the GPUs of the host do whose first rank this is."""
+        return self.path / "gpus" / f"rank_{rank}.json"
 
     def read_status(self) -> JobStatus | None:
         """status.json as it is; None where there is none, or none that makes sense."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dstui.run.jobs.folder import JobFolder, read_json
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 EVERY = 2.0
 """Seconds between two samples."""
+STALE = 20.0
+"""Seconds after which what another host has told of its GPUs is not known any more."""
 MIB, GIB = 1 << 20, 1 << 30
 USAGE = "usage.json"
 """In the job folder, the most that NVML showed of each GPU: `{"0": bytes}`, by whoever looked at the run."""
@@ -44,6 +48,8 @@ class Usage:
     device: int | None = None
     """The GPU, as nvidia-smi counts them."""
     why: str = ""
+    host: str = ""
+    """Where the GPU is, if not here."""
 
     def __str__(self) -> str:
         return usage_text(self.kind, self.load, self.memory, self.power) if not self.why else f"{self.kind} unknown"
@@ -63,7 +69,7 @@ def together(usages: Iterable[Usage]) -> str:
     if not known:
         return ""
     kind = known[0].kind
-    devices = list({usage.device: usage for usage in known}.values()) if kind == "GPU" else known
+    devices = list({(usage.host, usage.device): usage for usage in known}.values()) if kind == "GPU" else known
     loads = [usage.load for usage in devices if usage.load is not None]
     sizes = [usage.memory for usage in devices if usage.memory is not None]
     powers = [usage.power for usage in devices if usage.power is not None]
@@ -71,6 +77,18 @@ def together(usages: Iterable[Usage]) -> str:
     memory = (max(sizes) if kind == "GPU" else sum(sizes)) if sizes else None
     name = f"{len(devices)} GPUs" if kind == "GPU" and len(devices) > 1 else kind
     return usage_text(name, load, memory, sum(powers) if powers else None)
+
+
+def _told(path: Path) -> dict[int, GpuState]:
+    """The GPUs of another host as its agent has told them; none where it has not, or not for a while."""
+    from dstui.machine.codec import decode
+    from dstui.machine.live import GpuState
+
+    found = read_json(path)
+    if not isinstance(found.get("t"), float) or abs(time.time() - found["t"]) > STALE or not isinstance(found.get("gpus"), list):
+        return {}
+    states = [decode(GpuState, one) for one in found["gpus"] if isinstance(one, dict) and isinstance(one.get("index"), int)]
+    return {state.index: state for state in states}
 
 
 def _far_in_words(hosts: Sequence[str], kind: str) -> str:
@@ -125,20 +143,27 @@ class Sampler:
         running = sorted(number for number, rank in status.ranks.items() if rank.state == "started")
         records = {rank: self._record(rank, status.attempt) for rank in running}
         near = {rank: record for rank, record in records.items() if record.get("host") == here}
-        far = {str(record["host"]) for record in records.values() if record.get("host") not in (here, None)}
+        far = {rank: record for rank, record in records.items() if record.get("host") not in (here, None)}
         usages = {rank: self._of_cpu(record) if self._on_cpu else self._of_gpu(record) for rank, record in near.items()}
+        usages |= {} if self._on_cpu else self._of_far(status, far)
+        untold = sorted({str(far[rank]["host"]) for rank in far.keys() - usages.keys()})
         why = next((f"{usage.kind} unknown: {usage.why}" for usage in usages.values() if usage.why), "")
-        self.note = "; ".join(filter(None, [why, _far_in_words(sorted(far), "CPU" if self._on_cpu else "GPU")]))
+        self.note = "; ".join(filter(None, [why, _far_in_words(untold, "CPU" if self._on_cpu else "GPU")]))
         return usages
 
     def _note_peaks(self) -> None:
         """Keep the most of each GPU with the job, where it has become notably more."""
-        now = {str(usage.device): usage.memory for usage in self.latest.values() if usage.device is not None and usage.memory}
+        now = {str(usage.device): usage.memory for usage in self._own if usage.device is not None and usage.memory}
         peaks = {device: max(memory, self._peaks.get(device, 0)) for device, memory in now.items()}
         if any(peak > 1.01 * self._peaks.get(device, 0) for device, peak in peaks.items()):
             self._peaks |= peaks
             with suppress(OSError):
                 self._folder.write_json(self._folder.path / USAGE, self._peaks)
+
+    @property
+    def _own(self) -> list[Usage]:
+        """What the ranks of this host use."""
+        return [usage for usage in self.latest.values() if not usage.host]
 
     def _record(self, rank: int, attempt: int) -> dict[str, Any]:
         """What the rank's shim says about it; the same until its end."""
@@ -166,7 +191,6 @@ class Sampler:
             return Usage("CPU", why=f"process {pid} cannot be looked at")
 
     def _of_gpu(self, record: Mapping[str, Any]) -> Usage:
-        from dstui.machine.codec import Unknown, known
         from dstui.machine.live import Live
         from dstui.machine.snapshot import Gpu
 
@@ -178,10 +202,29 @@ class Sampler:
             return Usage("GPU", why=problem.reason if problem is not None else "NVML has not answered yet")
         if self._gpus is None:
             self._gpus = self._recorded_gpus() or [Gpu(index=index) for index in sorted(self._states)]
-        device = self._device(record, self._gpus)
+        return self._of_device(record, self._gpus, self._states)
+
+    def _of_far(self, status: JobStatus, records: Mapping[int, Mapping[str, Any]]) -> dict[int, Usage]:
+        """The GPUs of ranks elsewhere, of those hosts that have told theirs lately."""
+        from dstui.machine.snapshot import Gpu
+
+        found = {}
+        firsts = {rank.host: number for number, rank in sorted(status.ranks.items(), reverse=True)}
+        told = {host: _told(self._folder.gpus(number)) for host, number in firsts.items() if status.hosts}
+        for number, record in records.items():
+            host = str(record.get("host"))
+            if states := told.get(host):
+                found[number] = replace(self._of_device(record, [Gpu(index=index) for index in sorted(states)], states), host=host)
+        return found
+
+    def _of_device(self, record: Mapping[str, Any], gpus: Sequence[Gpu], states: Mapping[int, GpuState]) -> Usage:
+        """What the GPU of a rank does."""
+        from dstui.machine.codec import Unknown, known
+
+        device = self._device(record, gpus)
         if isinstance(device, str):
             return Usage("GPU", why=device)
-        state = self._states.get(device)
+        state = states.get(device)
         if state is None or all(isinstance(fact, Unknown) for fact in (state.utilization, state.memory_used, state.power)):
             return Usage("GPU", device=device, why=f"NVML tells nothing of GPU {device}")
         return Usage("GPU", known(state.utilization, None), known(state.memory_used, None), known(state.power, None), device)

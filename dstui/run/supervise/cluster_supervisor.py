@@ -90,8 +90,7 @@ class ClusterSupervisor(Supervisor):
             self._refuse()
         elif begun or not self.cluster.unreached:
             self._started = True
-            orders = {name: start_order(self.record, name, self.mirror, self._more) for name in self.plan.hosts}
-            self.cluster.start({name: order for name, order in orders.items() if order is not None})
+            self.cluster.start({name: start_order(self.record, name, self.mirror, self._more) for name in self.plan.hosts})
             if self._to_launch and not self.plan.each_host_starts:
                 super().launch(self._more)
             elif self._to_launch:

@@ -7,8 +7,10 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dstui.hosts.agent import GAUGE
 from dstui.hosts.connection import agent_by_srun, agent_by_ssh, agent_here
 from dstui.regular import read_regular
 from dstui.run.hosts.job_host import JobHost
@@ -21,6 +23,7 @@ from dstui.run.supervise.launch_command import RANK_ENV, SHIM, rank_command
 if TYPE_CHECKING:  # the supervisor has no use for the rendering
     from dstui.render.spec import LaunchSpec
 
+NVML = Path(__file__).parents[2] / "machine/nvml.py"
 FILES = ("hostfile", "bind.sh", "accelerate.yaml")
 """Files of the job folder that are sent along where they are there."""
 TRAVELS = ("NCCL", "PYTHON", "MLFLOW", "UCX", "MV2")
@@ -64,24 +67,24 @@ def opening(record: LaunchRecord, mirror: Mirror, host: str, makes: bool) -> dic
         "files": _files(mirror.folder, cluster.hosts[host]) if makes else {},
         "needs": needs,
         **here,
+        "gauge": None if record.env.get("DS_ACCELERATOR") == "cpu" else record.python,
     }
 
 
 def _files(folder: JobFolder, host: HostLaunch) -> dict[str, str]:
-    found = {SHIM.name: SHIM.read_text(), RANK_ENV: json.dumps(far_environment(host.env))}
+    found = {SHIM.name: SHIM.read_text(), GAUGE: NVML.read_text(), RANK_ENV: json.dumps(far_environment(host.env))}
     for path in (*folder.ds_configs, *(folder.path / name for name in FILES)):
         with suppress(OSError):
             found[path.name] = read_regular(path).decode()
     return found
 
 
-def start_order(record: LaunchRecord, host: str, mirror: Mirror, more: Sequence[str] = ()) -> dict[str, Any] | None:
-    """How a host starts its own launcher, None where it has none; `more`: what a further attempt appends to the script's arguments."""
+def start_order(record: LaunchRecord, host: str, mirror: Mirror, more: Sequence[str] = ()) -> dict[str, Any]:
+    """How a host begins the attempt: with its own launcher, where it has one; `more`: what is appended to the script's arguments then."""
     assert record.cluster is not None
     launch = record.cluster.hosts[host]
-    if launch.command is None:
-        return None
-    argv = [*launch.command, *rank_command(record, mirror.folder, mirror.tag, mirror.attempt), *more]
+    ranks = [*rank_command(record, mirror.folder, mirror.tag, mirror.attempt), *more]
+    argv = [*launch.command, *ranks] if launch.command is not None else None
     return {"do": "start", "attempt": mirror.attempt, "argv": argv, "cwd": record.workdir, "env": far_environment(launch.env)}
 
 
