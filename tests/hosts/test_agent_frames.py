@@ -147,6 +147,18 @@ def test_a_rank_that_its_agent_calls_lost_was_killed(mirror: Mirror) -> None:
     assert (ranks.ranks[1].state, ranks.ranks[1].exit_code, ranks.ranks[1].ended) == ("lost", 137, 1005.0)
 
 
+@pytest.mark.parametrize("said", [b"", b"[", b"[" * 10000, b'["sample", 7]', b'["driver", {"state": "x"}]', b'{"sample": []}', b"\xff"])
+def test_what_is_no_state_of_gpus_is_left_aside(mirror: Mirror, said: bytes) -> None:
+    mirror.gpus("h2", said)
+    mirror.gpus("h9", b'["sample", []]')
+    assert not mirror.folder.gpus(1).exists()
+
+
+def test_what_the_gpus_of_a_host_do_lies_under_its_first_rank(mirror: Mirror) -> None:
+    mirror.gpus("h2", b'["sample", [{"index": 0, "utilization": 97}]]')
+    assert json.loads(mirror.folder.gpus(1).read_text())["gpus"] == [{"index": 0, "utilization": 97}]
+
+
 def test_lines_of_a_hosts_launcher_go_on_where_another_supervisor_left_off(mirror: Mirror) -> None:
     mirror.log("h1", "launcher.log", 0, b"one\ntw")
     mirror.log("h2", "launcher.log", 0, b"eins\n")
