@@ -79,7 +79,7 @@ def together(usages: Iterable[Usage]) -> str:
     return usage_text(name, load, memory, sum(powers) if powers else None)
 
 
-def _told(path: Path) -> dict[int, GpuState]:
+def _reported(path: Path) -> dict[int, GpuState]:
     """The GPUs of another host as its agent has told them; none where it has not, or not for a while."""
     from dstui.machine.codec import decode
     from dstui.machine.live import GpuState
@@ -146,9 +146,9 @@ class Sampler:
         far = {rank: record for rank, record in records.items() if record.get("host") not in (here, None)}
         usages = {rank: self._of_cpu(record) if self._on_cpu else self._of_gpu(record) for rank, record in near.items()}
         usages |= {} if self._on_cpu else self._of_far(status, far)
-        untold = sorted({str(far[rank]["host"]) for rank in far.keys() - usages.keys()})
+        unknown = sorted({str(far[rank]["host"]) for rank in far.keys() - usages.keys()})
         why = next((f"{usage.kind} unknown: {usage.why}" for usage in usages.values() if usage.why), "")
-        self.note = "; ".join(filter(None, [why, _far_in_words(untold, "CPU" if self._on_cpu else "GPU")]))
+        self.note = "; ".join(filter(None, [why, _far_in_words(unknown, "CPU" if self._on_cpu else "GPU")]))
         return usages
 
     def _note_peaks(self) -> None:
@@ -210,10 +210,10 @@ class Sampler:
 
         found = {}
         firsts = {rank.host: number for number, rank in sorted(status.ranks.items(), reverse=True)}
-        told = {host: _told(self._folder.gpus(number)) for host, number in firsts.items() if status.hosts}
+        reported = {host: _reported(self._folder.gpus(number)) for host, number in firsts.items() if status.hosts}
         for number, record in records.items():
             host = str(record.get("host"))
-            if states := told.get(host):
+            if states := reported.get(host):
                 found[number] = replace(self._of_device(record, [Gpu(index=index) for index in sorted(states)], states), host=host)
         return found
 
