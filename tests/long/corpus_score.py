@@ -31,11 +31,13 @@ class Case:
     kind: str
     """failure, stop, cut (the text breaks off) or good."""
     sha256: str
+    round: int
+    """1: signatures may be learnt from it. 2: only scored."""
 
-    @cached_property
-    def learning(self) -> bool:
-        """Whether it may be learnt from; the other half is only scored. By the address's hash, so that nobody chooses."""
-        return int(hashlib.sha256(self.address.encode()).hexdigest(), 16) % 2 == 0
+    @property
+    def repository(self) -> str:
+        """OWNER/NAME of where it was published."""
+        return "/".join(self.address.lower().split("/")[3:5])
 
     @cached_property
     def right(self) -> frozenset[str | None]:
@@ -79,7 +81,15 @@ def cases() -> list[Case]:
     """The corpus."""
     with INDEX.open(newline="") as file:
         return [
-            Case(row["address"], row["label"], tuple(row["also"].split()), row["first_failing_rank"], row["kind"], row["sha256"])
+            Case(
+                address=row["address"],
+                label=row["label"],
+                also=tuple(row["also"].split()),
+                rank=row["first_failing_rank"],
+                kind=row["kind"],
+                sha256=row["sha256"],
+                round=int(row["round"]),
+            )
             for row in csv.DictReader(file)
         ]
 
