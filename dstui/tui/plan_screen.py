@@ -12,6 +12,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 
 from dstui.render.config_files import config_name
+from dstui.tui.flows.adding_models import AddingModels
 from dstui.tui.flows.fixing import Fixing
 from dstui.tui.flows.forecasting import Forecasting
 from dstui.tui.flows.launching import Launching
@@ -50,6 +51,7 @@ class PlanScreen(MainScreen):
         super().__init__(session, go)
         self.launching, self.writing, self.fixing = launching, Writing(app, session), Fixing(app, session)
         self.typing_keys, self.forecasting = TypingKeys(app, session), Forecasting(app, session)
+        self.adding_models = AddingModels(app, session)
         self.step = STEPS[0]
         self.last_form = self.step
         """Where escape leads back to."""
@@ -217,6 +219,11 @@ class PlanScreen(MainScreen):
         names = list(self.session.state.plan.models)
         at = names.index(self.session.state.plan.focus) if self.session.state.plan.focus in names else -1
         self.session.select_model(names[(at + 1) % len(names)])
+
+    def action_add_model(self) -> None:
+        """One more model in the run."""
+        self.form.close()
+        self.adding_models.ask()
 
     def action_recommend(self) -> None:
         """The plans that fit, the best first."""

@@ -75,3 +75,40 @@ async def test_with_one_model_there_is_no_choice(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "O")
         assert "O: the next one" not in screen(pilot) and "other model" not in screen(pilot)
+
+
+ALONE = """\
+version: 1
+job: {script: train.py, integration: accelerate, optimizer: script, args: ["{ds_config}"]}
+deepspeed: {train_micro_batch_size_per_gpu: auto, gradient_accumulation_steps: 1, zero_optimization: {stage: 2}}   # mine
+"""
+
+
+async def test_a_key_makes_several_models_of_one_and_one_undo_takes_it_back(open_app: Open) -> None:
+    async with open_app(ALONE) as pilot:
+        await pilot.press("3", "A")
+        await until(pilot, lambda: "that is here now is called" in screen(pilot))
+        await pilot.press("enter")
+        await until(pilot, lambda: "The other one is called" in screen(pilot))
+        await pilot.press("ctrl+u", *"student", "enter")
+        await until(pilot, lambda: "student is there already" in screen(pilot))
+        await pilot.press("ctrl+u", *"judge", "enter")
+        await until(pilot, lambda: "What is done with judge?" in screen(pilot))
+        await pilot.press("i")
+        await until(pilot, lambda: "3 · ZeRO stage · judge" in screen(pilot))
+        assert value(pilot, "models.judge.role") == "inference" and "# mine" in store(pilot).state.plan.text
+        assert value(pilot, "job.args") == ["{ds_config:student}"]
+        assert "ds_config_judge.json" in screen(pilot)
+        await pilot.press("z")
+        assert store(pilot).state.plan.text == ALONE and "3 · ZeRO stage" in screen(pilot)
+
+
+async def test_one_more_is_asked_for_by_its_name_alone_and_esc_changes_nothing(open_app: Open) -> None:
+    async with open_app(PLAN) as pilot:
+        await pilot.press("3", "A")
+        await until(pilot, lambda: "The other one is called" in screen(pilot))
+        await pilot.press("escape")
+        assert store(pilot).state.plan.text == PLAN
+        await pilot.press("A", *"critic", "enter", "t")
+        await until(pilot, lambda: "3 · ZeRO stage · critic" in screen(pilot))
+        assert list(store(pilot).state.plan.models) == ["student", "teacher", "critic"]

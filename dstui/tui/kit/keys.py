@@ -69,6 +69,7 @@ KEYS: Final = (
     KeyHint("f5", "fix", "fix", "The same, also while typing.", ANYWHERE | TYPING, priority=True, display="F5"),
     KeyHint("r", "recommend", "plans", "The plans that fit this machine, the best first; Enter takes one.", FORM | REVIEW, 7),
     KeyHint("O", "other_model", "other model", "The next of several models: forms and preview are about it then.", FORM, 6),
+    KeyHint("A", "add_model", "add model", "One more model in this run, a teacher or a second one to train.", FORM),
     KeyHint("M", "breakdown", "memory", "What fills GPU, RAM and NVMe, part by part, and what is not known of it.", FORM | REVIEW),
     KeyHint("l", "launch", "launch", "Go to Review, where l starts the job; on a job that is looked at, start it once more.", FORM | RUN),
     KeyHint("", "launch", "launch", "Start the job, detached from this terminal.", REVIEW, 1, "l"),

@@ -1,0 +1,64 @@
+"""One model becomes several: the configuration that is there keeps its text, and the Plan stays right."""
+
+from __future__ import annotations
+
+import pytest
+
+from dstui.check import check
+from dstui.plan import load
+from dstui.plan.several import no_name, with_model
+
+PLAN = """\
+version: 1
+job: {script: train.py, integration: accelerate, optimizer: script, args: [--config, "{ds_config}", "1.10"]}
+# what DeepSpeed reads
+deepspeed:
+  train_micro_batch_size_per_gpu: auto   # from the loader
+  gradient_accumulation_steps: 2
+
+  bf16: {enabled: true}
+  zero_optimization:
+    stage: 2
+    reduce_bucket_size: 5e8
+cluster: {hosts: {localhost: 2}}   # here
+"""
+
+
+def test_the_configuration_becomes_that_of_the_present_model_with_its_comments() -> None:
+    plan = with_model(load(PLAN), "teacher", "inference", "student")
+    indented = "".join(
+        f"    {line}\n" if line else "\n"
+        for line in PLAN.split("# what DeepSpeed reads\n")[1].split("cluster:", maxsplit=1)[0].splitlines()
+    )
+    assert f"models:\n  student:\n{indented}  teacher:\n    role: inference\n" in plan.text
+    assert plan.text.endswith("cluster: {hosts: {localhost: 2}}   # here\n")
+    assert plan.job.args == ("--config", "{ds_config:student}", "1.10")
+    assert plan.models["student"].deepspeed == load(PLAN).deepspeed
+    assert plan.models["teacher"].deepspeed == {
+        "train_micro_batch_size_per_gpu": 1,
+        "gradient_accumulation_steps": 1,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 3},
+    }
+
+
+@pytest.mark.parametrize("role", ["train", "inference"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAN,
+        PLAN.replace("\n", "\r\n"),
+        "{version: 1, job: {script: t.py, integration: accelerate, optimizer: script}, deepspeed: {train_micro_batch_size_per_gpu: 2, bf16: {enabled: true}, zero_optimization: {stage: 1}}}",
+        "version: 1\njob: {script: t.py, integration: accelerate, optimizer: script}\nmodels: {}\ndeepspeed: {zero_optimization: {stage: 3}, train_micro_batch_size_per_gpu: 1}",
+        "version: 1\njob: {script: t.py, integration: accelerate, optimizer: script}\n",
+    ],
+)
+def test_what_comes_of_it_has_no_error_and_takes_another_model(text: str, role: str) -> None:
+    plan = with_model(with_model(load(text), "b", role, "a"), "c", "train", "")
+    assert list(plan.models) == ["a", "b", "c"] and not plan.whole.deepspeed
+    assert [f.message for f in check(plan, world_size=2) if f.severity == "error"] == []
+
+
+def test_a_name_that_cannot_be_one_is_told() -> None:
+    assert no_name("", {}) and no_name("2nd", {}) and no_name("a b", {}) and "already" in no_name("Teacher", {"teacher": 1})
+    assert no_name("critic_2", {"teacher": 1}) == ""
