@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from dstui.plan import load
 from dstui.run.jobs.folder import JobFolder
+from dstui.run.metrics.per_model import metrics_of
 from dstui.run.observe.follow import Follower
 from dstui.run.observe.usage import Usage, together
 from dstui.tui.run.rank_cell import cells_of
@@ -66,6 +68,22 @@ def test_on_a_narrow_screen_the_least_gives_way(follower: Follower) -> None:
 
 def test_a_loss_that_is_no_number_is_said_as_what_it_is(follower: Follower) -> None:
     assert "loss nan" in fitting(first_facts(follower, float("nan"), ""), 118).text
+
+
+def test_of_several_models_the_last_loss_of_each_is_said(folder: JobFolder) -> None:
+    plan = load("version: 1\njob: {script: t.py}\nmodels: {student: {deepspeed: {bf16: {}}}, critic: {deepspeed: {bf16: {}}}}\n")
+    folder.launch_file.write_text(json.dumps({"metrics": {**metrics_of(plan), "reward": "reward ([0-9.]+)"}}))
+    folder.log(0).write_text("step 3/40 student_loss 2.0712 critic/loss: 1.5e-1 reward 2.5\n")
+    follower = Follower(folder)
+    follower.poll()
+    lines = [fitting(facts, 118).text for facts in (first_facts(follower, None, ""), more_facts(follower, None))]
+    assert "step 3 / 40   student loss 2.071   critic loss 0.15" in lines[0] and lines[1] == "reward 2.5"
+    folder.log(0).open("a").write("step 4/40 loss 1.0\n")
+    follower.poll()
+    assert (
+        "student" not in fitting(first_facts(follower, 1.0, ""), 118).text
+        and "student loss 2.071" in fitting(more_facts(follower, None), 118).text
+    )
 
 
 def test_what_ranks_use_is_in_their_cells_and_together_in_the_head(follower: Follower) -> None:

@@ -86,7 +86,7 @@ def _place(folder: Path, width: int) -> tuple[Span, ...]:
 
 
 def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]:
-    """State, time, step, loss, what remains, speed."""
+    """State, time, step, loss (of several models that of each), what remains, speed."""
     from dstui.run.observe.summary import duration_text
 
     state = str(follower.state)
@@ -100,9 +100,20 @@ def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]
         style = "title" if isfinite(loss) else "error"
         facts += [Fact(2, (Span("loss ", "dim"), Span(f"{loss:.4g}", style)))]
         facts += [Fact(5, (Span(line, "accent"),))] if line else []
+    for model, value in losses_by_model(follower).items():
+        facts.append(Fact(2, (Span(f"{model} loss ", "dim"), Span(f"{value:.4g}", "title" if isfinite(value) else "error"))))
     facts += [Fact(3, (Span("ETA ", "dim"), Span(duration_text(follower.remaining), "title")))] if follower.remaining is not None else []
     facts += [Fact(4, (Span(si(rate), "title"), Span(f" {name}", "dim"))) for name, rate in sorted(follower.rates.items(), reverse=True)]
     return facts
+
+
+def losses_by_model(follower: Follower) -> dict[str, float]:
+    """The last loss of each of several models, as a script prints it (`student_loss 2.1`), where it prints none of the whole."""
+    from dstui.plan.patterns import METRICS
+
+    latest = follower.latest
+    named = [name for name in latest if name.endswith("_loss") and name not in METRICS]
+    return {} if "loss" in latest else {name.removesuffix("_loss"): latest[name] for name in named}
 
 
 def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
@@ -117,7 +128,8 @@ def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
         facts += [Fact(0, (Span(used, "title"),))] if used else []
         facts += [Fact(9 if used else 0, (Span(sampler.note, "dim"),))] if sampler.note else []
     latest = follower.latest
-    names = [name for name in latest if name not in METRICS] + [name for name in REPORTED if name in latest]
+    above = {f"{model}_loss" for model in losses_by_model(follower)}
+    names = [name for name in latest if name not in METRICS and name not in above] + [name for name in REPORTED if name in latest]
     for place, name in enumerate(names, 1):
         facts.append(Fact(place, (Span(f"{name.replace('_', ' ')} ", "dim"), Span(value_text(name, latest[name]), "title"))))
     overflows = int(max(latest.get("overflows", 0), latest.get("skipped", 0)))
