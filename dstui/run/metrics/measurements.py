@@ -87,7 +87,7 @@ class Measure:
         """The measurements of a rank's next line, noted in its view. `bar`: the progress bar that the line was written over."""
         if bar:
             self.glance(view, bar)
-        found = {**self._scan(line), **self._own.scan(line)}
+        found = _with_own(self._scan(line), self._own.scan(line))
         if not found:
             return []
         self._place(view, found, bar_of(line), bar_of(bar))
@@ -121,3 +121,9 @@ class Measure:
             reported(view, int(step), int(steps) if steps is not None else None)
         if "loss" in found and (bar := own or over) is not None:
             loss_over(view, bar)
+
+
+def _with_own(found: Mapping[str, float], own: Mapping[str, float]) -> dict[str, float]:
+    """dstui's own measurements of a line and the Plan's: `critic/loss 0.2` is the critic's loss, and not that of the training too."""
+    named = {(name.rpartition("_")[2], value) for name, value in own.items()}
+    return {**{name: value for name, value in found.items() if (name, value) not in named}, **own}

@@ -7,8 +7,8 @@ from functools import partial
 from textual.app import App
 
 from dstui.plan import PlanError
+from dstui.plan.another_model import no_name, with_model
 from dstui.plan.load import MOST_MODELS
-from dstui.plan.several import no_name, with_model
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
 from dstui.tui.kit.notes import say
 from dstui.tui.session.session import Session

@@ -6,7 +6,7 @@ import pytest
 
 from dstui.check import check
 from dstui.plan import load
-from dstui.plan.several import no_name, with_model
+from dstui.plan.another_model import no_name, with_model
 
 PLAN = """\
 version: 1
