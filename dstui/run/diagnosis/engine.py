@@ -75,7 +75,7 @@ def _every_rank(context: FailureContext, verdict: Verdict, ranks: list[int]) -> 
 
 def _title(signature: Signature, hit: Hit | None) -> str:
     """What happened, in one sentence; of an exception its own words."""
-    return f"{signature.title}: {hit.text.strip()[:200]}" if hit is not None else signature.title
+    return f"{signature.title}: {hit.text.strip()[:200].rstrip('.')}" if hit is not None else signature.title
 
 
 def _unknown_exception(verdict: Verdict) -> Hit | None:

@@ -124,6 +124,27 @@ READINGS = (
         "what the installed release can do",
         ("IMPORT-VERSION", "CONFIG-ASSERT"),
     ),
+    Reading(
+        "RuntimeError AcceleratorError",
+        r"not implemented for '(\w+)'",
+        "PyTorch has no such operation for the type {0} on that device; 16-bit types on a CPU are the usual case.",
+        "the device and the type of the tensors in that line",
+        ("DTYPE-MIX", "NO-GPU"),
+    ),
+    Reading(
+        "RuntimeError AcceleratorError",
+        r"CUDA error|CU(?:BLAS|DNN|FFT|SPARSE)_STATUS|cuDNN error",
+        "A kernel failed on the GPU; the line in the traceback may come later than the fault.",
+        "the line that CUDA_LAUNCH_BLOCKING=1 shows",
+        ("CUDA-ASSERT", "CUDA-ILLEGAL", "OOM-GPU"),
+    ),
+    Reading(
+        "OSError",
+        r"\[Errno 5\]",
+        "The disk, or the file system of the network, failed while it was read or written.",
+        "dmesg, and the file by itself: cat FILE > /dev/null",
+        ("CKPT-DISK", "RACE-FS", "DATA"),
+    ),
     Reading("StopIteration", r"", "An iterator had nothing more to give.", "the length of the data on every rank"),
     Reading("UnicodeDecodeError", r"", "A file is not in the encoding that it was read in.", "the file's encoding (open(…, encoding=…))"),
     Reading("RecursionError", r"", "A function calls itself without an end.", "the frames that come again and again"),
@@ -144,6 +165,7 @@ READINGS = (
 )
 """The first whose name and words fit."""
 ANY = Reading("", "", "", "what the message names")
+ELSEWHERE = re.compile(r"CUDA|cuDNN|CU(?:BLAS|DNN)_|NCCL")
 RAISERS: dict[str, tuple[str, ...]] = {
     "bitsandbytes/": ("BNB-CUDA", "OP-ABI"),
     "datasets/": ("DATA", "RACE-FS"),
@@ -182,6 +204,11 @@ def alike_of(raised: Raised, text: str) -> tuple[str, ...]:
     """Causes that an exception like it often comes from: by the library that raised it, then by its kind."""
     place = next((causes for path, causes in RAISERS.items() if path in raised.deepest.file), ())
     return (*place, *_fitting(raised, text)[0].alike)
+
+
+def points_elsewhere(raised: Raised, text: str) -> bool:
+    """Whether its words point beyond the line that raised it: to a file, a GPU."""
+    return bool(ELSEWHERE.search(text)) or raised.name in ("FileNotFoundError", "OSError")
 
 
 def _fitting(raised: Raised, text: str) -> tuple[Reading, re.Match[str] | None]:

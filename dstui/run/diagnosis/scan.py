@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,10 +23,32 @@ KEPT = 40
 """Hits of one signature in one stream that are kept."""
 NAMED = 10
 """Exceptions without a traceback that are kept."""
+MESSAGE = 10
+"""Lines that the message of an exception goes on for, at most."""
+LOGGED = re.compile(r"\s*(?:\[?\d{4}-|\[?\d\d:\d\d|\[?(?:INFO|WARN|ERROR|DEBUG)\b|[WEI]\d{4} |(?:srun|slurmstepd|wandb|pdsh@?\S*): )")
+"""How a line begins that somebody logged: no part of a message."""
 
 
+WRONG_CALL = re.compile(r"unexpected keyword argument|takes \d+ positional arguments? but|takes no (?:keyword )?arguments")
+"""What a call says that was written for another release; in a library's own code it is no mistake of the script."""
+PASSES_ON = frozenset(
+    {"_call_impl", "_wrapped_call_impl", "__call__", "wrapped_fn", "wrapper", "inner", "decorate_autocast", "decorate_context"}
+)
+"""Functions of libraries that hand on the arguments that they were given."""
 FIRST_CALLS = frozenset({"set_device", "_lazy_init", "init", "synchronize", "mem_get_info", "current_stream"})
 """Functions of torch.cuda that need nothing but the GPU itself: no memory for them means that somebody else has it."""
+
+
+def unnamed(raised: Raised, text: str) -> Signature:
+    """The signature of an exception whose words no other one knows: by where it was raised, and of which kind."""
+    if raised.place:
+        return BY_ID[raised.place]
+    if raised.name in ("ImportError", "ModuleNotFoundError"):
+        return BY_ID["IMPORT-OTHER"]
+    passed_on = raised.deepest.function in PASSES_ON or "forward()" in text
+    if raised.name == "TypeError" and raised.deepest.of_library and not passed_on and WRONG_CALL.search(text):
+        return BY_ID["IMPORT-CALL"]
+    return BY_ID["USER-PY"]
 
 
 def _at_its_place(signature: Signature, raised: Raised | None) -> Signature:
@@ -50,6 +73,8 @@ class Scanner:
         self._traces: dict[Key, Traces] = defaultdict(Traces)
         self._kept: dict[tuple[str, str, int], list[Hit]] = defaultdict(list)
         self._time: dict[Key, float] = {}
+        self._message: dict[Key, tuple[int, Raised]] = {}
+        """Where an exception that no signature knows stood: the lines after it are its message."""
         self._file_rank: int | None = None
         self._prefixes = Prefixes()
 
@@ -112,15 +137,28 @@ class Scanner:
 
     def _signatures(self, signs: Signs, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
         matched = False
+        if raised:
+            self._message.pop(key, None)
+        said_by = raised or self._of_message(label.text, place, key)
         for sign, signature in signs:
             if sign.matches(label.text):
                 matched |= signature.role not in ("benign", "hint", "performance")
-                self._keep(_at_its_place(signature, raised), label, place, key, raised)
+                by = raised if signature.alone or signature.role not in ("root", "symptom") else said_by
+                self._keep(_at_its_place(signature, by), label, place, key, by)
         if raised and not matched and raised.traced and raised.name != "SystemExit":
-            self._keep(BY_ID[raised.place or "USER-PY"], label, place, key, raised)
+            self._keep(unnamed(raised, label.text), label, place, key, raised)
+            self._message[key] = (place[1], raised)
         elif raised and not matched and not raised.ignored:
             named = Hit(BY_ID["USER-PY"], place, label.text[:TEXT_CAP], f"{place[0]}:{label.stream}", label.rank, label.host, raised=raised)
             self.found.named = [*self.found.named[1 - NAMED :], named]
+
+    def _of_message(self, text: str, place: Place, key: Key) -> Raised | None:
+        """The exception whose message goes on in this line."""
+        began, raised = self._message.get(key, (0, None))
+        if raised is None or place[1] - began > MESSAGE or HEADER in text or LOGGED.match(text) or self._traces[key].at_frame:
+            self._message.pop(key, None)
+            return None
+        return None if raised.ignored else raised
 
     def _keep(self, signature: Signature, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
         rank = label.rank if label.rank is not None else rank_in(label.text)

@@ -5,6 +5,7 @@ A line that differs from an earlier one in its digits alone is known from that o
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ FACTS = (
     "spawned with command", "Killing subprocess", "world_size", "nnodes", "rank_mapping", "ended with", "deepspeed.launcher.launch",
     "ast enqueued", "Loading extension module", "Time to load", "--hostfile", "num_nodes", "  rank  ", "Map",
     "okenizer on dataset", "nproc", "Exit Code", "MainThread", "most recent call first",
-    "distributed_c10d.py", "deepspeed/comm/", "Process ", "Thread ",
+    "distributed_c10d.py", "deepspeed/comm/", "Process ", "Thread ", "│ /",
 )  # fmt: skip
 """Literal texts of what is understood beside the signatures."""
+NAMED = re.compile(rb"(?:\S*[\])>:]+ ?){0,3}(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:: |$)")
+"""A line that begins with a class of a module, as the end of a traceback does."""
 DIGITS = b"0123456789"
 GRAM = 4
 MOST = 100_000
@@ -97,9 +100,10 @@ class Shapes:
             self.nothing.clear()
             self._held = len(bare)
         needles = [needle for gram, group in GROUPS if gram in bare for needle in group if needle in bare]
-        if not needles:
+        named = NAMED.match(bare) is not None
+        if not needles and not named:
             self.nothing.add(bare)
             return None
         signs = tuple(sign for needle in needles for sign in SIGNS.get(needle, ()))
-        shape = self._known[bare] = Shape(signs, not FACT_NEEDLES.isdisjoint(needles))
+        shape = self._known[bare] = Shape(signs, named or not FACT_NEEDLES.isdisjoint(needles))
         return shape

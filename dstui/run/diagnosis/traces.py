@@ -18,9 +18,13 @@ CELL = re.compile(
     r"|^(<ipython-input-[^>]+>|[~/][^\s:]+\.py) in ([^\s(]+)"
 )
 """A frame as IPython and Jupyter print it."""
+RICH = re.compile(r"^[│|] (\S+\.py):(\d+)(?:\s+in\s+(\w+))?")
+"""A frame as rich prints it."""
 EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*((?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))+(?=:|\s*$|\s+:|Traceback)"
 )
+OTHER_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)+([A-Z]\w*)(?=:\s|$)")
+"""An exception whose name has none of those words (torch._dynamo.exc.Unsupported): only where a traceback's frames stand right above it."""
 SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
 """Two ranks that wrote into one pipe at once."""
 PLACES = {"deepspeed/runtime/config": "CONFIG-ASSERT", "transformers/modeling_utils": "MODEL-LOAD"}
@@ -124,7 +128,7 @@ class Traces:
                 self._own = frame
             self._launcher |= LAUNCHER.search(frame.file) is not None
             return None
-        elif (found := EXCEPTION.match(text)) and not self.is_code(text):
+        elif (found := self._exception(text, number)) and not self.is_code(text):
             return self._end(found[1], number, clean=SHREDDED.match(text) is None)
         elif not self.is_code(text):
             self.at_frame = False
@@ -138,6 +142,10 @@ class Traces:
     def is_code(self, text: str) -> bool:
         """Whether this line is the source code under a frame."""
         return self.at_frame and text.startswith("    ")
+
+    def _exception(self, text: str, number: int) -> re.Match[str] | None:
+        near = self.open and bool(self._frame.file) and number - self._frame.number <= NEAR
+        return EXCEPTION.match(text) or (OTHER_EXCEPTION.match(text) if near else None)
 
     def _begin(self, number: int) -> None:
         if not self._chained:
@@ -175,6 +183,8 @@ def _frame(text: str, number: int) -> Frame | None:
     """The frame that a line is, if it is one."""
     if found := FRAME.match(text):
         return Frame(found[1], found[2], found[3] or "", text.strip(), number)
+    if found := RICH.match(text):
+        return Frame(found[1], found[2], found[3] or "", text.strip(" │|"), number)
     if found := CELL.match(text):
         return Frame(found[1] or found[4] or found[6], found[2] or found[5] or "", found[3] or found[7] or "", text.strip(), number)
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from dstui.run.diagnosis.diagnosis import Confidence
+from dstui.run.diagnosis.exceptions import points_elsewhere
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
 from dstui.run.diagnosis.rules.uncaught import uncaught
@@ -117,7 +118,11 @@ def _rank_of(context: FailureContext, hits: list[Hit]) -> tuple[int | None, bool
 def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: bool) -> Confidence:
     signature = first.signature
     if signature.id == "USER-PY":
-        return "high" if first.raised and first.raised.in_user_code and not first.raised.ignored else "medium"
+        return (
+            "high"
+            if first.raised and first.raised.in_user_code and not first.raised.ignored and not points_elsewhere(first.raised, first.text)
+            else "medium"
+        )
     if signature.id == "SIGBUS-SHM" and not any("us error" in hit.text or "shared memory" in hit.text for hit in hits):
         return "medium"  # the signal alone: a mapped file on a full disk does it too
     guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # by its place alone

@@ -44,7 +44,7 @@ SIGNATURES = (
         "root",
         "Two ranks use the same GPU",
         "The script does not choose its GPU by LOCAL_RANK, or there are more ranks than GPUs.",
-        ("Duplicate GPU detected", "ncclInvalidUsage"),
+        ("Duplicate GPU detected", "ncclInvalidUsage", rx("invalid usage", r"invalid usage \(run with NCCL_DEBUG")),
         ("torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before anything else",),
         explains=("NCCL-SYSTEM", "NCCL-CUDA"),
         alike=("INVALID-ORDINAL",),

@@ -14,7 +14,7 @@ SIGNATURES = (
         "The batch sizes contradict each other",
         "train_batch_size must be the micro-batch times the accumulation steps times the number of ranks; a world size of 1 means "
         "that no launcher was used.",
-        ("Check batch related parameters. train_batch_size is not equal",),
+        ("Check batch related parameters.",),
         (Remedy("Leave out train_batch_size: DeepSpeed computes it", patches.batch_from_micro), CHECK),
         source="deepspeed/runtime/config.py:_batch_assertion",
         confirm="The three numbers in the message: which of them differs from what was meant.",
@@ -51,6 +51,7 @@ SIGNATURES = (
         (
             rx("validation error", r"validation errors? for (?:DeepSpeed|HybridEngine|Zero|FP16|BF16)\w*"),
             "Extra inputs are not permitted",
+            "extra fields not permitted",
             rx("Input should be 0, 1, 2", r"Input should be 0, 1, 2(?:,| or) 3"),
         ),
         (Remedy("ZeRO has the stages 0 to 3", patches.allowed_stage), CHECK),
@@ -101,6 +102,9 @@ SIGNATURES = (
             "Maximum supported ZeRO stage is",
             rx("has to be greater than", r"(?:[Bb]atch size|[Aa]ccumulation steps).*has to be greater than 0"),
             rx("has been removed", r"has been removed; '\S+' is no longer"),
+            "ZeRO is only supported if fp16 is enabled",
+            rx("requires an optimizer", r"zero stage \d requires an optimizer"),
+            rx("ZeRO-Offload with a client provided optimizer", r"using ZeRO-Offload with a client provided optimizer"),
             rx("only supported", r"AssertionError: .*(?:ZeRO|stage|offload).*only supported"),
             rx(
                 "not supported",
@@ -187,6 +191,7 @@ SIGNATURES = (
                 "divisible by",
                 r"(?:world.?size|GPUs|ranks|parallel|heads?|[ste]p_size).{0,60}(?:not|must be|should be) (?:evenly )?divisible by",
             ),
+            rx("divisible by", r"divisible by .{0,60}(?:parallel|world.?size|number of (?:GPUs|ranks|processes))"),
             rx("divisible by", r"not divisible by (?:tensor|pipeline|sequence|expert|world|the number of)"),
         ),
         ("Take sizes whose product divides the number of ranks",),

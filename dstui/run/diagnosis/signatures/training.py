@@ -33,8 +33,14 @@ SIGNATURES = (
         "root",
         "Tensors of one operation lie on different devices",
         "A buffer or an input stayed on the CPU, or device_map placed parts of the model elsewhere.",
-        ("Expected all tensors to be on the same device",),
+        (
+            "Expected all tensors to be on the same device",
+            rx("either on cpu or on the same device", r"indices should be either on (?:cpu|\w+) or on the same device"),
+            rx("Input type (torch.", r"Input type \(torch\.(cuda\.)?\w+\) and (?:weight|bias) type \(torch\.(?(1)(?!cuda\.)|cuda\.)"),
+            rx("cannot be accessed from Triton", r"Pointer argument \S.* cannot be accessed from Triton \(cpu tensor\?\)"),
+        ),
         ("Move inputs and buffers to the engine's device (.to(engine.device)), and drop device_map",),
+        explains=("DTYPE-MIX",),
         alike=("DEVICE-MAP-Z3",),
     ),
     Signature(
@@ -45,6 +51,8 @@ SIGNATURES = (
         (
             rx("same dtype", r"(?:must|to) have the same dtype|should have (?:the )?same dtype"),
             rx("expected scalar type", r"expected scalar type \w+ but found \w+"),
+            rx("should be the same", r"Input type \(.+\) and (?:bias|weight) type \(.+\) should be the same"),
+            rx("source and destination dtypes match", r"requires the source and destination dtypes match"),
             rx("expected m1 and m2", r"expected m1 and m2 to have the same dtype"),
         ),
         (
@@ -65,6 +73,20 @@ SIGNATURES = (
         ),
         "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameters.",
         alike=("HANG-DESYNC",),
+    ),
+    Signature(
+        "DDP-TWICE",
+        "root",
+        "DistributedDataParallel got the gradient of one parameter twice in one backward pass",
+        "Gradient checkpointing with reentrant autograd, a parameter that two parts share, or one that is used outside of forward.",
+        ("Expected to mark a variable ready only once",),
+        (
+            "gradient_checkpointing_kwargs={'use_reentrant': False}",
+            "ddp_find_unused_parameters=False, with which checkpointing goes together, or static_graph=True",
+        ),
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL names the parameter.",
+        sure=False,
+        answer="DDP-UNUSED",
     ),
     Signature(
         "NO-GRAD",
@@ -90,6 +112,20 @@ SIGNATURES = (
         "The line `Assertion …` names the check.",
         explains=("NCCL-CUDA", "SIGABRT", "CUDA-ILLEGAL"),
         alike=("CUDA-ILLEGAL", "DATA"),
+    ),
+    Signature(
+        "CUDA-LIBRARY",
+        "root",
+        "A library of CUDA (cuBLAS, cuDNN) failed in a kernel",
+        "It got what it cannot compute with (an index out of range before it, a shape, a type), or does not fit the driver.",
+        (
+            rx("_STATUS_EXECUTION_FAILED", r"CU(?:BLAS|DNN)_STATUS_EXECUTION_FAILED"),
+            rx("_STATUS_INTERNAL_ERROR", r"CU(?:BLAS|DNN)_STATUS_INTERNAL_ERROR"),
+        ),
+        ("CUDA_LAUNCH_BLOCKING=1 gives the line; compare the largest token id with the rows of the embedding", "Run again on another GPU"),
+        sure=False,
+        alike=("CUDA-ASSERT", "OOM-GPU"),
+        answer="CUDA-ILLEGAL",
     ),
     Signature(
         "CUDA-ILLEGAL",
@@ -125,7 +161,12 @@ SIGNATURES = (
         "A GPU's driver answered `unknown error`",
         "The driver is in a bad state on that GPU: a fault of the GPU, a driver that was changed or suspended under the program, "
         "a device file that a container lost.",
-        ("CUDA error: unknown error", "cudaErrorUnknown"),
+        (
+            "CUDA error: unknown error",
+            "cudaErrorUnknown",
+            rx("Error 999", r"Error 999: unknown error"),
+            "CUDA unknown error - this may be due to",
+        ),
         ("nvidia-smi on that host, and a tiny program on that GPU alone; then reset the GPU or reboot", "Run without that GPU meanwhile"),
         "dmesg | grep -i xid, at the time of the failure; the same local rank again means that GPU.",
         explains=("NCCL-CUDA", "SIGABRT"),
