@@ -6,9 +6,11 @@ from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import (
     accelerate,
     checkpoints,
+    commands,
     communication,
     configuration,
     endings,
+    imports,
     install,
     launching,
     memory_limits,
@@ -20,8 +22,10 @@ ALL: tuple[Signature, ...] = tuple(
     signature
     for area in (
         memory_limits,
+        imports,
         install,
         launching,
+        commands,
         configuration,
         accelerate,
         communication,

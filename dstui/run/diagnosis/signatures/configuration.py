@@ -163,6 +163,8 @@ SIGNATURES = (
         ("Your setup doesn't support bf16/gpu",),
         ("On ranks without a GPU: give the script --use_cpu", Remedy("On an older GPU: train in fp16", patches.to_fp16)),
         "nvidia-smi --query-gpu=name,compute_cap --format=csv",
+        sure=False,
+        alike=("DTYPE-UNSUPPORTED", "NO-GPU"),
     ),
     Signature(
         "DTYPE-UNSUPPORTED",

@@ -123,7 +123,7 @@ SIGNATURES = (
             rx("Couldn't reach", r"Couldn't reach \S+ on the Hub"),
             rx("offline mode is enabled", r"Cannot reach \S+ offline mode is enabled"),
             rx("Run initialization has timed out", r"Run initialization has timed out"),
-            "Network is unreachable",
+            rx("Network is unreachable", r"(?:https?|url|onnection object|max retries).*Network is unreachable"),
             "LocalEntryNotFoundError",
         ),
         (

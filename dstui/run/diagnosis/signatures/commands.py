@@ -1,0 +1,168 @@
+"""What is typed or written in a job's script: commands, paths and arguments that the shell or the script's parser refuses."""
+
+from __future__ import annotations
+
+from dstui.run.diagnosis import patches
+from dstui.run.diagnosis.signature import Remedy, Signature, rx
+
+SIGNATURES = (
+    Signature(
+        "NO-SCRIPT",
+        "root",
+        "The script does not exist where the ranks look for it",
+        "Its path is relative to another folder, or is missing on that host.",
+        (
+            rx("can't open file", r"can't open file '[^']*\S[^']*': \[Errno 2\]"),
+            rx("Error while finding module specification", r"Error while finding module specification for"),
+        ),
+        ("Give job.script from job.workdir, and check that it is on every host",),
+        alone=True,
+        alike=("REMOTE-ENV", "SCRIPT-SHELL"),
+        confirm="ls of the script, from the folder that the ranks start in.",
+    ),
+    Signature(
+        "SCRIPT-PERM",
+        "root",
+        "A script may not be executed",
+        "Its file has no execute permission on this host, or lies on a file system that is mounted noexec.",
+        (
+            rx("Permission denied", r"^(?:-?(?:ba|z|da)?sh): (?:line \d+: )?\S+: Permission denied"),
+            rx("Permission denied", r"execve\(\): \S+: Permission denied"),
+        ),
+        ("chmod +x FILE, or call it through its interpreter: bash FILE, python FILE",),
+        "ls -l FILE, on the host that failed.",
+        sure=False,
+        answer="CKPT-PERM",
+    ),
+    Signature(
+        "SCRIPT-GONE",
+        "root",
+        "The shell does not find a script that it is to run",
+        "Its path is relative to another folder, or it is missing on that host.",
+        (
+            rx("No such file or directory", r"^(?:-?(?:ba|z|da)?sh|slurmstepd): (?:error: )?(?:line \d+: )?\S+\.(?:sh|py): No such file"),
+            rx("No such file or directory", r"slurmstepd: error: execve\(\): \S*/?[\w-]+\.(?:sh|py|sbatch|slurm): No such file"),
+        ),
+        ("Give the path from the folder that the job starts in, or the whole one; it must be on every host",),
+        "ls of the file, from the folder that the job starts in, on the host that failed.",
+        sure=False,
+        alike=("REMOTE-ENV", "SCRIPT-SHELL"),
+        answer="NO-SCRIPT",
+    ),
+    Signature(
+        "COMMAND-GONE",
+        "root",
+        "A command that starts the run (torchrun, accelerate, python) is not found",
+        "Its folder is not on the PATH: the environment was not activated in the job's shell, or is another one there.",
+        (
+            rx("command not found", r"(?:^|: )(?:torchrun|accelerate|python3?|mpirun|mpiexec|llamafactory-cli|swift): command not found"),
+            rx("command not found", r"^zsh: command not found: (?:deepspeed|torchrun|accelerate|python3?)"),
+            rx(": not found", r"(?:^|: )(?:deepspeed|torchrun|accelerate|python3?): not found"),
+            rx(
+                "No such file or directory", r"(?:execve\(\)|exec): (?:deepspeed|torchrun|accelerate|python3?): .*No such file or directory"
+            ),
+        ),
+        (
+            "Activate the environment in the job's script too (source …/bin/activate), or name the interpreter by its full path",
+            "python -m torch.distributed.run in the place of torchrun, python -m accelerate.commands.launch in that of accelerate launch",
+        ),
+        "which torchrun accelerate python, in the job's own shell.",
+        sure=False,
+        alike=("REMOTE-ENV", "IMPORT-MISSING"),
+        answer="NO-DS-CMD",
+    ),
+    Signature(
+        "SHELL-STOPPED",
+        "root",
+        "The shell stopped in the script that starts the run",
+        "A variable that is not set under `set -u`, a quote or a block that is never closed.",
+        (
+            rx("syntax error", r"line \d+: syntax error: unexpected end of file"),
+            rx("unexpected EOF while looking for", r"line \d+: unexpected EOF while looking for matching"),
+            rx("unbound variable", r"^\S+: line \d+: \w+: unbound variable"),
+            rx("parameter null or not set", r"line \d+: \w+: parameter (?:null or )?not set"),
+        ),
+        ("Mend the line that the message names; a Plan needs no shell script at all",),
+        "bash -n SCRIPT",
+        sure=False,
+        alike=("NO-SCRIPT", "REMOTE-ENV"),
+        answer="SCRIPT-SHELL",
+    ),
+    Signature(
+        "SCRIPT-SHELL",
+        "root",
+        "The shell script that starts the run is broken",
+        "A backslash with a blank after it, `VAR = value`, or Windows line ends.",
+        (
+            rx("can't open file", r"can't open file '(?:[^']*/)?\s*'"),
+            rx("command not found", r"line \d+: (?:[A-Z_]+|--?\w[\w-]*): command not found"),
+            "syntax error near unexpected token",
+            "$'\\r': command not found",
+        ),
+        ("Mend the line; a Plan needs no shell script at all",),
+        launcher=True,
+        alone=True,
+        alike=("NO-SCRIPT", "REMOTE-ENV"),
+        confirm="bash -n SCRIPT, and cat -A SCRIPT: blanks after a backslash, ^M at line ends.",
+    ),
+    Signature(
+        "NO-DS-CMD",
+        "root",
+        "The command deepspeed is not found",
+        "Its folder is not on the PATH, or the venv was moved and its scripts name an interpreter that is gone.",
+        (
+            "deepspeed: command not found",
+            "bad interpreter: No such file or directory",
+            rx("ds: command not found", r"(?:^|\s)ds: command not found"),
+        ),
+        (
+            "Activate the environment in the job's script too (source …/bin/activate), or name the interpreter by its full path",
+            "python -m deepspeed.launcher.runner, or python -m torch.distributed.run: what dstui runs",
+        ),
+        "which deepspeed torchrun accelerate, in the job's own shell.",
+        launcher=True,
+        alone=True,
+        explains=("REMOTE-ENV",),
+        alike=("REMOTE-ENV",),
+    ),
+    Signature(
+        "LOCAL-RANK-ARG",
+        "root",
+        "The script does not know --local_rank",
+        "DeepSpeed's launcher gives every rank --local_rank=N, and the script's parser is strict.",
+        (rx("unrecognized arguments", r"unrecognized arguments: .*--local[-_]rank"),),
+        (
+            Remedy("Start without it", lambda plan: patches.append(plan, "cluster.launcher_args", "--no_local_rank")),
+            "parser.add_argument('--local_rank', type=int, default=-1) in the script",
+        ),
+        alone=True,
+        explains=("USER-PY",),
+        source="deepspeed/launcher/launch.py:main",
+    ),
+    Signature(
+        "LOCAL-RANK-DEFAULT",
+        "root",
+        "The script takes itself for another local rank than it is",
+        "Its --local_rank has a default of 0, and only DeepSpeed's own launcher gives the argument; torchrun and MPI set LOCAL_RANK alone.",
+        ("Mismatch in local rank setting, args.local_rank=",),
+        ("parser.add_argument('--local_rank', type=int, default=-1) in the script: DeepSpeed then reads LOCAL_RANK",),
+        explains=("USER-PY",),
+        source="deepspeed/runtime/engine.py:_do_args_sanity_check",
+    ),
+    Signature(
+        "BAD-ARGS",
+        "root",
+        "The script refuses its arguments",
+        "Its parser does not know one of them, or misses one.",
+        (
+            rx("unrecognized arguments", r"error: unrecognized arguments: (?!.*--local[-_]rank)"),
+            "error: the following arguments are required",
+            rx("error: argument", r"error: argument .*: (?:invalid|expected|not allowed)"),
+        ),
+        ("Mend job.args",),
+        alone=True,
+        sure=False,
+        answer="USER-PY",
+        alike=("IMPORT-VERSION", "SCRIPT-SHELL"),
+    ),
+)

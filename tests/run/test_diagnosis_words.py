@@ -1,0 +1,166 @@
+"""What libraries, shells and schedulers say at an end, each in few words of a run's log: the cause that it stands for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from crash_texts import ended, fallout, of_lines, spawned
+
+from dstui.run.diagnosis import report
+
+SITE = "/opt/env/lib/python3.11/site-packages/"
+RAISED = [
+    (
+        "IMPORT-MISSING",
+        "ImportError: Using a quantized model needs tinybits: run `pip install -U tinybits`",
+        "transformers/quantizers/a.py",
+    ),
+    (
+        "IMPORT-MISSING",
+        "RuntimeError: BoardCallback requires board to be installed. Run `pip install board`.",
+        "transformers/integrations/a.py",
+    ),
+    (
+        "IMPORT-MISSING",
+        "ImportError: Missing optional dependency 'sheets'. Use pip or conda to install sheets.",
+        "pandas/compat/_optional.py",
+    ),
+    ("IMPORT-MISSING", "pkg_resources.DistributionNotFound: The 'tok' distribution was not found and is required by the application", ""),
+    ("IMPORT-VERSION", "ImportError: this build of the extension is from another planet", "somewhere/__init__.py"),
+    ("IMPORT-VERSION", "TypeError: Adapter.__init__() got an unexpected keyword argument 'in_chunks'", "trl/trainer/part.py"),
+    ("IMPORT-VERSION", "AttributeError: module 'numpy' has no attribute 'bool'.", "deepspeed/runtime/utils.py"),
+    ("IMPORT-VERSION", "RuntimeError: operator torchvision::nms does not exist", "torchvision/_meta.py"),
+    ("IMPORT-VERSION", "RuntimeError: Numpy is not available", "torch/utils/data/collate.py"),
+    ("OOM-GPU", "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", ""),
+    ("OOM-GPU", "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`", "vllm/engine.py"),
+    ("OOM-HOST", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", "ray/_private/worker.py"),
+    ("KILLED-UNKNOWN", "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.", "ray/_private/worker.py"),
+    ("CUDA-ILLEGAL", "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`", ""),
+    ("CUDA-UNKNOWN", "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 999: unknown error", "torch/cuda/__init__.py"),
+    ("DRIVER-OLD", "RuntimeError: CUDA error: the provided PTX was compiled with an unsupported toolchain.", ""),
+    ("NO-GPU", "RuntimeError: Attempting to read a CUDA tensor but torch.cuda.is_available() is False.", "torch/serialization.py"),
+    ("NO-GPU", "ValueError: fp16 mixed precision requires a GPU (not 'cpu').", "accelerate/accelerator.py"),
+    ("DEVICE-MIX", "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same", ""),
+    ("DTYPE-MIX", "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same", ""),
+    ("DTYPE-MIX", "RuntimeError: Input type (float) and bias type (c10::Half) should be the same", "torch/nn/modules/conv.py"),
+    ("DDP-UNUSED", "RuntimeError: Expected to mark a variable ready only once.", "torch/autograd/graph.py"),
+    ("MODEL-FILES", "ValueError: Can't find 'adapter_config.json' at 'out/step-10'", "peft/config.py"),
+    ("MODEL-FILES", "ValueError: Unrecognized model in ./out. Should have a `model_type` key in its config.json", "transformers/auto.py"),
+    ("MODEL-LOAD", "EOFError: Ran out of input", "torch/serialization.py"),
+    ("NO-INTERNET", "ConnectionError: Couldn't reach 'me/data' on the Hub (ConnectTimeout)", "datasets/load.py"),
+    ("NO-INTERNET", "httpx.ConnectError: [Errno -2] Name or service not known", "httpx/_transports/default.py"),
+    (
+        "NO-INTERNET",
+        "huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach https://huggingface.co/x: offline mode is enabled.",
+        "hub.py",
+    ),
+    ("TRACKER-LOGIN", "wandb.errors.CommError: It appears that you do not have permission to access this", "wandb/sdk/init.py"),
+    ("DATA", "ValueError: num_samples should be a positive integer value, but got num_samples=0", "torch/utils/data/sampler.py"),
+    ("DATA", "datasets.exceptions.DatasetNotFoundError: Dataset 'me/none' doesn't exist on the Hub", "datasets/load.py"),
+    ("CKPT-SHAPE", "ValueError: loaded state dict has a different number of parameter groups", "torch/optim/optimizer.py"),
+    ("CKPT-FOLDER", "ValueError: Can't find a valid checkpoint at out/checkpoint-7", "transformers/integrations/deepspeed.py"),
+    (
+        "PARALLEL-SIZE",
+        "AssertionError: batch size (33) is not divisible by micro batch size (2) times data parallel size (4)",
+        "megatron/a.py",
+    ),
+    ("HYDRA-CONFIG", "omegaconf.errors.InterpolationKeyError: Interpolation key 'paths.data' not found", "omegaconf/base.py"),
+    (
+        "OP-BUILD",
+        "torch._inductor.exc.InductorError: CalledProcessError: Command '['/usr/bin/gcc', 'a.c']' returned non-zero exit status 1.",
+        "a.py",
+    ),
+    ("USER-PY", "torch._dynamo.exc.Unsupported: call of a builtin", "torch/_dynamo/exc.py"),
+    ("USER-PY", "TypeError: Net.forward() got an unexpected keyword argument 'image'", "torch/nn/modules/module.py"),
+]
+"""Cause, the last line of a traceback, the library's file that raised it."""
+GOES_ON = [
+    ("MODEL-FILES", ["OSError: You are trying to access a gated repo.", "Make sure to have access to it.", "401 Client Error."]),
+    (
+        "CUDA-MISMATCH",
+        ["RuntimeError: ", "The detected CUDA version (12.2) mismatches the version that was used to compile", "PyTorch (11.8)."],
+    ),
+    ("BNB-CUDA", ["RuntimeError: ", "    CUDA Setup failed despite GPU being available. Please run the following"]),
+    ("IMPORT-MISSING", ["ImportError: ", "BigTokenizer requires the Piece library but it was not found in your environment."]),
+    (
+        "IMPORT-MISSING",
+        ["RuntimeError: Failed to import transformers.trainer because of the following error:", "No module named 'tinybits'"],
+    ),
+    ("NCCL-DUP-GPU", ["torch.distributed.DistBackendError: NCCL said no", "Last error:", "Duplicate GPU detected : rank 1 and rank 0"]),
+]
+SAID = [
+    ("NO-DS-CMD", ["train.sh: line 3: accelerate: command not found", "srun: error: n1: task 0: Exited with exit code 127"]),
+    ("NO-DS-CMD", ["run.sh: line 14: torchrun: command not found"]),
+    ("NO-SCRIPT", ["bash: scripts/train.sh: No such file or directory"]),
+    ("CKPT-PERM", ["slurmstepd: error: execve(): prepare.sh: Permission denied", "srun: error: n1: task 0: Exited with exit code 13"]),
+    ("SCRIPT-SHELL", ["train.sh: line 6: NUM_GPUS: unbound variable"]),
+    ("IMPORT-MISSING", ["/opt/env/bin/python: No module named torch.distributed.run"]),
+    ("OOM-HOST", ["Reason: Evicted", "Message: The node was low on resource: memory. Container train was using 60Gi"]),
+    ("CKPT-DISK", ["Message: Pod ephemeral local storage usage exceeds the total limit of containers 100Gi."]),
+    ("SLURM-TIME", ["=>> PBS: job killed: walltime 3610 exceeded limit 3600"]),
+    ("SLURM-TIME", ["TERM_RUNLIMIT: job killed after reaching LSF run time limit."]),
+]
+
+
+def raised(lines: list[str], file: str = "") -> list[str]:
+    head = ["Traceback (most recent call last):", '  File "/home/me/train.py", line 30, in <module>', "    main()"]
+    return [*head, *([f'  File "{SITE}{file}", line 7, in part', "    other()"] if file else []), *lines]
+
+
+@pytest.mark.parametrize(("cause", "last", "file"), RAISED)
+def test_what_a_library_raises_is_known_by_its_words(tmp_path: Path, cause: str, last: str, file: str) -> None:
+    found = of_lines(tmp_path / "log", raised([last], file))
+    assert (found.cause, found.kind) == (cause, "failure")
+    labelled = [f"[rank1]: {line}" for line in raised([last], file)]
+    found = of_lines(tmp_path / "log", [*spawned(2), *labelled, *fallout(0), *ended(2, 1)])
+    assert (found.cause, found.first_failing_rank) == (cause, 1)
+
+
+@pytest.mark.parametrize(("cause", "lines"), GOES_ON)
+def test_the_message_of_an_exception_is_read_to_its_end(tmp_path: Path, cause: str, lines: list[str]) -> None:
+    found = of_lines(tmp_path / "log", [*spawned(2), *(f"[rank1]: {line}" for line in raised(lines)), *fallout(0), *ended(2, 1)])
+    assert (found.cause, found.first_failing_rank) == (cause, 1)
+
+
+@pytest.mark.parametrize(
+    "line", ["[2026-03-01 10:00:09,000] [INFO] {}", "wandb: {}", "E0301 10:00:09.0 7 api.py:8] {}", "slurmstepd: error: {}"]
+)
+def test_what_somebody_logs_after_an_exception_is_no_part_of_its_message(tmp_path: Path, line: str) -> None:
+    words = line.format("Error no file named weights.bin")
+    found = of_lines(tmp_path / "log", [*spawned(1), *raised(["ValueError: odd"]), words, *ended(1, 1)])
+    assert found.cause == "USER-PY"
+
+
+@pytest.mark.parametrize(("cause", "lines"), SAID)
+def test_what_a_shell_or_a_scheduler_says_is_the_cause_where_nothing_else_is_said(tmp_path: Path, cause: str, lines: list[str]) -> None:
+    assert of_lines(tmp_path / "log", lines).cause == cause
+
+
+@pytest.mark.parametrize("words", [lines[0] for cause, lines in SAID if cause in ("NO-DS-CMD", "NO-SCRIPT", "CKPT-PERM", "SCRIPT-SHELL")])
+def test_a_script_that_goes_on_after_a_command_that_was_not_found_has_not_ended_of_it(tmp_path: Path, words: str) -> None:
+    steps = [f"step {number} loss 2.0" for number in range(100)]
+    assert of_lines(tmp_path / "log", [words, *steps]).cause is None
+    assert of_lines(tmp_path / "log", [words, *steps, *raised(["KeyError: 'labels'"])]).cause == "USER-PY"
+
+
+def test_a_traceback_that_rich_drew_names_the_scripts_line(tmp_path: Path) -> None:
+    lines = [
+        "╭───────────────────── Traceback (most recent call last) ──────────────────────╮",
+        "│ /home/me/train.py:30 in <module>                                             │",
+        "│   29                                                                         │",
+        "│ ❱ 30 main()                                                                  │",
+        f"│ {SITE}a/b.py:7 in part        │",
+        "│ ❱  7 │   raise OddInput(                                                     │",
+        "╰──────────────────────────────────────────────────────────────────────────────╯",
+        "my.package.OddInput: seventeen",
+    ]
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.cause, found.confidence) == ("USER-PY", "medium")
+    assert "/home/me/train.py, line 30" in report(found)
+
+
+def test_a_version_that_deepspeed_accepts_is_no_mismatch(tmp_path: Path) -> None:
+    words = "Installed CUDA version 11.8 does not match the version torch was compiled with 11.7 but since the APIs are compatible, accepting this combination"
+    found = of_lines(tmp_path / "log", [*spawned(1), words, "step 1", *ended(1, -9)])
+    assert (found.cause, found.others) == ("KILLED-UNKNOWN", ())
