@@ -139,11 +139,11 @@ class Scanner:
         matched = False
         if raised:
             self._message.pop(key, None)
-        said_by = raised or self._of_message(label.text, place, key)
+        of_message = raised or self._of_message(label.text, place, key)
         for sign, signature in signs:
             if sign.matches(label.text):
                 matched |= signature.role not in ("benign", "hint", "performance")
-                by = raised if signature.alone or signature.role not in ("root", "symptom") else said_by
+                by = raised if signature.alone or signature.role not in ("root", "symptom") else of_message
                 self._keep(_at_its_place(signature, by), label, place, key, by)
         if raised and not matched and raised.traced and raised.name != "SystemExit":
             self._keep(unnamed(raised, label.text), label, place, key, raised)
