@@ -1,20 +1,25 @@
-"""`dstui docs KEY`: what a key of DeepSpeed, of accelerate or of a Plan means, what a finding's code and a failure's cause stand for."""
+"""`dstui docs KEY`: what a key of DeepSpeed, of accelerate or of a Plan means, what a finding's code and a failure's cause stand for,
+and what a Plan that comes with dstui is for."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import takewhile
 
 from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.auto_values import FILLED
+from dstui.check.context import flatten
 from dstui.check.rule import Rule
 from dstui.check.rules import RULES
+from dstui.files import SHIPPED, find_plan, read_plan
 from dstui.output import say, tell
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
 from dstui.plan.load import FIELDS
 from dstui.plan.model import SECTIONS
+from dstui.plan.scalars import yaml_scalar
 from dstui.run.diagnosis.pages import cause_names, cause_pages
 
 MOMENTS = {
@@ -30,7 +35,10 @@ PAPERS = "arxiv.org"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
-        "key", nargs="?", metavar="KEY", help="zero_optimization.stage, cluster.hosts, zero3_init_flag, DS125, OOM-GPU; none lists all"
+        "key",
+        nargs="?",
+        metavar="KEY",
+        help="zero_optimization.stage, cluster.hosts, zero3_init_flag, DS125, OOM-GPU, zero-infinity; none lists all",
     )
 
 
@@ -54,7 +62,17 @@ def run(args: argparse.Namespace) -> int:
 def _names() -> list[str]:
     own = [".".join((*map(str, path), name)) for path, specs in FIELDS.items() for name in specs]
     deepspeed = [key.path for key in release().keys()]  # noqa: SIM118 - a method of ours
-    return [*own, *SECTIONS, *deepspeed, *TOP, *(f"{SECTION}.{name}" for name in PLUGIN), *RULES, *ACCELERATE_RULES, *cause_names()]
+    return [
+        *SHIPPED,
+        *own,
+        *SECTIONS,
+        *deepspeed,
+        *TOP,
+        *(f"{SECTION}.{name}" for name in PLUGIN),
+        *RULES,
+        *ACCELERATE_RULES,
+        *cause_names(),
+    ]
 
 
 def _pages(name: str) -> Iterator[str]:
@@ -64,6 +82,8 @@ def _pages(name: str) -> Iterator[str]:
     if rule is not None:
         yield _of_rule(rule)
     yield from cause_pages(name)
+    if name in SHIPPED:
+        yield _of_recipe(name)
     yield from (_own(path, field) for path, field in _fields() if name in (path, path.rpartition(".")[2]))
     exact = lookup(asked)
     if exact is not None:
@@ -73,6 +93,28 @@ def _pages(name: str) -> Iterator[str]:
     key = PLUGIN.get(asked) or TOP.get(asked)
     if key is not None:
         yield _of_accelerate(key, f"accelerate: {SECTION}.{asked}" if asked in PLUGIN else f"accelerate: {asked}")
+
+
+def _of_recipe(name: str) -> str:
+    """A Plan that comes with dstui: its own words, how to go on, and what each of its keys means."""
+    plan = read_plan(find_plan(name), ())
+    heading = takewhile(lambda line: line.startswith("#"), plan.text.splitlines())
+    lines = [f"{name}  (a Plan that comes with dstui: {SHIPPED[name]})", *(f"  {line.removeprefix('# ')}" for line in heading)]
+    lines += [
+        f"  open     dstui {name}",
+        f"  memory   dstui forecast {name} --gpu-memory 24GB",
+        f"  script   dstui render {name} --only code",
+    ]
+    for model, config in plan.configurations.items():
+        lines += ["", f"  what its ds_config{f' of {model}' if model else ''} says"]
+        written = [(path, value) for path, value in flatten(config) if not isinstance(value, Mapping)]
+        for path, value in written:
+            key = lookup(path)
+            lines += [
+                f"    {path}: {yaml_scalar(value) if not isinstance(value, (list, tuple)) else value}",
+                f"        {key.help if key else ''}",
+            ]
+    return "\n".join(lines)
 
 
 def _fields() -> Iterator[tuple[str, dict[str, object]]]:

@@ -182,7 +182,8 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
         mine = facts if isinstance(facts, ModelFacts) else facts.get(name) or next(iter(facts.values()), None)
         if mine is None:
             continue
-        model, training = plan.focused_on(name).model, name not in plan.models or plan.models[name].role == "train"
+        model = plan.focused_on(name).model
+        training = plan.models[name].role == "train" if name in plan.models else not plan.job.infers(config)
         setup, notes = setup_of(
             filled(config, plan.job.integration, plan.accelerate),
             model,

@@ -205,11 +205,16 @@ def _stage_3(setup: Setup, n: Counts) -> States:
     else:
         _stage_3_offloaded(setup, z, s, mine, group)
         s.step = {"step_buffers": 8.0 * min(NORM_CHUNK, n.largest_trained / shards)}
-    s.initialize = sum(s.gpu.values()) - s.gpu.get("optimizer_states", 0) + 2 * z.lp * n.largest  # the states are made by the first step
-    if not setup.built_partitioned:
-        s.initialize = max(s.initialize, whole + z.lp * n.largest)  # module.to(device) before it is partitioned (engine.py:2094)
-    s.host_initialize = sum(s.host.values()) - s.host.get("optimizer_states", 0)  # which the first step makes
+    _initialized(setup, n, z, s)
     return s
+
+
+def _initialized(setup: Setup, n: Counts, z: _Sizes, s: States) -> None:
+    """What stage 3 takes during initialize; the optimizer states are made by the first step."""
+    s.initialize = sum(s.gpu.values()) - s.gpu.get("optimizer_states", 0) + 2 * z.lp * n.largest
+    if not setup.built_partitioned:
+        s.initialize = max(s.initialize, z.weights + z.lp * n.largest)  # module.to(device) before it is partitioned (engine.py:2094)
+    s.host_initialize = sum(s.host.values()) - s.host.get("optimizer_states", 0)
 
 
 def _stage_3_on_gpu(setup: Setup, z: _Sizes, s: States, mine: float, group: float) -> None:
@@ -266,4 +271,5 @@ def _inference(setup: Setup, n: Counts) -> States:
         for part in ("master_weights", "optimizer_states", "gradients", "reduce_buckets"):
             place.pop(part, None)
     s.step, s.gradients = {}, 0
+    _initialized(setup, n, z, s)
     return s

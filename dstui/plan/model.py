@@ -68,6 +68,12 @@ class Job:
         "config", "Who builds the learning-rate scheduler: the configuration or the script.", kind="str", choices=("config", "script")
     )
 
+    def infers(self, config: Mapping[str, Any]) -> bool:
+        """Whether nothing is trained with it: ZeRO inference through accelerate, at stage 3, without an optimizer."""
+        zero = config.get("zero_optimization")
+        stage_3 = isinstance(zero, Mapping) and zero.get("stage") == 3
+        return self.integration == "accelerate" and self.optimizer == "config" and stage_3 and "optimizer" not in config
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lora:

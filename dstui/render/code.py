@@ -34,11 +34,6 @@ def _gathers(plan: Plan) -> bool:
     return isinstance(zero, Mapping) and zero.get("stage3_gather_16bit_weights_on_model_save") is True
 
 
-def _infers(plan: Plan) -> bool:
-    """Whether nothing is trained: stage 3 without an optimizer, which ZeRO inference is."""
-    return _stage(plan) == 3 and "optimizer" not in plan.deepspeed and plan.job.optimizer == "config"
-
-
 # -- plain DeepSpeed
 
 
@@ -141,7 +136,7 @@ trainer.save_model()"""
 
 
 def _accelerate(plan: Plan) -> Iterator[str]:
-    if _infers(plan):
+    if plan.job.infers(plan.deepspeed):
         yield ACCELERATOR
         yield INFERENCE
         return

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from dstui.check.arrival import as_it_arrives, ranks_that_fit
+from dstui.check.context import flatten
 from dstui.check.reference import ReferenceChecker
+from dstui.cli import main
 from dstui.commands.checked_file import Asked, check_file
 from dstui.documents import open_document
 from dstui.files import SHIPPED, find_plan
@@ -36,11 +38,28 @@ def test_a_shipped_plan_is_right_and_explained(name: str, tmp_path: Path, monkey
     assert code(plan)
 
 
-@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "quickstart"])
+@pytest.mark.parametrize("name", SHIPPED)
 def test_a_shipped_plan_has_its_forecast(name: str) -> None:
     plan = open_document(name).plan
     found = forecast(plan, read_models(plan), GPUS, {"worker-1": 8} if plan.cluster.hostfile else None)
     assert (found.as_json()["gpu_bytes"] or 0) > GIB, found
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_page_of_a_shipped_plan_says_what_it_is_for_and_what_each_of_its_keys_means(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["docs", name]) == 0
+    page = capsys.readouterr().out.splitlines()
+    plan = open_document(name).plan
+    assert SHIPPED[name] in page[0] and plan.text.splitlines()[0].removeprefix("# ") in page[1]
+    for config in plan.configurations.values():
+        for path, value in flatten(config):
+            if not isinstance(value, dict):
+                at = next(number for number, line in enumerate(page) if line.startswith(f"    {path}: "))
+                assert page[at + 1].startswith("        ") and page[at + 1].rstrip().endswith("."), f"{path} has no line of help"
+    commands = [line.split("dstui ", 1)[1] for line in page if line.startswith(("  memory ", "  script "))]
+    assert len(commands) == 2 and all(main(words.split()) in (0, 1) for words in commands), "what the page names works"
 
 
 @pytest.mark.parametrize("name", SHIPPED)

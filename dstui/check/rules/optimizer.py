@@ -160,9 +160,8 @@ def dummy_without_optimizer(c: Context) -> Problems:
 
 
 def only_computes(c: Context) -> bool:
-    """Whether it is ZeRO inference through accelerate: stage 3, and an optimizer that the configuration shall build and has not."""
-    by_the_file = c.plan is not None and c.integration == "accelerate" and c.plan.job.optimizer == "config"
-    return by_the_file and c.stage == 3 and "optimizer" not in c.raw and not script_builds_unasked(c)
+    """Whether it is ZeRO inference, as the Plan says and the script does not deny."""
+    return c.plan is not None and c.plan.job.infers(c.raw) and not script_builds_unasked(c)
 
 
 @rule("DS079", "error", when="initialize", says="is not a supported DeepSpeed Optimizer", source=f"{ENGINE}:2018")
