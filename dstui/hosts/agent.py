@@ -5,7 +5,8 @@ everything that carries the job's tag, with proof. It ends with its standard inp
 
 Orders come as lines of JSON on standard input. The first one opens, and no other may come before it has been answered by "hello":
     {"folder": PATH, "tag": TAG, "attempt": N, "have": {FILE: bytes}, "make": bool, "files": {NAME: text}, "needs": {...},
-     "gauge": PYTHON | null}        the interpreter that runs the file nvml.py there, which tells what the GPUs do
+     "gauge": PYTHON | null,        the interpreter that runs the file nvml.py there, which tells what the GPUs do
+     "stays": bool}                 whether what it starts would end with it: it then stays until that has ended
 Later ones, in any number:
     {"do": "start", "attempt": N, "argv": [...] | null, "cwd": PATH, "env": {...}} once for each attempt, whoever asks how often;
                                                                                     null: another host starts the ranks
@@ -225,6 +226,8 @@ class Agent:
         self.reported: Set[int] = set()  # attempts whose end has been told
         self.lost: Dict[str, float] = {}  # file of a record -> when its rank was last seen alive
         self.deaf = self.done = False
+        self.stays: bool = order["stays"]
+        self.begun: Set[int] = set()  # attempts whose command was started by this very agent
         self.input, self.beat_at = b"", 0.0
         self.gauge: Optional["subprocess.Popen[bytes]"] = None
         self.gauge_output, self.gauged = -1, b""  # a descriptor, and a line from it that is not whole yet
@@ -284,11 +287,18 @@ class Agent:
             if select.select([0], [], [], BUSY if moved else IDLE)[0]:
                 data = os.read(0, 1 << 16)
                 if not data:
-                    return
+                    break
                 self.input += data
                 *lines, self.input = self.input.split(b"\n")
                 for line in lines:
                     self.obey(json.loads(line.decode()))
+
+    def stay(self) -> None:
+        """SLURM ends whatever a step has started when the step ends: who has started the ranks stays, though nobody listens any more."""
+        signal.alarm(0)
+        ends = [os.path.join(self.folder, f"ended-{attempt}") for attempt in self.begun] if self.stays else []
+        while os.path.isdir(self.folder) and not all(map(os.path.exists, ends)):
+            time.sleep(IDLE)
 
     def obey(self, order: Dict[str, Any]) -> None:
         """One order."""
@@ -312,6 +322,7 @@ class Agent:
             os.close(os.open(os.path.join(self.folder, f"begun-{self.attempt}"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except FileExistsError:
             return
+        self.begun.add(self.attempt)
         if os.fork() == 0:
             try:
                 keep(order, self.folder, self.tag)
@@ -499,13 +510,21 @@ def keep(order: Dict[str, Any], folder: str, tag: str) -> None:
     write_plain(os.path.join(folder, f"ended-{order['attempt']}"), json.dumps(facts).encode())
 
 
+def give_up(*_: object) -> None:
+    """Nobody has taken our output for a minute."""
+    raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+
 def main() -> None:
     """Serve one connection."""
     if sys.version_info < (3, 8):
         sys.exit("Python {}.{} is too old: 3.8 is needed".format(*sys.version_info))
+    signal.signal(signal.SIGALRM, give_up)
     opening = sys.stdin.buffer.readline()
     os.write(1, READY)
     try:
-        Agent(json.loads(opening.decode())).run()
+        agent = Agent(json.loads(opening.decode()))
+        agent.run()
+        agent.stay()
     except NotPossible as why:
         say("refused", text=str(why))

@@ -67,6 +67,7 @@ def opening(record: LaunchRecord, mirror: Mirror, host: str, makes: bool) -> dic
         "files": _files(mirror.folder, cluster.hosts[host]) if makes else {},
         "needs": needs,
         **here,
+        "stays": cluster.reach == "srun",
         "gauge": None if record.env.get("DS_ACCELERATOR") == "cpu" else record.python,
     }
 

@@ -1,0 +1,42 @@
+"""The agent of a host as a process, told what to do as over a connection."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from dstui.hosts.connection import BOOT, source
+from tests.waiting import wait_for
+
+
+def begun(folder: Path, command: str, **more: Any) -> subprocess.Popen[bytes]:
+    """An agent whose connection has ended after it had started a command of the shell."""
+    agent = subprocess.Popen([sys.executable, "-u", "-I", "-S", "-c", BOOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    opening = {"folder": str(folder), "tag": "tag", "attempt": 1, "have": {}, "make": True, "files": {}, "needs": {}, "stays": False}
+    start = {"do": "start", "attempt": 1, "argv": ["/bin/sh", "-c", command], "cwd": "/", "env": {}}
+    assert agent.stdin and agent.stdout
+    agent.stdin.write(source() + json.dumps({**opening, **more}).encode() + b"\n")
+    agent.stdin.flush()
+    while b'"hello"' not in agent.stdout.readline():
+        pass
+    agent.stdin.write(json.dumps(start).encode() + b"\n")
+    agent.stdin.close()
+    wait_for((folder / "begun-1").exists)
+    return agent
+
+
+def test_an_agent_ends_with_its_connection_but_in_a_step_of_slurm_only_after_what_it_has_started(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    command = f"until test -e {go}; do sleep 0.05; done"
+    stays, leaves = begun(tmp_path / "stays", command, stays=True), begun(tmp_path / "leaves", command)
+    try:
+        assert leaves.wait(20) == 0
+        assert stays.poll() is None and not (tmp_path / "stays/ended-1").exists()
+    finally:
+        go.touch()
+    assert stays.wait(20) == 0
+    for name in ("stays", "leaves"):
+        wait_for((tmp_path / name / "ended-1").exists)
