@@ -1,4 +1,7 @@
-"""A real SLURM on the pretend hosts: munged, slurmctld on login, a slurmd on each host. No systemd, no cgroup, no accounting."""
+"""A real SLURM on the pretend hosts: munged, slurmctld on login, a slurmd on each host. No systemd, no accounting.
+
+Where the kernel lets us, slurmd tracks processes by cgroup as real clusters do: whatever a step has started is killed when the step ends.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ SlurmctldHost=login
 SlurmUser=root
 SlurmdUser=root
 AuthInfo=socket={state}/munge.socket
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/{track}
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
@@ -44,6 +47,20 @@ def missing() -> str:
     return f"SLURM needs {', '.join(absent)}" if absent else ""
 
 
+CGROUPS = """\
+mkdir -p /sys/fs/cgroup && mount -t tmpfs cgroups /sys/fs/cgroup && cd /sys/fs/cgroup && mkdir all freezer &&
+mount -t cgroup -o freezer cgroups all && mkdir all/{name} && mount --bind all/{name} freezer
+"""
+NO_CGROUPS = """\
+umount /sys/fs/cgroup/freezer && cd /sys/fs/cgroup/all || exit
+for try in 1 2 3 4 5 6 7 8 9; do
+  cat $(find {name} -name cgroup.procs) | xargs -r kill -9
+  find {name} -depth -type d -exec rmdir {{}} + && break
+  sleep 0.1
+done
+"""
+
+
 class Slurm:
     """SLURM on a farm. Use it as a context manager; `run` then runs a command on login as a user of SLURM would."""
 
@@ -54,8 +71,9 @@ class Slurm:
 
     def __enter__(self) -> Slurm:
         (self.state / "slurmctld").mkdir(parents=True)
-        (self.state / "slurm.conf").write_text(CONFIGURATION.format(state=self.state, hosts=",".join(self.farm.hosts)))
-        (self.state / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")  # else slurmd looks for a mounted one
+        track = "cgroup" if all(self._on(host, CGROUPS) for host in self.farm.hosts) else "linuxproc"
+        (self.state / "slurm.conf").write_text(CONFIGURATION.format(state=self.state, hosts=",".join(self.farm.hosts), track=track))
+        (self.state / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nCgroupMountpoint=/sys/fs/cgroup\n")
         key = self.state / "munge.key"
         key.write_bytes(os.urandom(1024))
         key.chmod(0o400)
@@ -76,6 +94,12 @@ class Slurm:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        for host in self.farm.hosts:
+            self._on(host, NO_CGROUPS)
+
+    def _on(self, host: str, script: str) -> bool:
+        """Whether a script of the shell succeeds on a host; {name} is that of its own cgroup."""
+        return self.farm.run(host, "sh", "-c", script.format(name=f"{self.farm.name}-{host}")).returncode == 0
 
     def _start(self, name: str, words: list[str]) -> None:
         path = {"PATH": os.environ["PATH"] + ":/usr/sbin"}
