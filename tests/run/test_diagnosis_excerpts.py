@@ -87,7 +87,7 @@ def test_hosts_are_known_by_their_addresses_too(tmp_path: Path) -> None:
         f"192.168.205.202: {line}" for line in traceback(4, "FileNotFoundError: [Errno 2] No such file or directory: 'data/index.npy'")
     ]
     found = of_lines(tmp_path / "log", lines)
-    assert (found.cause, found.first_failing_rank, found.host) == ("USER-PY", 4, "192.168.205.202")
+    assert (found.cause, found.first_failing_rank, found.host) == ("DATA", 4, "192.168.205.202")
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,32 @@ RAISED = [
         "torch._inductor.exc.InductorError: CalledProcessError: Command '['/usr/bin/gcc', 'a.c']' returned non-zero exit status 1.",
         "a.py",
     ),
+    ("TOO-MANY-PROCESSES", "RuntimeError: can't start new thread", "threading.py"),
+    ("OOM-GPU", "RuntimeError: MPS backend out of memory (MPS allocated: 17.9 GB)", ""),
+    ("NAN", "RuntimeError: probability tensor contains either `inf`, `nan` or element < 0", "transformers/generation/utils.py"),
+    (
+        "USER-SHAPE",
+        "RuntimeError: The expanded size of the tensor (512) must match the existing size (514) at non-singleton dimension 1.",
+        "",
+    ),
+    ("Z3-PARTITIONED", "RuntimeError: Expected weight to be a vector, but got weight of shape [0]", "torch/nn/functional.py"),
+    ("DL-WORKER", "RuntimeError: Pin memory thread exited unexpectedly", "torch/utils/data/dataloader.py"),
+    ("GCC-VERSION", "RuntimeError: The current installed version of g++ (4.8.5) is less than the minimum required version", "torch/ext.py"),
+    ("NO-INTERNET", "requests.exceptions.ChunkedEncodingError: ('Connection broken: IncompleteRead(1 bytes read)')", "requests/models.py"),
+    (
+        "RACE-FS",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'out/tmp-checkpoint-9' -> 'out/checkpoint-9'",
+        "transformers/trainer.py",
+    ),
+    ("DATA", "FileNotFoundError: [Errno 2] No such file or directory: 'pairs/train.jsonl'", ""),
+    ("DATA", "FileNotFoundError: [Errno 2] No such file or directory: 'pairs/alpaca.json'", ""),
+    ("CONFIG-PATH", "FileNotFoundError: [Errno 2] No such file or directory: 'configs/ds_zero3.json'", ""),
+    ("MODEL-FILES", "FileNotFoundError: [Errno 2] No such file or directory: 'out/model.ckpt'", ""),
+    (
+        "CKPT-SHAPE",
+        'ValueError: Trying to set a tensor of shape torch.Size([3]) in "weight" (which has shape torch.Size([4])), this looks incorrect.',
+        "",
+    ),
     ("USER-PY", "torch._dynamo.exc.Unsupported: call of a builtin", "torch/_dynamo/exc.py"),
     ("USER-PY", "TypeError: Net.forward() got an unexpected keyword argument 'image'", "torch/nn/modules/module.py"),
 ]
@@ -98,6 +124,16 @@ SAID = [
     ("IMPORT-MISSING", ["/opt/env/bin/python: No module named torch.distributed.run"]),
     ("OOM-HOST", ["Reason: Evicted", "Message: The node was low on resource: memory. Container train was using 60Gi"]),
     ("CKPT-DISK", ["Message: Pod ephemeral local storage usage exceeds the total limit of containers 100Gi."]),
+    ("OOM-HOST", ["slurmstepd: error: Exceeded job memory limit at some point."]),
+    ("KILLED-UNKNOWN", ["trainer-0 exited with code 137"]),
+    ("KILLED-UNKNOWN", ["make: *** [Makefile:12: train] Killed"]),
+    ("OP-ABI", ["train.sh: line 8: 4242 Illegal instruction     (core dumped) python train.py"]),
+    (
+        "RDZV-TIMEOUT",
+        ["RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1"],
+    ),
+    ("SIGABRT", ["double free or corruption (!prev)"]),
+    ("SLURM-CANCEL", ["slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2024-01-01T00:00:00 DUE TO JOB REQUEUE ***"]),
     ("SLURM-TIME", ["=>> PBS: job killed: walltime 3610 exceeded limit 3600"]),
     ("SLURM-TIME", ["TERM_RUNLIMIT: job killed after reaching LSF run time limit."]),
 ]
@@ -142,6 +178,14 @@ def test_a_script_that_goes_on_after_a_command_that_was_not_found_has_not_ended_
     steps = [f"step {number} loss 2.0" for number in range(100)]
     assert of_lines(tmp_path / "log", [words, *steps]).cause is None
     assert of_lines(tmp_path / "log", [words, *steps, *raised(["KeyError: 'labels'"])]).cause == "USER-PY"
+
+
+@pytest.mark.parametrize("last", [last for cause, last, _ in RAISED[::5] if cause != "HYDRA-CONFIG"])
+def test_an_error_that_was_printed_without_a_traceback_long_before_the_last_step_has_ended_nothing(tmp_path: Path, last: str) -> None:
+    steps = [f"step {number} loss 2.0" for number in range(100)]
+    found = of_lines(tmp_path / "log", [*steps, last, *steps])
+    assert (found.cause, found.kind) == (None, None)
+    assert of_lines(tmp_path / "log", [*steps, last]).kind == "failure", "at the end it may have"
 
 
 def test_a_traceback_that_rich_drew_names_the_scripts_line(tmp_path: Path) -> None:

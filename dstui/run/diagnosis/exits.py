@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-SIGNAL_CAUSES = {1: "SIGHUP", 2: "CTRL-C", 15: "CTRL-C", 6: "SIGABRT", 7: "SIGBUS-SHM", 9: "KILLED-UNKNOWN", 11: "SIGSEGV"}
+SIGNAL_CAUSES = {1: "SIGHUP", 2: "CTRL-C", 15: "CTRL-C", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS-SHM", 9: "KILLED-UNKNOWN", 11: "SIGSEGV"}
 """The signature of a death by signal, where nothing else is known."""
 TIMED_OUT = 124
 """What timeout(1) ends with when it had to stop its command."""
@@ -57,6 +57,8 @@ SHELL_LINE = re.compile(
     r"(?:(?:exit(?:ed)?|finished)(?: with)?(?: exit)? (?:status|code)|exit_?code|returned)\s*[:=]?\s*(-?\d+)"
     r"(?: \(interrupted by signal \d+: SIG\w+\))?\.?$"
 )
+CONTAINER_LINE = re.compile(r"^(?:command terminated with exit code|\S+ exited with code) (\d+)$")
+"""What kubectl and docker compose say of a container's end."""
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
 DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)(: it was killed after rank \d+ had failed)?$")
 
@@ -75,6 +77,8 @@ def exits_in(text: str) -> list[Exit]:
     if found := DSTUI_LINE.match(text):
         return [] if found[3] else [Exit(translated(int(found[2])), int(found[1]))]
     if found := PDSH_LINE.search(text):
+        return [Exit(translated(int(found[1])), whole=True)]
+    if found := CONTAINER_LINE.match(text.strip()):
         return [Exit(translated(int(found[1])), whole=True)]
     if found := CHILD_LINE.search(text):
         return [Exit(int(found[1]) if found[1] else -int(found[2]), whole=True)] if "ninja" not in text else []

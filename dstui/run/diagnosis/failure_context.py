@@ -13,6 +13,12 @@ from dstui.run.diagnosis.signatures import BY_ID
 ALIVE = 0.05
 """Seconds: a process that takes longer to be ended was alive; one that was dead already takes none (terminate and wait return at once)."""
 NEVER = float("inf")
+FEW = 60
+"""Lines of a text that may be nothing but the error."""
+LAST = 3
+"""Lines at the end of a longer one."""
+SAME = 80
+"""Characters by which a line is known again."""
 CRASHES = frozenset({"SIGABRT", "SIGSEGV"})
 """What native code says of its own end."""
 
@@ -65,8 +71,17 @@ class FailureContext:
     @cached_property
     def failed(self) -> bool:
         """Whether anything says that the run failed."""
-        crashed = any((hit.raised and not hit.raised.ignored) or hit.signature.id in CRASHES for hit in self.found.hits)
+        crashed = any(
+            (hit.raised and not hit.raised.ignored and self.may_be_the_end(hit)) or hit.signature.id in CRASHES for hit in self.found.hits
+        )
         return bool(self.bad_ends or self.found.tracebacks or crashed)
+
+    def may_be_the_end(self, hit: Hit) -> bool:
+        """Whether an exception can have ended its process: it has a traceback, or little or nothing stands beside or after it."""
+        if hit.raised is not None and hit.raised.traced:
+            return True
+        last = self.found.tails.get(self.found.files[hit.at[0]], [])[-LAST:]
+        return self.found.lines <= FEW or any(hit.text.strip()[:SAME] in line for line in last)
 
     @cached_property
     def ended_well(self) -> bool:

@@ -64,7 +64,7 @@ def _since_the_start(context: FailureContext, hits: list[Hit]) -> list[Hit]:
 def _counts(context: FailureContext, hit: Hit) -> bool:
     """Whether a hit can have ended anything: an exception that nobody ignored, a word that stands alone, or a failure around it."""
     if hit.raised is not None:
-        return not hit.raised.ignored
+        return not hit.raised.ignored and (context.failed or context.may_be_the_end(hit))
     return hit.signature.alone or (context.failed and not HANDLED.search(hit.text))
 
 

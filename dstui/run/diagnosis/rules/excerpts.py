@@ -8,13 +8,6 @@ from dstui.run.diagnosis.rules.causes import HANDLED, independent
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict
 
-FEW = 60
-"""Lines of a text that may be nothing but the error."""
-LAST = 3
-"""Lines at the end of a longer one."""
-SAME = 80
-"""Characters by which a line is known again."""
-
 
 def excerpt(context: FailureContext) -> Verdict | None:
     """The error of a text that says nothing else: of few lines, or one that ends with it. That it ended the run is likely, not shown."""
@@ -34,5 +27,4 @@ def _may_be_the_end(context: FailureContext, hit: Hit) -> bool:
     """Whether little or nothing stands beside or after it, and nobody says that it was dealt with."""
     if HANDLED.search(hit.text) or (hit.raised and hit.raised.ignored):
         return False
-    last = context.found.tails.get(context.found.files[hit.at[0]], [])[-LAST:]
-    return context.found.lines <= FEW or any(hit.text.strip()[:SAME] in line for line in last)
+    return context.may_be_the_end(hit)

@@ -33,6 +33,7 @@ SIGNATURES = (
                 "loaded state dict",
                 r"loaded state dict (?:contains a parameter group that doesn't match|has a different number of parameter groups)",
             ),
+            rx("this looks incorrect", r"set a tensor of shape .* \(which has shape .*this looks incorrect"),
             rx("checkpointvalue", r"class input value \S+ and checkpointvalue"),
         ),
         ("Build the model as it was when the checkpoint was saved, or load without strict",),

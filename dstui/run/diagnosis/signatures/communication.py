@@ -177,6 +177,7 @@ SIGNATURES = (
         (
             "Watchdog caught collective operation timeout",
             rx("ProcessGroupNCCL", r"ProcessGroupNCCL's watchdog got stuck|due to ProcessGroupNCCL watchdog hang"),
+            "Heartbeat monitor timed out",
             rx("collective operation timeout", r"collective operation timeout: (?:WorkNCCL|NCCL operation timed out)"),
         ),
         (
@@ -197,6 +198,8 @@ SIGNATURES = (
             rx("waiting for clients", r"Timed out after \d+ seconds waiting for clients"),
             "client socket has timed out after",
             "RendezvousTimeoutError",
+            rx("store based barrier", r"Timed out initializing process group in store based barrier"),
+            rx("connect() timed out", r"connect\(\) timed out"),
             rx("wait timeout after", r"wait timeout after \d+ms"),
             rx("DistStoreError", r"DistStoreError: .*[Tt]imed? ?out"),
             rx("got error: ", r"got error: (?:Socket Timeout|wait timeout)"),

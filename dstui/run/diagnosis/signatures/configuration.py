@@ -124,7 +124,8 @@ SIGNATURES = (
         "Its path is relative to another folder, or it is missing on that host.",
         (
             "Expected a string path to an existing deepspeed config",
-            rx("FileNotFoundError", r"FileNotFoundError: .*(?<![/']config)(?<!tokenizer)(?<!_config)(?<!\.index)\.(?:json|ya?ml)'"),
+            rx("FileNotFoundError", r"FileNotFoundError: .*(?:conf(?!ig\.json')|ds_|ds\d|zero|deepspeed|accelerate)[^/']*\.json'"),
+            rx("FileNotFoundError", r"FileNotFoundError: .*\.ya?ml'"),
             rx("DeepSpeed requires --deepspeed_config", r"DeepSpeed requires --deepspeed_config"),
         ),
         ("Give the script {ds_config}: the path of the file that dstui writes",),
@@ -160,7 +161,7 @@ SIGNATURES = (
         "root",
         "The Trainer finds no GPU that computes in bf16",
         "Either there is none, and it must be told so with --use_cpu, or it is older than Ampere (compute capability 8.0).",
-        ("Your setup doesn't support bf16/gpu",),
+        (rx("Your setup doesn't support bf16/gpu", r"support bf16/gpu.*use_cpu"),),
         ("On ranks without a GPU: give the script --use_cpu", Remedy("On an older GPU: train in fp16", patches.to_fp16)),
         "nvidia-smi --query-gpu=name,compute_cap --format=csv",
         sure=False,
@@ -172,6 +173,7 @@ SIGNATURES = (
         "This GPU has no arithmetic of that type",
         "bf16 needs compute capability 8.0 (Ampere) or newer.",
         (
+            rx("Your setup doesn't support bf16/gpu", r"support bf16/gpu(?!.*use_cpu)"),
             rx("is not supported", r"Type (?:bf16|fp16) is not supported"),
             "Bfloat16 is only supported on GPUs with compute capability",
             "CUBLAS_STATUS_NOT_SUPPORTED",

@@ -69,6 +69,8 @@ SIGNATURES = (
             rx("numpy.", r"numpy\.(?:dtype|ndarray) size changed, may indicate binary incompatibility"),
             rx("A module that was compiled using NumPy", r"A module that was compiled using NumPy 1\.x cannot be run in\s*NumPy 2"),
             "VersionConflict",
+            rx("No matching distribution found", r"ERROR: No matching distribution found for"),
+            rx("conflicting dependencies", r"because these package versions have conflicting dependencies"),
         ),
         ("Install the set of versions that the program was written for",),
         "pip check, and the versions that the script's authors name.",

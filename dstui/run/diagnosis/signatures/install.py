@@ -57,6 +57,7 @@ SIGNATURES = (
         (
             rx("Error building extension", r"Error building extension '\w+'"),
             rx("CalledProcessError: Command", r"Command '\['(?:[^']*/)?(?:ninja|gcc|g\+\+|cc|c\+\+|clang|nvcc|x86_64[\w-]*(?:gcc|cc))'"),
+            rx("Failed building wheel for", r"ERROR: Failed building wheel for (?:deepspeed|flash|apex|xformers|mpi4py|\S*cuda)"),
             rx("_run_ninja_build", r"\bin _run_ninja_build\b"),
             rx("FAILED: ", r"FAILED: (?:\[code=\d+\] )?\S+\.(?:cuda\.)?o\b"),
             "ninja: build stopped: subcommand failed",
@@ -86,7 +87,15 @@ SIGNATURES = (
         "root",
         "The C++ compiler does not fit",
         "nvcc refuses this gcc, or the gcc is too old for PyTorch's headers.",
-        ("unsupported GNU version", "C++17 or later compatible compiler is required", rx("#error", r"#error -- unsupported")),
+        (
+            "unsupported GNU version",
+            rx(
+                "current installed version of",
+                r"RuntimeError: The current installed version of \S+ \(\S+\) is (?:less|greater) than the m\w+ required version",
+            ),
+            "C++17 or later compatible compiler is required",
+            rx("#error", r"#error -- unsupported"),
+        ),
         ("Set CC and CXX to a gcc that nvcc and PyTorch take (conda install gxx_linux-64)",),
         "gcc --version against the table of nvcc's release notes.",
         alone=True,

@@ -17,6 +17,7 @@ SIGNATURES = (
             "hipErrorOutOfMemory",
             "CUDA error: out of memory",
             "HIP out of memory",
+            rx("out of memory", r"(?:Error|Exception): (?:NPU|XPU|MPS backend|HPU) out of memory"),
             "CUBLAS_STATUS_ALLOC_FAILED",
         ),
         (
@@ -118,6 +119,8 @@ SIGNATURES = (
             rx("running low on memory", r"killed due to the node running low on memory"),
             rx("killed due to memory pressure", r"killed due to memory pressure \(OOM\)"),
             "TERM_MEMLIMIT",
+            rx("memory limit", r"slurmstepd: error: .*[Ee]xceeded (?:job|step) memory limit"),
+            rx("available RAM", r"crashed after using all available RAM"),
             "OUT_OF_MEMORY",
         ),
         (
@@ -202,7 +205,10 @@ SIGNATURES = (
         "root",
         "A data-loader worker was killed",
         "Workers are processes of their own: they die of full shared memory or of too little host memory.",
-        (rx("DataLoader worker", r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal|exited unexpectedly)"),),
+        (
+            rx("DataLoader worker", r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal|exited unexpectedly)"),
+            rx("Pin memory thread", r"Pin memory thread exited unexpectedly"),
+        ),
         ("Fewer workers (num_workers), smaller prefetch; num_workers=0 shows the error itself",),
         "dmesg (memory) and df /dev/shm (shared memory).",
         explains=("SIGABRT",),
@@ -220,6 +226,19 @@ SIGNATURES = (
         "ulimit -n, in the environment of the ranks.",
         alike=("SIGBUS-SHM",),
         source="torch/utils/data/dataloader.py:_try_get_data",
+    ),
+    Signature(
+        "TOO-MANY-PROCESSES",
+        "root",
+        "No further thread or process could be started",
+        "The limit on the processes of a user (ulimit -u) or of the container (pids) is reached: each rank has workers and threads.",
+        (
+            rx("can't start new thread", r"RuntimeError: can't start new thread"),
+            rx("Resource temporarily unavailable", r"(?:BlockingIOError: |pthread_create|fork).*Resource temporarily unavailable"),
+        ),
+        ("OMP_NUM_THREADS=1 (or cores per rank) and fewer data-loader workers", "ulimit -u unlimited; docker run --pids-limit=-1"),
+        "ulimit -u, in the environment of the ranks, against ps -eLf | wc -l.",
+        alike=("ALLOC-REFUSED", "TOO-MANY-FILES"),
     ),
     Signature(
         "SHM-LEAK",

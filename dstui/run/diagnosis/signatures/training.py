@@ -13,7 +13,12 @@ SIGNATURES = (
         "The model, the batch or the labels have another shape than the operation expects.",
         (
             rx("mat1 and mat2 shapes cannot be multiplied", r"mat1 and mat2 shapes cannot be multiplied(?! \(.*0x)"),
-            rx("shape", r"RuntimeError: (?:shape '\[.*\]' is invalid for input of size|The expanded size of the tensor)"),
+            rx("is invalid for input of size", r"shape '\[.*\]' is invalid for input of size"),
+            rx("The expanded size of the tensor", r"The expanded size of the tensor \(\d+\) must match the existing size"),
+            rx("could not be broadcast together", r"could not be broadcast together with shapes"),
+            rx("to have", r"weight of size \[.*\], expected input\[.*\] to have \d+ channels"),
+            rx("same number of dimensions", r"Tensors must have same number of dimensions"),
+            rx("should contain", r"running_mean should contain \d+ elements not \d+"),
             rx(
                 "must match the size of tensor b",
                 r"The size of tensor a \(\d+\) must match the size of tensor b \(\d+\) at non-singleton dimension",
@@ -132,7 +137,12 @@ SIGNATURES = (
         "root",
         "A kernel touched memory that is not its own",
         "A bug in a custom kernel, or a GPU that is failing.",
-        ("an illegal memory access was encountered", "misaligned address", "an illegal instruction was encountered"),
+        (
+            "an illegal memory access was encountered",
+            "misaligned address",
+            "an illegal instruction was encountered",
+            rx("Memory access fault by GPU", r"Memory access fault by GPU node"),  # AMD's words
+        ),
         ("Run again on another GPU: the same GPU again means hardware, another one the code",),
         "compute-sanitizer; nvidia-smi -q -d ECC",
         explains=("NCCL-CUDA", "SIGABRT"),
@@ -218,6 +228,27 @@ SIGNATURES = (
         confirm="The first step whose loss or grad_norm is nan.",
     ),
     Signature(
+        "NAN-RAISED",
+        "root",
+        "Something that was computed is nan or inf, and what got it refused",
+        "Training diverged, fp16 overflowed in the forward pass, or the weights were nan already. Sampling from such logits fails first.",
+        (
+            rx("probability tensor contains", r"probability tensor contains either `inf`, `nan` or element < 0"),
+            rx("returned nan values in its", r"returned nan values in its \d+th output"),
+            rx("contains NaN", r"ValueError: Input (?:X )?contains NaN"),
+        ),
+        (
+            Remedy("Train in bf16", patches.to_bf16),
+            "A lower learning rate, gradient clipping; look at the loss of the steps before",
+            "Where a model generates: load it in the type that it was trained in",
+        ),
+        "The first step whose loss or grad_norm is nan.",
+        explains=("CUDA-ASSERT",),
+        sure=False,
+        alike=("LOSS-SCALE-MIN", "DATA"),
+        answer="NAN",
+    ),
+    Signature(
         "Z3-SIZE0",
         "root",
         "A parameter that ZeRO 3 has partitioned was used as a whole one",
@@ -243,6 +274,7 @@ SIGNATURES = (
         (
             rx("storage of size 0", r"setStorage: sizes .*storage of size 0"),
             "'weight' must be 2-D",
+            rx("but got weight of shape [", r"but got weight of shape \[0\]"),
             rx("mat1 and mat2 shapes cannot be multiplied", r"mat1 and mat2 shapes cannot be multiplied \(.*0x"),
         ),
         ("Gather the parameters, or prepare the second model with DeepSpeed too",),
