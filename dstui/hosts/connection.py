@@ -50,7 +50,8 @@ def agent_by_ssh(host: str, python: str) -> list[str]:
 
 def agent_by_srun(host: str, python: str) -> list[str]:
     """An agent on a host of the SLURM allocation that we are in, beside whatever else runs there."""
-    return ["srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={host}", *UNBUFFERED, *boot_command(python, "python3")]
+    step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none", f"--nodelist={host}"]  # its ranks use all CPUs of the job
+    return [*step, *UNBUFFERED, *boot_command(python, "python3")]
 
 
 def agent_here(_host: str, python: str) -> list[str]:
