@@ -6,7 +6,8 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,20 +61,29 @@ def opening(record: LaunchRecord, mirror: Mirror, host: str, makes: bool) -> dic
     words = cluster.hosts[host].command or ("", "", "deepspeed")
     module, env = words[2].partition(".")[0], {name: value for name, value in cluster.hosts[host].env.items() if name.startswith("PYTHON")}
     needs = {"cwd": record.workdir, "python": record.python, "script": script, "port": port, "module": module, "env": env}
+    on_gpus = record.env.get("DS_ACCELERATOR") != "cpu"
     here = {"tag": mirror.tag, "attempt": mirror.attempt, "have": mirror.have(host)}
     return {
         "folder": cluster.folder,
         "make": makes,
-        "files": _files(mirror.folder, cluster.hosts[host]) if makes else {},
+        "files": _files(mirror.folder, cluster.hosts[host]) | (gauge() if on_gpus else {}) if makes else {},
         "needs": needs,
         **here,
         "stays": cluster.reach == "srun",
-        "gauge": None if record.env.get("DS_ACCELERATOR") == "cpu" else record.python,
+        "gauge": record.python if on_gpus else None,
     }
 
 
+@cache
+def gauge() -> dict[str, str]:
+    """The program that tells what the GPUs of a host do, with the one file of pynvml, so that nothing has to be installed there."""
+    pynvml = find_spec("pynvml")
+    files = {GAUGE: NVML, **({"pynvml.py": Path(pynvml.origin)} if pynvml and pynvml.origin else {})}
+    return {name: path.read_text() for name, path in files.items()}
+
+
 def _files(folder: JobFolder, host: HostLaunch) -> dict[str, str]:
-    found = {SHIM.name: SHIM.read_text(), GAUGE: NVML.read_text(), RANK_ENV: json.dumps(far_environment(host.env))}
+    found = {SHIM.name: SHIM.read_text(), RANK_ENV: json.dumps(far_environment(host.env))}
     for path in (*folder.ds_configs, *(folder.path / name for name in FILES)):
         with suppress(OSError):
             found[path.name] = read_regular(path).decode()
