@@ -59,6 +59,11 @@ def test_what_comes_of_it_has_no_error_and_takes_another_model(text: str, role: 
     assert [f.message for f in check(plan, world_size=2) if f.severity == "error"] == []
 
 
+def test_a_model_that_only_computes_is_not_told_of_clipping() -> None:
+    plan = with_model(load("version: 1\njob: {script: t.py}\ndeepspeed: {train_batch_size: 2}\n"), "teacher", "inference", "student")
+    assert [f.path for f in check(plan, world_size=2) if f.code == "DS111"] == ["models.student.deepspeed.gradient_clipping"]
+
+
 def test_a_name_that_cannot_be_one_is_told() -> None:
     assert no_name("", {}) and no_name("2nd", {}) and no_name("a b", {}) and "already" in no_name("Teacher", {"teacher": 1})
     assert no_name("critic_2", {"teacher": 1}) == ""

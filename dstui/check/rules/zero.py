@@ -117,7 +117,7 @@ def gradient_norm_is_needed(c: Context) -> Problems:
 @rule("DS111", "info", source="runtime/constants.py:203", since="0.19.8", readers=("deepspeed",))
 def clipping_by_default(c: Context) -> Problems:
     """gradient_clipping is left out: 0.19 clips at 1.0, older releases did not."""
-    if not c.has("gradient_clipping"):
+    if c.trained and not c.has("gradient_clipping"):
         fix = c.put("gradient_clipping", 1.0, "say so: gradient_clipping 1.0 (0 never clips)")
         yield c.problem("gradient_clipping", "gradients are clipped at 1.0, as gradient_clipping is left out", fix=fix)
 

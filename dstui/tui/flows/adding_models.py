@@ -15,8 +15,8 @@ from dstui.tui.session.session import Session
 
 TITLE = "Add a model"
 ROLES = [
-    Answer("t", "train it: it has an optimizer and a loss of its own", "train"),
-    Answer("i", "inference only: a teacher, a reward model; stage 3, no optimizer", "inference"),
+    Answer("t", "train it: it has an optimizer of its own", "train"),
+    Answer("i", "inference only, as a teacher: stage 3, no optimizer", "inference"),
 ]
 
 
@@ -57,4 +57,4 @@ class AddingModels:
             say(self._app, str(error), "error")
             return
         self._session.select_model(name)
-        say(self._app, f"{name} has a configuration of its own; O goes to the next model. Review shows the lines that the script needs.")
+        say(self._app, f"{name} has its own configuration; O goes to the next model.")
