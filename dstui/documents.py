@@ -66,7 +66,7 @@ def kind_of(path: Path, text: str) -> Kind:
         return "accelerate"
     if "version:" not in text and is_hostfile(text):
         return "hostfile"
-    if path.name == ".deepspeed_env" or ("version:" not in text and is_env_file(text)):
+    if path.name == ".deepspeed_env" or ("version:" not in text and is_env_file(text) and not is_launch(text)):
         return "env"
     return "command" if "job:" not in text and is_launch(text) else "plan"
 

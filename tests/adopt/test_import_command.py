@@ -54,6 +54,18 @@ def test_each_kind_of_file_opens_as_a_plan_that_is_still_to_be_named(folder: Pat
     assert (opened.path, opened.made) == (None, True)
 
 
+def test_a_command_that_begins_with_variables_is_a_command(folder: Path) -> None:
+    done = dstui(
+        "import",
+        "-",
+        folder=folder,
+        given="CUDA_VISIBLE_DEVICES=1 NCCL_DEBUG=INFO deepspeed --include localhost:0 train.py --deepspeed ds.json\n",
+    )
+    plan = load(done.stdout)
+    assert (plan.job.script, plan.cluster.include) == ("train.py", "localhost:0"), done.stderr
+    assert plan.cluster.env == {"CUDA_VISIBLE_DEVICES": "1", "NCCL_DEBUG": "INFO"}
+
+
 def test_a_line_of_a_deepspeed_env_that_is_no_variable_is_told(folder: Path) -> None:
     (folder / ".deepspeed_env").write_text("# ours\nNCCL_IB_DISABLE=1\n\nFOO BAR\n")
     done = dstui("import", ".deepspeed_env", folder=folder)
