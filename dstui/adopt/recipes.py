@@ -112,8 +112,10 @@ def _builds_its_own(script: Script) -> bool:
 def _text(script: Script, way: Way, precision: str) -> str:
     """The Plan as a person would have written it."""
     facts, cpu = script.facts, way is ON_CPU
-    size = "auto" if facts.integration == "trainer" else "1"
-    args = ", ".join(f'"{word}"' if "{" in word else word for word in facts.suggested_args)
+    trainer = facts.integration == "trainer"  # its own arguments say what is "auto" here, and refuse other values
+    size = "auto" if trainer else "1"
+    words = [*facts.suggested_args, *([f"--{precision}", *(["--use_cpu"] if cpu else [])] if trainer and facts.suggested_args else [])]
+    args = ", ".join(f'"{word}"' if "{" in word else word for word in words)
     torch_adam = ", torch_adam: true" if cpu else ""  # DeepSpeed's own would be compiled first
     offloads_its_own = facts.optimizer == "script" and facts.integration == "deepspeed" and any("offload_opt" in line for line in way.zero)
     strict = facts.refuses_local_rank and facts.integration != "accelerate"
@@ -132,11 +134,11 @@ def _text(script: Script, way: Way, precision: str) -> str:
         "deepspeed:",
         f"  train_micro_batch_size_per_gpu: {size}",
         f"  gradient_accumulation_steps: {size}",
-        f"  gradient_clipping: {'auto' if size == 'auto' else '1.0'}",
-        f"  {precision}: {{enabled: true}}",
+        f"  gradient_clipping: {'auto' if trainer else '1.0'}",
+        f"  {precision}: {{enabled: {'auto' if trainer else 'true'}}}",
         "  zero_optimization:",
         *(f"    {line}" for line in way.zero),
         *(["  zero_force_ds_cpu_optimizer: false"] if offloads_its_own else []),
-        *([] if _builds_its_own(script) else [f"  optimizer: {{type: AdamW, params: {{lr: 1e-4{torch_adam}}}}}"]),
+        *([] if trainer or _builds_its_own(script) else [f"  optimizer: {{type: AdamW, params: {{lr: 1e-4{torch_adam}}}}}"]),
     ]
     return "\n".join(lines) + "\n"

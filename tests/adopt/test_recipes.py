@@ -47,8 +47,10 @@ def test_every_recipe_is_a_plan_without_errors_on_its_machine(kind: str, gpus: i
 
 MODEL = "model = torch.nn.Linear(1, 1)\noptimizer = torch.optim.AdamW(model.parameters())\n"
 ARGS = "import deepspeed, torch, argparse\nparser = deepspeed.add_config_arguments(argparse.ArgumentParser())\nargs = parser.parse_args()\n"
+GLOO = "accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend='gloo')])\n"
+"""What accelerate needs on ranks without a GPU."""
 BUILDS_ITS_OWN = {
-    "accelerate": f"import torch\nfrom accelerate import Accelerator\naccelerator = Accelerator()\n{MODEL}accelerator.prepare(model, optimizer)\n",
+    "accelerate": f"import torch\nfrom accelerate import Accelerator\nfrom accelerate.utils import InitProcessGroupKwargs\n{GLOO}{MODEL}accelerator.prepare(model, optimizer)\n",
     "deepspeed": f"{ARGS}{MODEL}engine, *_ = deepspeed.initialize(args=args, model=model, optimizer=optimizer)\n",
 }
 
@@ -61,6 +63,20 @@ def test_a_recipe_for_a_script_that_builds_its_own_optimizer_says_so_and_does_no
         plan = load(recipe.text)
         assert plan.job.optimizer == "script"
         assert "optimizer" not in plan.deepspeed
+        found = check(plan, here, world_size=Target(plan, here).world_size, script=facts)
+        assert [f.message for f in found if f.severity != "info"] == []
+
+
+@pytest.mark.parametrize("gpus", [0, 1, 8])
+def test_a_recipe_for_the_trainer_leaves_to_its_arguments_what_must_be_theirs(gpus: int) -> None:
+    text = (
+        "from transformers import HfArgumentParser, TrainingArguments\nHfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+    )
+    here, facts = machine(gpus, ram=2048), inspect_script(text)
+    for recipe in recipes(Script("train.py", facts), here):
+        plan = load(recipe.text)
+        assert plan.job.args == ("--deepspeed", "{ds_config}", "--bf16", *(("--use_cpu",) if not gpus else ()))
+        assert plan.get("deepspeed.bf16.enabled") == plan.get("deepspeed.gradient_clipping") == "auto" and "optimizer" not in plan.deepspeed
         found = check(plan, here, world_size=Target(plan, here).world_size, script=facts)
         assert [f.message for f in found if f.severity != "info"] == []
 

@@ -621,7 +621,7 @@ def cluster(lines: str) -> str:
 
 def trainer(words: str) -> str:
     """A Plan whose script is the Trainer's, with some arguments."""
-    return f"job: {{script: t.py, integration: trainer, args: [--deepspeed, '{{ds_config}}', {words}]}}"
+    return f"job: {{script: t.py, integration: trainer, args: [--deepspeed, '{{ds_config}}', --per_device_train_batch_size, '1', {words}]}}"
 
 
 PLANS = [
@@ -732,6 +732,8 @@ PLANS = [
         machine=gpus(1, host=Host(memory_total=64 * GIB)),
     ),
     Case("TR001", {"gradient_clipping": 1.0}, {"gradient_clipping": 0.5}, plan=trainer("--max_grad_norm, '0.5'"), reader="trainer"),
+    Case("TR001", {"bf16.enabled": True}, {"bf16.enabled": "auto"}, plan=trainer("--seed, 1"), reader="trainer"),
+    Case("TR001", {"optimizer.params.lr": 1e-4}, {"optimizer.params.lr": 5e-5}, plan=trainer("--seed, 1"), reader="trainer"),
     Case("TR002", {STAGE: 3}, {STAGE: 2}, plan=trainer("--auto_find_batch_size"), reader="trainer"),
     Case(
         "TR003",

@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from dstui.adopt.recipes import Script, recipes
+from dstui.adopt.script import inspect_script
+from dstui.plan import load
 from tests import releases
+from tests.machines import NO_GPU
 
 MODEL = """
 import deepspeed.ops
@@ -104,3 +108,13 @@ def test_the_trainer_trains_from_a_pasted_command(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "model.safetensors").is_file()
     looked = dstui(tmp_path, "checkpoint", "out")
     assert looked.returncode in (0, 2), looked.stderr
+
+
+def test_the_recipe_that_is_made_for_a_script_of_the_trainer_trains(tmp_path: Path) -> None:
+    (tmp_path / "trainer.py").write_text(TRAINER)
+    (recipe,) = recipes(Script("trainer.py", inspect_script(TRAINER)), NO_GPU)
+    plan = load(recipe.text)
+    options = ["--output_dir", "out", "--max_steps", "4", "--per_device_train_batch_size", "2", "--report_to", "none"]
+    (tmp_path / "plan.yaml").write_text(plan.set("job.args", [*plan.job.args, *options]).text)
+    done = dstui(tmp_path, "--headless", "plan.yaml")
+    assert done.returncode == 0 and "TOLD 2 4" in done.stdout, done.stdout[-3000:] + done.stderr[-2000:]

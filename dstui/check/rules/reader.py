@@ -10,6 +10,7 @@ from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import write
 from dstui.check.rules.optimizer import only_computes
+from dstui.check.rules.trainer import spelt
 from dstui.plan.accelerate_keys import PLUGIN as PLUGIN_KEYS
 from dstui.plan.finding import Fix
 
@@ -118,7 +119,7 @@ def filled_by_the_plugin(c: Context) -> Problems:
             value, by = (
                 (inner[key.name], f"accelerate.deepspeed_config.{key.name}") if key.name in inner else (BY_DEFAULT[key.path], "the default")
             )
-            yield c.problem(key.path, f'"auto" becomes {_spelt(value)}', why=f"accelerate fills it from {by}")
+            yield c.problem(key.path, f'"auto" becomes {spelt(value)}', why=f"accelerate fills it from {by}")
 
 
 @rule("DS332", "warning", source=PLUGIN, readers=("accelerate",))
@@ -128,7 +129,7 @@ def the_file_wins(c: Context) -> Problems:
         path = PLUGIN_KEYS[name].path if name in PLUGIN_KEYS else ""
         written = _at(c.raw, path) if path else MISSING
         if written not in (MISSING, AUTO) and written != value:
-            message = f"{path} is {_spelt(written)}: accelerate.deepspeed_config.{name} {_spelt(value)} has no effect"
+            message = f"{path} is {spelt(written)}: accelerate.deepspeed_config.{name} {spelt(value)} has no effect"
             why = 'accelerate fills only what is "auto", and says nothing'
             yield c.problem(path, message, why=why, fix=c.put(path, AUTO, 'write "auto"'))
 
@@ -155,11 +156,6 @@ def accumulation_of_the_script(c: Context) -> Problems:
         message = f"{path} is {written}: Accelerator({path}={own}) in the script has no effect"
         fix = c.put(path, own, f"write {own}, as the script has it")
         yield c.problem(path, message, why="accelerate takes the plugin's value and says nothing", fix=fix)
-
-
-def _spelt(value: object) -> str:
-    """A value as YAML and JSON have it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _plugin(c: Context) -> Mapping[str, Any]:

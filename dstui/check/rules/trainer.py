@@ -27,7 +27,18 @@ SHARED: Mapping[str, tuple[str, ...]] = {
     "fp16.enabled": ("fp16", "fp16_full_eval"),
     "bf16.enabled": ("bf16", "bf16_full_eval"),
 }
-"""Key -> the arguments that it must agree with, where both are given."""
+"""Key -> the arguments that it must agree with."""
+DEFAULTS: Mapping[str, Any] = {
+    "per_device_train_batch_size": 8,
+    "gradient_accumulation_steps": 1,
+    "max_grad_norm": 1.0,
+    "learning_rate": 5e-5,
+    "adam_epsilon": 1e-8,
+    "weight_decay": 0.0,
+    "fp16": False,
+    "bf16": False,
+}
+"""What TrainingArguments have where nothing is given; a script may have other defaults (TRL's do)."""
 
 
 def arguments(c: Context) -> dict[str, Any]:
@@ -40,6 +51,11 @@ def arguments(c: Context) -> dict[str, Any]:
             text = value if equals else following
             found[name.replace("-", "_")] = True if not equals and text.startswith("--") else _value(text)
     return found
+
+
+def spelt(value: object) -> str:
+    """A value as YAML and JSON have it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _value(text: str) -> Any:
@@ -65,11 +81,16 @@ def values_differ(c: Context) -> Problems:
     for path, names in SHARED.items():
         written = c.flat.get(path, MISSING)
         reported = [given[name] for name in names if name in given]
-        if written is MISSING or not reported or written == AUTO or written in reported:
+        usual = DEFAULTS.get(names[0], MISSING)
+        if written in (MISSING, AUTO) or written in (reported or [usual]) or not (reported or "deepspeed" in given):
             continue
         why = f"transformers: {MISMATCH} TrainingArguments values: - ds {path}={written}"
-        message = f"{path} is {written}, but --{names[0]} is {reported[0]}"
-        yield c.problem(path, message, why=why, fix=c.put(path, AUTO, 'write "auto"'))
+        fix = c.put(path, AUTO, 'write "auto"')
+        if reported:
+            yield c.problem(path, f"{path} is {spelt(written)}, but --{names[0]} is {spelt(reported[0])}", why=why, fix=fix)
+        else:
+            message = f"{path} is {spelt(written)}, and no --{names[0]} says so: the Trainer's own default is {spelt(usual)}"
+            yield c.problem(path, message, why=f"{why} (unless the script has another default)", fix=fix, severity="warning")
 
 
 @rule(
