@@ -42,6 +42,8 @@ RAISED = [
     ("NO-GPU", "RuntimeError: Attempting to read a CUDA tensor but torch.cuda.is_available() is False.", "torch/serialization.py"),
     ("NO-GPU", "ValueError: fp16 mixed precision requires a GPU (not 'cpu').", "accelerate/accelerator.py"),
     ("DEVICE-MIX", "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same", ""),
+    ("DEVICE-MIX", "RuntimeError: Input type (CUDABFloat16Type) and weight type (torch.FloatTensor) should be the same", ""),
+    ("DTYPE-MIX", "RuntimeError: Input type (CUDABFloat16Type) and weight type (CUDAFloatType) should be the same", ""),
     ("DTYPE-MIX", "RuntimeError: Input type (torch.cuda.HalfTensor) and weight type (torch.cuda.FloatTensor) should be the same", ""),
     ("DTYPE-MIX", "RuntimeError: Input type (float) and bias type (c10::Half) should be the same", "torch/nn/modules/conv.py"),
     ("DDP-UNUSED", "RuntimeError: Expected to mark a variable ready only once.", "torch/autograd/graph.py"),
@@ -132,6 +134,7 @@ SAID = [
         "RDZV-TIMEOUT",
         ["RuntimeError: Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1"],
     ),
+    (None, ["train.py FAILED", "[0]:", "  rank      : 2 (local_rank: 2)", "  exitcode  : 1 (pid: 1234)", "  error_file: <N/A>"]),
     ("SIGABRT", ["double free or corruption (!prev)"]),
     ("SLURM-CANCEL", ["slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2024-01-01T00:00:00 DUE TO JOB REQUEUE ***"]),
     ("SLURM-TIME", ["=>> PBS: job killed: walltime 3610 exceeded limit 3600"]),
@@ -169,7 +172,9 @@ def test_what_somebody_logs_after_an_exception_is_no_part_of_its_message(tmp_pat
 
 
 @pytest.mark.parametrize(("cause", "lines"), SAID)
-def test_what_a_shell_or_a_scheduler_says_is_the_cause_where_nothing_else_is_said(tmp_path: Path, cause: str, lines: list[str]) -> None:
+def test_what_a_shell_or_a_scheduler_says_is_the_cause_where_nothing_else_is_said(
+    tmp_path: Path, cause: str | None, lines: list[str]
+) -> None:
     assert of_lines(tmp_path / "log", lines).cause == cause
 
 

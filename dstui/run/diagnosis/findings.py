@@ -11,9 +11,14 @@ from dstui.run.diagnosis.traces import Raised
 
 Place = tuple[int, int]
 """File and line: where something was said."""
-TEXT_CAP = 600
+TEXT_CAP, END_CAP = 600, 120
 FACTS = "facts"
 """The stream of a hit that no log tells: what the supervisor saw of the machine."""
+
+
+def capped(text: str) -> str:
+    """A line that is kept: of a long one its beginning and its end, which says how a command ended."""
+    return text if len(text) <= TEXT_CAP else f"{text[: TEXT_CAP - END_CAP]} … {text[-END_CAP:]}"
 
 
 @dataclass(slots=True)
@@ -122,4 +127,4 @@ class Findings:
 
     def evidence(self, at: Place, text: str, rank: int | None = None, host: str | None = None) -> Evidence:
         """A line as evidence."""
-        return Evidence(self.files[at[0]], at[1], text.strip()[:TEXT_CAP], rank, host)
+        return Evidence(self.files[at[0]], at[1], capped(text.strip()), rank, host)

@@ -6,7 +6,7 @@ import ast
 import re
 
 from dstui.run.diagnosis.exits import Exit, exits_in
-from dstui.run.diagnosis.findings import TEXT_CAP, Ended, Findings, Place
+from dstui.run.diagnosis.findings import Ended, Findings, Place, capped
 from dstui.run.diagnosis.lines import Label, rank_in
 
 Key = tuple[int, str]
@@ -100,7 +100,7 @@ class Launchers:
         if end.whole and end.code == 0:
             self.found.all_well = True
         rank = None if end.local else end.rank
-        self.found.ends.append(Ended(end, at, noticed, label.text[:TEXT_CAP], f"{key[0]}:{key[1]}", rank, label.host))
+        self.found.ends.append(Ended(end, at, noticed, capped(label.text), f"{key[0]}:{key[1]}", rank, label.host))
 
     def _mapping_of_node(self) -> list[int]:
         hosts = list(self._mapping.values())

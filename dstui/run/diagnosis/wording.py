@@ -12,8 +12,8 @@ from dstui.run.jobs.ranks import ranks_in_words
 SURE = {"high": "sure", "medium": "likely", "low": "a guess"}
 GLYPHS = {"failure": "✖", "stop": "■", "benign": "✔", "success": "✔"}
 WIDTH = 100
-LONGEST = 220
-"""Characters of a line of evidence that are shown."""
+LONGEST, END = 220, 70
+"""Characters of a line of evidence that are shown, and how many of them from its end."""
 
 
 def in_words(diagnosis: Diagnosis) -> str:
@@ -53,7 +53,7 @@ def _has_rank(diagnosis: Diagnosis) -> bool:
 
 def _line(line: Evidence) -> str:
     rank = "" if line.rank is None else f"[{line.rank}] "
-    text = line.text if len(line.text) <= LONGEST else line.text[:LONGEST] + " …"
+    text = line.text if len(line.text) <= LONGEST else f"{line.text[: LONGEST - END]} … {line.text[-END:]}"
     return f"    {_short(line.file)}:{line.line}: {rank}{text}"
 
 

@@ -61,6 +61,7 @@ SIGNATURES = (
             rx("operator torch", r"operator torch(?:vision|audio)::\w+ does not exist"),
             rx("compiled with different CUDA", r"compiled with different CUDA (?:major )?versions"),
             "Numpy is not available",
+            rx("pydantic.errors.", r"^pydantic\.errors\.Pydantic\w*Error"),
             rx(
                 "has no attribute",
                 r"AttributeError: (?:partially initialized )?module '(?:numpy|torch|torchvision|transformers|accelerate|peft|trl|datasets"
@@ -72,7 +73,10 @@ SIGNATURES = (
             rx("No matching distribution found", r"ERROR: No matching distribution found for"),
             rx("conflicting dependencies", r"because these package versions have conflicting dependencies"),
         ),
-        ("Install the set of versions that the program was written for",),
+        (
+            "Take the release of the package in `from …` that the other one was written for: its requirements.txt or setup.py names it",
+            "Upgrade both, where neither is pinned: pip install -U",
+        ),
         "pip check, and the versions that the script's authors name.",
         sure=False,
         alike=("IMPORT-MISSING", "IMPORT-TORCH"),

@@ -10,7 +10,8 @@ SIGNATURES = (
         "MODEL-FILES",
         "root",
         "The model's files are not there",
-        "The path is wrong, nothing is downloaded on this host, or the model is gated.",
+        "The path is wrong (one that does not exist is taken for a name on the hub), nothing is downloaded on this host, or the model is "
+        "gated.",
         (
             "Error no file named",
             "HFValidationError",

@@ -41,7 +41,11 @@ SIGNATURES = (
         (
             "Expected all tensors to be on the same device",
             rx("either on cpu or on the same device", r"indices should be either on (?:cpu|\w+) or on the same device"),
-            rx("Input type (torch.", r"Input type \(torch\.(cuda\.)?\w+\) and (?:weight|bias) type \(torch\.(?(1)(?!cuda\.)|cuda\.)"),
+            rx(
+                "Input type (",
+                r"Input type \((?:torch\.)?(?:(cuda\.|CUDA)|(?!cuda\.|CUDA))\w+\) and (?:weight|bias) type "
+                r"\((?(1)(?!(?:torch\.)?(?:cuda\.|CUDA)|c10)|(?:torch\.)?(?:cuda\.|CUDA))",
+            ),
             rx("cannot be accessed from Triton", r"Pointer argument \S.* cannot be accessed from Triton \(cpu tensor\?\)"),
         ),
         ("Move inputs and buffers to the engine's device (.to(engine.device)), and drop device_map",),
