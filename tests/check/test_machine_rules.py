@@ -80,3 +80,10 @@ def test_a_port_that_is_taken_is_said_where_rank_0_is_here() -> None:
 def test_a_machine_that_nobody_has_looked_at_gives_no_findings() -> None:
     assert about_the_machine(load(PLAN), Machine.unprobed()) == []
     assert [f for f in check(load(PLAN)) if f.code.startswith("MC")] == []
+
+
+def test_a_busy_gpu_of_the_machine_that_only_starts_the_ranks_is_no_finding() -> None:
+    here, busy = load(PLAN), two_pairs(gpus=tuple(machines.gpus(4, **{**A100, "memory_used": 30 * GIB})))
+    far = here.unset("cluster.include").set("cluster.hosts", {"h1": 2, "h2": 2})
+    assert "MC202" in {finding.code for finding in about_the_machine(here, busy)}
+    assert about_the_machine(far, busy) == []
