@@ -20,7 +20,7 @@ from dstui.plan.catalogue import RELEASES, Key, lookup, release
 from dstui.plan.load import FIELDS
 from dstui.plan.model import SECTIONS
 from dstui.plan.scalars import yaml_scalar
-from dstui.run.diagnosis.pages import cause_names, cause_pages
+from dstui.run.diagnosis.pages import cause_names, cause_pages, causes_document
 
 MOMENTS = {
     "parse": "whoever reads the file refuses it",
@@ -40,10 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY",
         help="zero_optimization.stage, cluster.hosts, zero3_init_flag, DS125, OOM-GPU, zero-infinity; none lists all",
     )
+    parser.add_argument("--causes", action="store_true", help="all causes of failures as one document, in Markdown")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what is known; 0, or 1 where nothing is called so."""
+    if args.causes:
+        tell(causes_document(), end="")
+        return 0
     if args.key is None:
         for name in sorted(_names()):
             tell(name)

@@ -11,7 +11,7 @@ from crash_texts import of_lines, traceback
 
 from dstui.run.diagnosis import report
 from dstui.run.diagnosis.exceptions import RAISERS, READINGS
-from dstui.run.diagnosis.pages import cause_names, cause_pages
+from dstui.run.diagnosis.pages import cause_names, cause_pages, causes_document
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import ALL, BY_ID
 
@@ -38,6 +38,11 @@ def test_a_cause_that_could_be_meant_too_has_a_page_and_a_fact_that_tells_it_apa
         assert BY_ID[name].role in ("root", "symptom", "quiet", "hint", "stop"), name
     for one in ALL:
         assert one.id not in one.alike, one.id
+
+
+def test_the_document_of_all_causes_is_the_one_that_the_signatures_make() -> None:
+    document = Path(__file__).parents[2] / "docs" / "causes.md"
+    assert document.read_text() == causes_document(), "dstui docs --causes > docs/causes.md makes it anew"
 
 
 @pytest.mark.parametrize("signature", [one for one in ALL if one.source], ids=lambda one: one.id)

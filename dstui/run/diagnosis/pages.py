@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -19,6 +20,13 @@ KINDS = {
     "success": "ended well",
     "performance": "slower than need be",
 }
+UNNAMED = ("cascade", "benign", "hint", "performance", "success")
+"""Roles of what no diagnosis gives as the cause of a failure."""
+DOCUMENT = """# Why runs end
+
+What `dstui diagnose` names, by its id; `dstui docs ID` shows the same beside the words by which it is known. Made from the signatures:
+`dstui docs --causes > docs/causes.md`.
+"""
 WIDTH = 110
 MOST_WORDS = 6
 SHORTEST = 6
@@ -36,6 +44,24 @@ def cause_pages(name: str) -> Iterator[str]:
     for signature in ALL:
         if asked in (signature.id, signature.answer):
             yield "\n".join(_page(signature))
+
+
+def causes_document() -> str:
+    """docs/causes.md: every cause that a diagnosis can name, by its id, with the same words as its page."""
+    lines = [DOCUMENT]
+    for signature in sorted(ALL, key=lambda one: (one.answer or one.id, bool(one.answer))):
+        if signature.role in UNNAMED:
+            continue
+        lines += [
+            "",
+            f"**{signature.title}.**" if signature.answer else f"## {signature.id}\n\n**{signature.title}.** ({KINDS[signature.role]})",
+        ]
+        lines += [signature.cause] if signature.cause else []
+        lines += [f"\n- To tell: {signature.confirm}"] if signature.confirm else [""]
+        lines += [f"- To mend: {way.text}" for way in signature.all_remedies()]
+        lines += [f"- Could also be: {', '.join(signature.alike)}"] if signature.alike else []
+        lines += [f"- Source: `{signature.source.replace(':', '`, `')}`"] if signature.source else []
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
 
 
 def _page(signature: Signature) -> Iterator[str]:

@@ -126,10 +126,7 @@ SIGNATURES = (
         ),
         ("Upgrade deepspeed (0.14.3 or newer for PyTorch 2.4), or pin an older PyTorch",),
         "pip show torch deepspeed.",
-        explains=(
-            "IMPORT-WRAPPED",
-            "IMPORT-VERSION",
-        ),
+        explains=("IMPORT-WRAPPED", "IMPORT-VERSION"),
         alike=("IMPORT-VERSION", "OP-ABI"),
     ),
     Signature(

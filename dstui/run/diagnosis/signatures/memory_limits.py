@@ -238,6 +238,7 @@ SIGNATURES = (
         ),
         ("OMP_NUM_THREADS=1 (or cores per rank) and fewer data-loader workers", "ulimit -u unlimited; docker run --pids-limit=-1"),
         "ulimit -u, in the environment of the ranks, against ps -eLf | wc -l.",
+        sure=False,
         alike=("ALLOC-REFUSED", "TOO-MANY-FILES"),
     ),
     Signature(
