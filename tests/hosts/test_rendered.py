@@ -128,7 +128,7 @@ def test_a_slurm_job_that_is_told_to_end_is_queued_again_and_trains_on_both_node
     until(lambda: log.is_file() and log.read_text().count("waiting") == 2, slurm, number)
     slurm.run("scancel", "--batch", "--signal=USR1", number)
     until(lambda: slurm.state_of(number) == "PENDING", slurm, number)  # SLURM would wait two minutes before it starts it again
-    slurm.run("scontrol", "update", f"JobId={number}", "StartTime=now")
+    slurm.run("scontrol", "update", f"JobId={number}", "StartTime=now+3")  # sooner slurmd takes it for the attempt that was ended
     until(lambda: slurm.state_of(number) in ("COMPLETED", "FAILED", "TIMEOUT"), slurm, number)
     text = log.read_text()
     assert (slurm.state_of(number), ended(text)) == ("COMPLETED", ["0", "1"]), text
