@@ -154,9 +154,10 @@ class DstuiApp(TerminalApp):
         await self.plan_screen.mount_second()
         if self.leaving:
             return
+        for service in self.services:  # first the ones that have other processes to wait for
+            service.start(self.session.state)
         self.session.begin_checks()
         for service in self.services:
-            service.start(self.session.state)
             self.session.subscribe(service.changed)
         if self.job is not None:
             self.watch_job(self.job)

@@ -9,7 +9,6 @@ from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.content import Content
 
 from dstui.render.config_files import config_name
 from dstui.tui.flows.adding_models import AddingModels
@@ -30,6 +29,7 @@ from dstui.tui.forms.steps.models import of_model
 from dstui.tui.forms.steps.review_run import REVIEW as REVIEW_STEP
 from dstui.tui.forms.tabs import TABS, TabLine
 from dstui.tui.kit.breakpoints import WIDE, side_width
+from dstui.tui.kit.frame import label
 from dstui.tui.kit.keys import FORM, REVIEW, bindings
 from dstui.tui.kit.notes import copy, say
 from dstui.tui.kit.row_list import RowList
@@ -106,7 +106,7 @@ class PlanScreen(MainScreen):
         self.memory.show(state)
         if self.step.pane == "form":
             model = f" · {state.plan.focus}" if state.plan.focus else ""
-            self.middle.border_title = Content(f"{STEPS.index(self.step) + 1} · {self.step.title}{model}")
+            label(self.middle, f"{STEPS.index(self.step) + 1} · {self.step.title}{model}")
             self.form.show(state)
         elif self.review is not None:
             self.review.show(state, self.session.path)

@@ -10,6 +10,7 @@ from textual import on
 from dstui.plan.finding import Finding
 from dstui.tui.forms.steps import Step, step_of
 from dstui.tui.forms.steps.models import of_model
+from dstui.tui.kit.frame import label
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 from dstui.tui.session.messages import PathChosen
@@ -32,7 +33,7 @@ class Checks(RowList):
     def show(self, state: State) -> None:
         """Draw the findings."""
         self.findings = state.findings
-        self.label("Checks", "  ".join(filter(None, (_counts(state), state.deepspeeds_word()))))
+        label(self, "Checks", "  ".join(filter(None, (_counts(state), state.deepspeeds_word()))))
         self.show_rows(check_rows(state, (self.size.width or 38) - 1))
 
     @on(RowList.Chosen)

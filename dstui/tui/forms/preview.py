@@ -9,6 +9,7 @@ from typing import NamedTuple
 from textual import on
 
 from dstui.render.config_files import config_name
+from dstui.tui.kit.frame import label
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span
 from dstui.tui.session.messages import PathChosen
@@ -35,7 +36,7 @@ class Preview(RowList):
     def show(self, state: State) -> None:
         """Draw the lines, and bring a changed one into view."""
         self.show_rows([_line(line.text, line.path, number, number in state.changed) for number, line in enumerate(state.lines)])
-        self.label(config_name(state.plan.focus), f"{len(state.changed)} changed" if state.changed else "")
+        label(self, config_name(state.plan.focus), f"{len(state.changed)} changed" if state.changed else "")
         if state.changed and not self.has_focus:
             self._reveal_changed(state)
 

@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from dstui.tui.forms.preview import tokens
+from dstui.tui.kit.frame import label
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
 from dstui.tui.kit.threads import in_thread
@@ -64,9 +65,9 @@ class Review(Horizontal):
     def compose(self) -> ComposeResult:
         """List and verdict, and the content."""
         with Vertical(id="review-left"):
-            self.names.label("What will be written and run", "")
+            label(self.names, "What will be written and run", "")
             yield self.names
-            self.verdict.label("Before the launch", "")
+            label(self.verdict, "Before the launch", "")
             yield self.verdict
         yield self.content
 
@@ -117,7 +118,7 @@ class Review(Horizontal):
 
     def _show_content(self) -> None:
         name, text = self.chosen
-        self.content.label(name, "")
+        label(self.content, name, "")
         self.content.show_rows(content_rows(name, text, self.content.size.width - RowList.MARGIN))
 
 

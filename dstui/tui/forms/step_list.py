@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.cells import cell_len
 
 from dstui.tui.forms.steps import STEPS, Step, badge
+from dstui.tui.kit.frame import label
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import GLYPHS, STYLE_OF, Row, Span, fit, row
 from dstui.tui.session.state import State
@@ -17,7 +18,7 @@ class StepList(RowList):
 
     def __init__(self) -> None:
         super().__init__(id="steps")
-        self.label("Steps", "")
+        label(self, "Steps", "")
         self.current: Step = STEPS[0]
 
     def show(self, state: State, current: Step) -> None:

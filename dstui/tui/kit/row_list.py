@@ -14,7 +14,6 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events, on
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.messages import Update
@@ -76,7 +75,6 @@ class RowList(ScrollView, can_focus=True):
         super().__init__(id=id, classes=classes)
         self.rows: tuple[Row, ...] = ()
         self._styles_by_name: dict[str, Style] = {}
-        self._labels = ("", "")
 
     # What is shown
 
@@ -97,12 +95,6 @@ class RowList(ScrollView, can_focus=True):
             before = next((n for n, r in enumerate(old) if r.key == self.cursor and r.key is not None), 0)
             near = [r.key for r in self.rows[: before + 1] if r.key is not None] or keys
             self.cursor = near[-1] if near and self.cursor is not None else (keys[0] if keys else None)
-
-    def label(self, title: str, subtitle: str) -> None:
-        """What the frame says, at its top and bottom. Setting it paints the whole widget, so only what differs is set."""
-        if self._labels != (title, subtitle):
-            self._labels = title, subtitle
-            self.border_title, self.border_subtitle = Content(title), Content(subtitle)
 
     @property
     def keys(self) -> list[Hashable]:

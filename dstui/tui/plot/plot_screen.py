@@ -12,7 +12,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.content import Content
 from textual.message import Message
 
 from dstui.plan.patterns import METRICS
@@ -21,6 +20,7 @@ from dstui.run.metrics.series import KEPT_RANKS, MetricSeries
 from dstui.run.observe.summary import value_text
 from dstui.tui.dialogs.dialog import Dialog
 from dstui.tui.dialogs.over import Over
+from dstui.tui.kit.frame import label
 from dstui.tui.kit.keys import PLOT, bindings
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit, paragraph, row
@@ -132,7 +132,7 @@ class Plot(Over[None]):
         rows = [_metric_row(name, value) for name, value in names.items()]
         metrics.show_rows(rows or paragraph(NOTHING if self.history.complete else READING, LIST_CELLS, "dim"))
         metrics.cursor = self.view.name if self.view.name in names else None
-        metrics.label("Metrics", self._progress())
+        label(metrics, "Metrics", self._progress())
 
     def _draw_plot(self) -> None:
         canvas, box = self.canvas, self.box
@@ -140,8 +140,8 @@ class Plot(Over[None]):
         canvas.show(shown)
         faults = f"✖ {shown.faults}" if shown.faults else ""
         left = f"{shown.left_out:,} values of 0 or less left out" if shown.left_out else ""
-        box.border_title = Content(" · ".join(filter(None, self._title())))
-        box.border_subtitle = Content("  ".join(filter(None, [faults, left, f"{self.history.folder.name} over steps"])))
+        below = (faults, left, f"{self.history.folder.name} over steps")
+        label(box, " · ".join(filter(None, self._title())), "  ".join(filter(None, below)))
 
     def _draw_head(self) -> None:
         line = self._headline()

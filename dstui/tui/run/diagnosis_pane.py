@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from textual import events, on
 from textual.message import Message
 
+from dstui.tui.kit.frame import label
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row
 from dstui.tui.kit.threads import in_thread
@@ -121,10 +122,10 @@ class DiagnosisPane(RowList):
 
     def _rows(self, width: int) -> list[Row]:
         if self.diagnosis is not None:
-            self.label("Why it ended", label_of(self.diagnosis))
+            label(self, "Why it ended", label_of(self.diagnosis))
             return why_rows(self.diagnosis, width)
         if self.hang is not None:
-            self.label("Who waits for whom", "nothing was killed")
+            label(self, "Who waits for whom", "nothing was killed")
             return waiting_rows(str(self.hang), self.grouped, width)
         return []
 

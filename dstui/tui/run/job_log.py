@@ -14,6 +14,7 @@ from dstui.logs.log_filter import Filter
 from dstui.logs.log_rows import LogRows, Nothing
 from dstui.logs.log_search import PROBLEM, Search, expression_of
 from dstui.run.jobs.folder import JobFolder
+from dstui.tui.kit.frame import label
 from dstui.tui.run.host_names import short_names
 from dstui.tui.run.log_view import LogView
 
@@ -179,7 +180,7 @@ class JobLog:
 
     def draw(self) -> None:
         """The frame of the view."""
-        self.view.label(self.filter.title, self.subtitle)
+        label(self.view, self.filter.title, self.subtitle)
 
     @property
     def subtitle(self) -> str:

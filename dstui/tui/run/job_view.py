@@ -15,6 +15,7 @@ from textual.timer import Timer
 
 from dstui.logs.levels import ALL
 from dstui.run.jobs.events import Event, Exited, Metric, Notice
+from dstui.tui.kit.frame import label
 from dstui.tui.kit.keys import log_bindings
 from dstui.tui.kit.notes import say
 from dstui.tui.kit.row_list import RowList
@@ -66,7 +67,7 @@ class JobView(Vertical):
 
     def compose(self) -> ComposeResult:
         """The list of jobs; and the four parts of a job."""
-        self.jobs.label("Jobs", "")
+        label(self.jobs, "Jobs", "")
         yield self.jobs
         yield from (self.head, self.ranks, self.log_view, self.why)
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.message import Message
 
+from dstui.tui.kit.frame import label
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.run.host_lines import HostLine
 from dstui.tui.run.rank_cell import Cell
@@ -48,7 +49,7 @@ class RankStrip(RowList):
         self.show_rows([line.row for line in self._lines])
         if len(self._lines) != before:
             self.styles.height = min(len(self._lines), most) + 2
-        self.label("Ranks", hosts[0].name if len(hosts) == 1 else f"{len(hosts)} hosts" if hosts else "")
+        label(self, "Ranks", hosts[0].name if len(hosts) == 1 else f"{len(hosts)} hosts" if hosts else "")
 
     def on_click(self, event: events.Click) -> None:
         """Show the log of the rank or host that was clicked."""
