@@ -29,8 +29,10 @@ PROCESSES_PER_CORE, MOST = 2, 12
 """Test processes: many tests wait for a launcher or a deadline. More than `MOST` are waited for rather than wait."""
 LAUNCH = ("outcome", "_jobs", "hanging_job", "hanging")
 """Fixtures that start the launcher: who uses one is marked so."""
-TOGETHER = ("farm", "outcome", "deepspeed", "oracle", "_jobs", "hanging_job")
-"""Fixtures that cost seconds and serve many tests: whatever uses the same one runs in one process (`--dist loadgroup`)."""
+TOGETHER = ("outcome", "deepspeed", "oracle", "_jobs", "hanging_job")
+"""Fixtures that cost many seconds and serve many tests: whatever uses the same one runs in one process (`--dist loadgroup`)."""
+BY_FILE = ("farm",)
+"""Fixtures that cost few, and whose tests would keep one process busy to the end: the tests of a file run in one process."""
 FIRST = ("launcher", "deadline")
 """Markers of what takes long: it is begun first, so that the end of the suite waits for no latecomer."""
 
@@ -84,7 +86,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fixtures = getattr(item, "fixturenames", ())
         if any(name in fixtures for name in LAUNCH):
             item.add_marker("launcher")
-        for name in (name for name in TOGETHER if name in fixtures):
-            item.add_marker(pytest.mark.xdist_group(name))
+        groups = [name for name in TOGETHER if name in fixtures] + [f"{name} {item.path.stem}" for name in BY_FILE if name in fixtures]
+        for group in groups:
+            item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: min((n for n, name in enumerate(FIRST) if item.get_closest_marker(name)), default=len(FIRST)))

@@ -118,11 +118,9 @@ def test_a_host_that_is_not_ready_is_named_before_the_launch_and_nothing_is_star
 
 @pytest.mark.launcher
 @pytest.mark.whole_deepspeed
-@pytest.mark.parametrize("launcher", ["ssh", "pdsh"])
-def test_deepspeed_trains_on_two_hosts_before_ones_eyes(start: Start, tmp_path: Path, launcher: str) -> None:
-    if launcher == "pdsh" and not shutil.which("pdsh"):
-        pytest.skip("there is no pdsh here")
-    terminal = start(job=TRAINS, cluster=f", launcher: {launcher}")
+@pytest.mark.skipif(not shutil.which("pdsh"), reason="there is no pdsh here")
+def test_deepspeed_trains_on_two_hosts_before_ones_eyes(start: Start, tmp_path: Path) -> None:
+    terminal = start(job=TRAINS, cluster=", launcher: pdsh")
     launch(terminal)
     terminal.wait("✔ succeeded", "✔ h1  ended", "✔ h2  ended", "step 3/3 loss")
     assert {rank["host"] for rank in status_json(job_of(tmp_path))["ranks"].values()} == {"h1", "h2"}
