@@ -78,10 +78,12 @@ BUILD, RUN, SAVE = "build", "train", "save as one file"
 def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
     """The needs of a rank."""
     resting, around_it = sum(s.gpu.values()), beside(setup, n, s)
-    backward, buffers = around_it.peak(a), sum(s.backward.values())
+    backward, buffers = max(around_it.peak(a), s.fetch), sum(s.backward.values())
     gpu = Room({**s.gpu}, {INITIALIZE: s.initialize, TRAIN: resting + backward, STEP: resting + sum(s.step.values())})
     if gpu.when == STEP:
         extra: Mapping[str, float] = s.step
+    elif backward == s.fetch:
+        extra = {"live_weights": s.fetch / 2, "gather_buffers": s.fetch / 2}
     else:
         at_loss = backward == a.kept + a.loss + around_it.at_loss
         extra = {"activations": a.kept + a.work * (not at_loss), "logits_and_loss": a.loss * at_loss}

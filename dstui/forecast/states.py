@@ -46,6 +46,8 @@ class States:
     """Buffers of the forward and backward pass."""
     early: float = 0
     """What of these is there when the loss is taken."""
+    fetch: float = 0
+    """What stage 3's first fetch needs, before any activation is kept: weights, and the buffer out of which they are copied."""
     step: Parts = field(default_factory=dict)
     """What the optimizer's step needs on top, the gradients included."""
     initialize: float = 0
@@ -199,6 +201,7 @@ def _stage_3(setup: Setup, n: Counts) -> States:
     s.gpu["reduce_buckets"] = setup.reduce_bucket * _bucket_bytes(setup, z) if z.trained and setup.contiguous else 0
     s.backward = _gathered(setup, n, z)
     s.early = s.backward["live_weights"]
+    s.fetch = 2 * _fetched(setup, n, z)
     group = min(setup.sub_group + n.largest_trained / shards, mine) if mine > setup.sub_group else mine
     if setup.optimizer_offload == "none":
         _stage_3_on_gpu(setup, z, s, mine, group)
@@ -247,18 +250,34 @@ def _gathered(setup: Setup, n: Counts, z: _Sizes) -> Parts:
 
     A weight stays after the forward pass where its next use is within stage3_max_reuse_distance
     (zero/partitioned_param_coordinator.py:658): at the turn-around that is half of the distance. stage3_max_live_parameters holds
-    back only the prefetch (:453).
+    back only the prefetch (:453). Where all stay, the backward pass gathers nothing.
     """
-    of_weight = z.weights / max(n.params / setup.tensor_parallel, 1)
-    params = (n.params - min(n.small, n.params)) / setup.tensor_parallel
     if setup.shards == 1:
         return {"live_weights": 0.0, "gather_buffers": 0.0}
+    params, of_weight = _large(setup, n), _of_weight(setup, n, z)
     unit = max(n.layer, n.head) / setup.tensor_parallel
     live = max(min(params, setup.reuse_distance / 2), min(params, unit + setup.prefetch_bucket))
-    gather = min(params, max(setup.prefetch_bucket, n.largest / setup.tensor_parallel))
+    gather = _fetched(setup, n, z) if live < params else 0.0
     reduced = min(setup.reduce_bucket, z.trained, max(n.layer, n.head)) * z.gradient
     grads = z.lp * min(z.trained, n.largest_trained)
-    return {"live_weights": of_weight * live, "gather_buffers": of_weight * gather + reduced + grads}
+    return {"live_weights": of_weight * live, "gather_buffers": gather + reduced + grads}
+
+
+def _fetched(setup: Setup, n: Counts, z: _Sizes) -> float:
+    """Bytes of the weights that stage 3 gathers at once: as many as are prefetched, and at least the largest one."""
+    if setup.shards == 1:
+        return 0.0
+    return _of_weight(setup, n, z) * min(_large(setup, n), max(setup.prefetch_bucket, n.largest / setup.tensor_parallel))
+
+
+def _large(setup: Setup, n: Counts) -> float:
+    """Parameters that are gathered; the small ones stay."""
+    return (n.params - min(n.small, n.params)) / setup.tensor_parallel
+
+
+def _of_weight(setup: Setup, n: Counts, z: _Sizes) -> float:
+    """Bytes of a weight, frozen ones included."""
+    return z.weights / max(n.params / setup.tensor_parallel, 1)
 
 
 def _inference(setup: Setup, n: Counts) -> States:
