@@ -258,7 +258,8 @@ def _gathered(setup: Setup, n: Counts, z: _Sizes) -> Parts:
     unit = max(n.layer, n.head) / setup.tensor_parallel
     live = max(min(params, setup.reuse_distance / 2), min(params, unit + setup.prefetch_bucket))
     gather = _fetched(setup, n, z) if live < params else 0.0
-    reduced = min(setup.reduce_bucket, z.trained, max(n.layer, n.head)) * z.gradient
+    bucket = min(setup.reduce_bucket, z.trained, max(n.layer, n.head)) * z.gradient
+    reduced = 2 * bucket  # its gradients, and the flat copy of them that is reduced (comm/coalesced_collectives.py:122)
     grads = z.lp * min(z.trained, n.largest_trained)
     return {"live_weights": of_weight * live, "gather_buffers": gather + reduced + grads}
 
