@@ -6,6 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -17,47 +20,70 @@ from dstui.render.artifacts import artifacts
 from dstui.render.target import Target
 from tests.machines import NO_GPU
 
+Both = Callable[[str], tuple[list[str], list[str], dict[str, Any]]]
 ASK = """
 import json, os, sys
 from argparse import Namespace
 import deepspeed.launcher.runner as runner
 from deepspeed.launcher import multinode_runner as classes
 
-asked = json.load(sys.stdin)
-os.chdir(asked["workdir"])
-runner.DEEPSPEED_ENVIRONMENT_NAME = asked["env_file"]
-started = []
+def answer(asked):
+    os.chdir(asked["workdir"])
+    runner.DEEPSPEED_ENVIRONMENT_NAME = asked["env_file"]
+    started = []
 
-class Popen:
-    returncode = 0
-    def __init__(self, command, env): started.append(command)
-    def wait(self): pass
+    class Popen:
+        returncode = 0
+        def __init__(self, command, env): started.append(command)
+        def wait(self): pass
 
-runner.subprocess.Popen = Popen
-runner.subprocess.check_call = lambda *words, **more: 0
-runner.signal.signal = lambda *words: None
-classes.shutil.which = lambda name: name
-classes.subprocess.check_output = lambda *words: b"MVAPICH2-GDR"
-runner.main(asked["options"])
+    runner.subprocess.Popen = Popen
+    runner.subprocess.check_call = lambda *words, **more: 0
+    runner.signal.signal = lambda *words: None
+    classes.shutil.which = lambda name: name
+    classes.subprocess.check_output = lambda *words: b"MVAPICH2-GDR"
+    runner.main(asked["options"])
 
-kind = {"pdsh": classes.PDSHRunner, "openmpi": classes.OpenMPIRunner, "mpich": classes.MPICHRunner,
-        "impi": classes.IMPIRunner, "mvapich": classes.MVAPICHRunner}[asked["launcher"]]
-nothing = dict(include="", exclude="", num_nodes=-1, num_gpus=-1, launcher_args="", module=False, no_python=False, save_pid=False,
-               no_local_rank=False, enable_each_rank_log="None", venv_script=None, ssh_port=None, bind_cores_to_rank=False)
-args = Namespace(**nothing, user_script="train.py", user_args=asked["args"], hostfile=asked["hostfile"], launcher=asked["launcher"],
-                 master_addr=asked["master"], master_port=asked["port"])
-pool = {host: len(slots) for host, slots in asked["slots"].items()}
-more = () if asked["launcher"] == "pdsh" else (pool,)
-built = kind(args, runner.encode_world_info(asked["slots"]), *more)
-for name, value in {"PYTHONPATH": asked["workdir"], **asked["env"]}.items():
-    built.add_export(name, value)
-command = built.get_cmd({}, asked["slots"])
-print("ANSWER" + json.dumps([started[0], command[0] if asked["launcher"] == "pdsh" else command]))
+    kind = {"pdsh": classes.PDSHRunner, "openmpi": classes.OpenMPIRunner, "mpich": classes.MPICHRunner,
+            "impi": classes.IMPIRunner, "mvapich": classes.MVAPICHRunner}[asked["launcher"]]
+    nothing = dict(include="", exclude="", num_nodes=-1, num_gpus=-1, launcher_args="", module=False, no_python=False, save_pid=False,
+                   no_local_rank=False, enable_each_rank_log="None", venv_script=None, ssh_port=None, bind_cores_to_rank=False)
+    args = Namespace(**nothing, user_script="train.py", user_args=asked["args"], hostfile=asked["hostfile"],
+                     launcher=asked["launcher"], master_addr=asked["master"], master_port=asked["port"])
+    pool = {host: len(slots) for host, slots in asked["slots"].items()}
+    more = () if asked["launcher"] == "pdsh" else (pool,)
+    built = kind(args, runner.encode_world_info(asked["slots"]), *more)
+    for name, value in {"PYTHONPATH": asked["workdir"], **asked["env"]}.items():
+        built.add_export(name, value)
+    command = built.get_cmd({}, asked["slots"])
+    print("ANSWER" + json.dumps([started[0], command[0] if asked["launcher"] == "pdsh" else command]), flush=True)
+
+for line in sys.stdin:  # each in a fork: importing DeepSpeed takes seconds
+    if os.fork() == 0:
+        answer(json.loads(line))
+        os._exit(0)
+    os.wait()
+    print("END", flush=True)
 """
 
+pytestmark = pytest.mark.xdist_group("deepspeed's launcher")
 
-def both(tmp_path: Path, cluster: str) -> tuple[list[str], list[str], dict[str, Any]]:
+
+@pytest.fixture(scope="module")
+def launcher_child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """DeepSpeed's launcher, which says what it would start."""
+    clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home")), "DS_ACCELERATOR": "cpu"}
+    with subprocess.Popen([sys.executable, "-c", ASK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean) as child:
+        yield child
+
+
+@pytest.fixture
+def both(launcher_child: subprocess.Popen[str], tmp_path: Path) -> Both:
     """What DeepSpeed starts when the rendered command runs; what its runner class builds for the Plan's facts; these facts."""
+    return partial(_both, launcher_child, tmp_path)
+
+
+def _both(child: subprocess.Popen[str], tmp_path: Path, cluster: str) -> tuple[list[str], list[str], dict[str, Any]]:
     text = f"version: 1\njob: {{script: train.py, args: [--config, '{{ds_config}}', 'a b']}}\ncluster: {cluster}\ndeepspeed: {{}}\n"
     target = Target(load(text, base=str(tmp_path)), NO_GPU)
     folder = tmp_path / "files"
@@ -78,16 +104,19 @@ def both(tmp_path: Path, cluster: str) -> tuple[list[str], list[str], dict[str, 
         "port": spec.master_port,
         "slots": {host: list(slots) for host, slots in spec.slots.items()},
     }
-    clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "DS_ACCELERATOR": "cpu"}
-    ran = subprocess.run([sys.executable, "-c", ASK], input=json.dumps(facts), text=True, capture_output=True, check=False, env=clean)
-    assert "ANSWER" in ran.stdout, ran.stderr
-    started, built = json.loads(ran.stdout.partition("ANSWER")[2])
+    assert child.stdin and child.stdout
+    child.stdin.write(json.dumps(facts) + "\n")
+    child.stdin.flush()
+    lines = list(takewhile(lambda line: not line.startswith("END"), child.stdout))
+    answers = [line.removeprefix("ANSWER") for line in lines if line.startswith("ANSWER")]
+    assert answers, lines
+    started, built = json.loads(answers[0])
     return started, built, facts
 
 
 @pytest.mark.parametrize("launcher", [launcher.name for launcher in ALL if launcher.backend])
-def test_deepspeed_starts_what_its_own_runner_builds_for_the_hosts(launcher: str, tmp_path: Path) -> None:
-    started, built, _ = both(tmp_path, f"{{hosts: {{h1: 2, h2: 2}}, launcher: {launcher}, master_port: 29511, env: {{NCCL_DEBUG: INFO}}}}")
+def test_deepspeed_starts_what_its_own_runner_builds_for_the_hosts(launcher: str, both: Both) -> None:
+    started, built, _ = both(f"{{hosts: {{h1: 2, h2: 2}}, launcher: {launcher}, master_port: 29511, env: {{NCCL_DEBUG: INFO}}}}")
     assert started == built
     assert started[0] == ("pdsh" if launcher == "pdsh" else "mpirun")
     words = " ".join(started)
@@ -95,15 +124,15 @@ def test_deepspeed_starts_what_its_own_runner_builds_for_the_hosts(launcher: str
     assert "DS_ACCELERATOR" not in words, "the machine that starts them has no GPU, which says nothing of the hosts"
 
 
-def test_a_filter_that_leaves_one_host_starts_that_host(tmp_path: Path) -> None:
-    started, built, _ = both(tmp_path, "{hosts: {h1: 2, h2: 2}, launcher: pdsh, include: 'h2:1'}")
+def test_a_filter_that_leaves_one_host_starts_that_host(both: Both) -> None:
+    started, built, _ = both("{hosts: {h1: 2, h2: 2}, launcher: pdsh, include: 'h2:1'}")
     assert started == built
     assert started[started.index("-w") + 1] == "h2" and "--master_addr=h2" in started
 
 
-def test_a_value_that_a_shell_would_expand_reaches_the_ranks_of_pdsh_as_it_is(tmp_path: Path) -> None:
+def test_a_value_that_a_shell_would_expand_reaches_the_ranks_of_pdsh_as_it_is(both: Both) -> None:
     nasty = 'a "b" $HOME `id` \\ c'
-    started, _, _ = both(tmp_path, f"{{hosts: {{h1: 1}}, launcher: pdsh, env: {{NASTY: {json.dumps(nasty)}}}}}")
+    started, _, _ = both(f"{{hosts: {{h1: 1}}, launcher: pdsh, env: {{NASTY: {json.dumps(nasty)}}}}}")
     exports = next(word for word in started if word.startswith("export"))
     ran = subprocess.run(["sh", "-c", f'{exports} printf %s "$NASTY"'], capture_output=True, text=True, check=True)
     assert ran.stdout == nasty
