@@ -12,10 +12,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "machine"))
+
+import fakenvml
 from far import BEHAVE, Far
-from farm import Farm
+from farm import Farm, command_of
 
 from dstui.run.jobs.ranks import read_record
+from dstui.run.observe.usage import Sampler, together
 from tests.waiting import wait_for
 
 
@@ -159,6 +164,30 @@ def test_a_job_that_failed_starts_anew_on_every_host(far: Far, launcher: str) ->
     assert code == 0 and "attempt 2 of 2 starts" in err, out + err + far.words()
     assert [far.folder.log(rank, 2).read_text() for rank in (0, 1)] == ["ready\nagain\n"] * 2
     assert far.left("h1") == far.left("h2") == far.left("login") == []
+
+
+def test_what_the_gpus_of_each_host_do_comes_home(far: Far, tmp_path_factory: pytest.TempPathFactory) -> None:
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc: the stand-in for NVIDIA's library cannot be compiled")
+    library, profile = fakenvml.build(tmp_path_factory.mktemp("driver")), far.path / "profile"
+    profile.write_text(fakenvml.profile("rtx3090-pair"))
+    python = far.path / "python"
+    variables = f"DS_ACCELERATOR=cpu LD_LIBRARY_PATH={library} FAKENVML_PROFILE={profile}"
+    python.write_text(f'#!/bin/sh\nexport {variables}\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    far.start(job=f"{{script: {BEHAVE}, args: ['all:hang'], workdir: {far.path}, python: {python}}}", env={"DS_ACCELERATOR": "cuda"})
+    far.ready()
+    sampler = Sampler(far.folder, 0.1)
+    try:
+        wait_for(lambda: len(sampler.latest) == 2, otherwise=far.words)
+        assert {rank: (usage.host, usage.device) for rank, usage in sampler.latest.items()} == {0: ("h1", 0), 1: ("h2", 0)}
+        assert together(sampler.latest.values()).startswith("2 GPUs ") and sampler.note == ""
+    finally:
+        sampler.close()
+    far.interrupt(signal.SIGTERM)
+    assert far.wait()[0] == 143
+    assert far.left("h1") == far.left("h2") == []
+    wait_for(lambda: not any(b"nvml.py" in command_of(pid) for host in ("h1", "h2") for pid in far.farm.pids(host)))
 
 
 def test_secrets_reach_the_ranks_and_stand_nowhere_else(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
