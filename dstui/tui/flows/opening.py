@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dstui.adopt.recipes import Recipe
     from dstui.documents import Opened
     from dstui.machine.snapshot import Machine
-    from dstui.tui.dialogs.welcome import Both
+    from dstui.tui.dialogs.welcome import Both, Start
     from dstui.tui.session.folder_scan import FolderContents
 
 LINES = 12
@@ -53,6 +53,7 @@ class Opening:
     def __init__(self, app: App[int], session: Session, begun: Callable[[], object]) -> None:
         """`begun` is called as soon as something was chosen."""
         self._app, self._session, self._begun = app, session, begun
+        self._start: Start | None = None
 
     def ask_what_to_open(self) -> None:
         """No file was given: look what there is to start from, and ask."""
@@ -66,14 +67,13 @@ class Opening:
     def _ask(self, found: FolderContents) -> None:
         from dstui.tui.dialogs.welcome import Start
 
-        self._app.push_screen(Start(found, self._session.state.machine), self._open)
+        self._start = Start(found, self._session.state.machine)
+        self._app.push_screen(self._start, self._open)
 
     def machine_probed(self, machine: Machine) -> None:
         """The machine is known now: recipes depend on it."""
-        from dstui.tui.dialogs.welcome import Start
-
-        if isinstance(self._app.screen, Start):
-            self._app.screen.show(machine)
+        if self._start is not None and self._app.screen is self._start:
+            self._start.show(machine)
 
     def _open(self, chosen: str | Both | Recipe | Draft | None) -> None:
         """What was chosen at the start, from which Enter goes on to the launch; nothing leaves the quickstart, as it is on the screen."""

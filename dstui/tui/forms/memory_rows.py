@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from dstui.forecast.forecast import Forecast, Need, Verdict
 from dstui.machine.report import size
-from dstui.measured import Taken
 from dstui.tui.kit.text_row import GLYPHS, STYLE_OF, Row, Span, fit, row
 from dstui.tui.session.state import State
+
+if TYPE_CHECKING:
+    from dstui.forecast.forecast import Forecast, Need, Verdict
+    from dstui.measured import Taken
 
 NAME = 4
 """Cells for the name of a place."""

@@ -293,7 +293,9 @@ def _foreseen(
     plan: Plan, machine: Machine, pool: Mapping[str, int] | None, lookups: Mapping[Lookup, Any], findings: Sequence[Finding]
 ) -> tuple[Outlook | None, tuple[Finding, ...]]:
     """The outlook, and the findings with what does not fit. Not before the first look, whose thread has imported the forecast."""
-    if not lookups:
+    from dstui.tui.session.model_lookup import FactsOf
+
+    if not lookups or not FactsOf.of(plan).models:
         return None, tuple(findings)
     from dstui.plan.finding import ranked
     from dstui.tui.session.forecasts import outlook_of

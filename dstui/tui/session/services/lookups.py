@@ -8,6 +8,7 @@ from dstui.plan import Plan
 from dstui.tui.kit.threads import in_thread
 from dstui.tui.session.latest_value import Latest
 from dstui.tui.session.messages import LookupsDone
+from dstui.tui.session.model_lookup import FactsOf
 from dstui.tui.session.state import State
 
 
@@ -33,12 +34,19 @@ class Lookups:
             self.refresh(now.plan)
 
     def _resolve(self) -> None:
-        from dstui.tui.session import forecasts  # noqa: F401  # takes a while: the session needs it once the first look is done
         from dstui.tui.session.file_lookups import resolve_all
 
         while (plan := self._waiting.take()) is not None and not self._waiting.closed:
+            if FactsOf.of(plan).models:
+                _import_forecast()  # the session forecasts what was found
             self._owner.post_message(LookupsDone(resolve_all(plan)))
+            _import_forecast()  # for the Plan that names a model next: here nobody waits for it
 
     def close(self) -> None:
         """Look no more."""
         self._waiting.close()
+
+
+def _import_forecast() -> None:
+    """Takes a fifth of a second, and would stop the screen for so long."""
+    from dstui.tui.session import forecasts  # noqa: F401
