@@ -23,6 +23,8 @@ PACKAGES = ("torch", "deepspeed", "accelerate", "transformers", "mpi4py")
 PROGRAMS = ("ssh", "pdsh", "mpirun", "srun", "numactl")
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/aarch64-linux-gnu")
 AIO = ("libaio.so.1", "libaio.so.1t64")
+FLAGS = ("CFLAGS", "CXXFLAGS", "CPPFLAGS")
+"""What a compiler is given; DeepSpeed's builder hands CFLAGS on."""
 
 
 def version_of(*names: str) -> str | None:
@@ -55,6 +57,18 @@ def program(name: str) -> str | None:
     """Where a program is: beside the interpreter, as in a virtual environment, or on the PATH."""
     beside = str(Path(sys.executable).parent)
     return shutil.which(name, path=os.pathsep.join([beside, os.environ.get("PATH", os.defpath)]))
+
+
+def folders_of(*variables: str) -> list[str]:
+    """The folders that variables such as CPATH name."""
+    return [folder for name in variables for folder in os.environ.get(name, "").split(os.pathsep) if folder]
+
+
+def headers_of_libaio() -> bool:
+    """Whether a compiler finds libaio.h: in its own folders, or in those that the environment names (a conda environment, a module)."""
+    given = re.findall(r"(?:-I|-isystem)\s*(\S+)", " ".join(os.environ.get(name, "") for name in FLAGS))
+    named = folders_of("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
+    return any(Path(folder, "libaio.h").exists() for folder in ("/usr/include", "/usr/local/include", *named, *given))
 
 
 def toolkit() -> dict[str, Any]:
@@ -91,8 +105,8 @@ def facts() -> dict[str, Any]:
         "gxx": tilde(program("g++") or program("c++")),
         "ninja": tilde(program("ninja")),
         "python_headers": headers.exists(),
-        "libaio": any(Path(folder, name).exists() for folder in LIBRARIES for name in AIO),
-        "libaio_headers": Path("/usr/include/libaio.h").exists(),
+        "libaio": any(Path(folder, name).exists() for folder in (*LIBRARIES, *folders_of("LD_LIBRARY_PATH")) for name in AIO),
+        "libaio_headers": headers_of_libaio(),
         **{name: tilde(program(name)) for name in PROGRAMS},
     }
 

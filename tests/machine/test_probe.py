@@ -125,3 +125,17 @@ def test_a_long_standard_input_reaches_a_program_that_reads_late() -> None:
 
 def test_a_program_that_does_not_read_its_input_is_no_problem() -> None:
     assert run("print('[\"done\", null]')", stdin=b"x" * 3_000_000) == [("done", None)]
+
+
+@pytest.mark.parametrize("variable", ["CPATH", "CPLUS_INCLUDE_PATH", "CFLAGS"])
+def test_headers_of_libaio_are_found_where_the_environment_tells_the_compiler_to_look(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: exists(path) and path.is_relative_to(tmp_path))
+    for name in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "CFLAGS", "CXXFLAGS", "CPPFLAGS"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "libaio.h").touch()
+    assert not software.headers_of_libaio()
+    monkeypatch.setenv(variable, f"-O2 -I{tmp_path}" if variable == "CFLAGS" else f"/nowhere:{tmp_path}")
+    assert software.headers_of_libaio()
