@@ -189,8 +189,8 @@ FAULTS: dict[str, tuple[Callable[[Far], str], tuple[str, ...], set[int]]] = {
     "interrupted": (interrupted, ("all:hang",), {130}),
 }
 """What happens, how the ranks behave, and which exit statuses dstui may then end with."""
-KEEPS_NO_CONNECTION = ("ssh", "torchrun", "torchrun-c10d", "accelerate")
-"""Launchers whose ranks do not mind that the sessions by which their host is reached are killed."""
+KEEPS_NO_CONNECTION = ("ssh", "pdsh", "mpich", "torchrun", "torchrun-c10d", "accelerate")
+"""Launchers whose ranks do not mind that the sessions by which their host is reached are killed; Open MPI ends them with its orted."""
 
 
 UNTOLD = ("supervisor", "interrupted")
@@ -227,7 +227,8 @@ def test_fault(far: Far, launcher: str, fault: str, request: pytest.FixtureReque
     nothing_left(far)
     since = read_record(far.folder.record(1))["ended"] if fault == "exits" else began
     assert fault in UNTOLD or told(far, since) < 60, far.words()
-    print(f"{launcher:14} {fault:12} told after {told(far, since):5.1f} s, ended with {code} after {time.time() - since:5.1f} s")
+    words = "nothing to tell" if fault in UNTOLD else f"told after {told(far, since):4.1f} s"
+    print(f"{launcher:14} {fault:12} {words}, ended with {code} after {time.time() - since:5.1f} s")
 
 
 def test_a_farm_goes_up_and_down_twenty_times_and_leaves_nothing() -> None:
