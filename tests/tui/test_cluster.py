@@ -125,6 +125,8 @@ async def test_sixteen_hosts_have_room(open_app: Open, size: tuple[int, int]) ->
         rows = [line for line in text_of(pilot, "#form-rows").splitlines() if line.startswith("worker-")]
         assert len(rows) == 16
         assert rows[15].split() == ["worker-15", *"■" * 9, "120-127"]
+        if size[0] > 80:
+            assert "no ranks here" in text_of(pilot, "#steps").splitlines()[0]
 
 
 async def test_a_filter_that_is_wrong_is_an_error_of_this_step(open_app: Open) -> None:

@@ -97,6 +97,8 @@ def _below(state: State, findings: Sequence[Finding], width: int) -> list[Row]:
 def _value(state: State) -> str:
     if state.machine is None:
         return "looking…"
+    if state.target is not None and state.target.hosts_machine is None:
+        return "no ranks here"
     gpus = state.gpus
     return f"{len(picked(state))} of {len(gpus)} GPUs" if gpus else f"CPU, {state.ranks or '?'} ranks"
 

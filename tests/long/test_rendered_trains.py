@@ -1,0 +1,138 @@
+"""What `dstui render` writes trains without dstui on pretend hosts: launch.sh from any folder, job.sbatch under a real SLURM."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import slurm as managing
+from farm import Farm
+
+SCRIPT = """\
+import os, runpy, signal, sys, time
+if "--resume" in sys.argv:
+    sys.argv.remove("--resume")
+elif "--wait" in os.environ.get("HOW", ""):
+    print("waiting", flush=True)
+    time.sleep(600)
+sys.argv[0] = "train_tiny"
+runpy.run_module("dstui.examples.train_tiny", run_name="__main__", alter_sys=True)
+"""
+PLAN = """\
+version: 1
+name: two hosts
+job: {script: train.py, args: [--steps, "2", --deepspeed_config, "{ds_config}"]}
+cluster: {hosts: {h1: 1, h2: 1}, env: {DS_ACCELERATOR: cpu, OMP_NUM_THREADS: "1"}}
+run: {restarts: {max: 1, args: [--resume]}}
+deepspeed:
+  train_micro_batch_size_per_gpu: 2
+  optimizer: {type: AdamW, params: {lr: 1e-3, torch_adam: true}}
+  zero_optimization: {stage: 1}
+"""
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    """A Plan for two hosts, and its script."""
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "plan.yaml").write_text(PLAN)
+    return tmp_path
+
+
+def render(job: Path, *words: str) -> str:
+    """`dstui render`; its output."""
+    command = [sys.executable, "-m", "dstui", "render", str(job / "plan.yaml"), *words]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout
+
+
+def ended(text: str) -> list[str]:
+    """The ranks that have trained to the end."""
+    return sorted(re.findall(r"rank (\d): done", text))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: not the job's, and with files that DeepSpeed must not take."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "hostfile").write_text("nowhere slots=8\n")
+    (folder / ".deepspeed_env").write_text("# DeepSpeed dies of a comment\n")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def moved(job: Path, launcher: str = "") -> Path:
+    """launch.sh of the Plan with this launcher, in a folder that was rendered somewhere else."""
+    (job / "plan.yaml").write_text(PLAN.replace("h2: 1}", f"h2: 1}}, launcher: {launcher}") if launcher else PLAN)
+    render(job, "-o", str(job / "out"))
+    return Path(shutil.move(job / "out", job / "it's moved"), "launch.sh")
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_rendered_folder_trains_from_another_machine_and_another_folder(farm: Farm, job: Path) -> None:
+    ran = farm.run("login", "sh", str(moved(job)), timeout=300)
+    assert (ran.returncode, ended(ran.stdout)) == (0, ["0", "1"]), ran.stdout + ran.stderr
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_script_of_nossh_trains_where_it_is_started_on_each_host_by_hand(farm: Farm, job: Path) -> None:
+    script = moved(job, "nossh")
+    told = farm.run("login", "sh", str(script))
+    assert told.returncode == 2 and [line.split(": ")[0] for line in told.stderr.splitlines()[1:]] == ["  on h1", "  on h2"], told
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with (
+        subprocess.Popen(farm.command("h1", ["sh", str(script), "h1"]), **pipes) as first,
+        subprocess.Popen(farm.command("h2", ["sh", str(script), "h2"]), **pipes) as second,
+    ):
+        found = {host: (ran.communicate(timeout=300)[0], ran.returncode) for host, ran in (("h1", first), ("h2", second))}
+    assert {host: (ended(text), code) for host, (text, code) in found.items()} == {"h1": (["0"], 0), "h2": (["1"], 0)}, found
+
+
+@pytest.fixture
+def slurm(farm: Farm, tmp_path: Path) -> Iterator[managing.Slurm]:
+    """SLURM on the pretend hosts."""
+    if reason := managing.missing():
+        pytest.skip(reason)
+    with managing.Slurm(farm, tmp_path / "slurm") as running:
+        yield running
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_the_script_of_slurm_trains_in_an_allocation(slurm: managing.Slurm, job: Path) -> None:
+    text = slurm.run("salloc", "--quiet", "--nodes=2", "sh", str(moved(job, "slurm")), timeout=300)
+    assert ended(text) == ["0", "1"], text
+
+
+def test_a_slurm_job_that_is_told_to_end_is_queued_again_and_trains_on_both_nodes(
+    slurm: managing.Slurm, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = render(job, "--only", "sbatch").replace("\nset -eu", "\nexport HOW=--wait\nset -eu")
+    (job / "job.sbatch").write_text(script)
+    monkeypatch.chdir(job)
+    number = slurm.run("sbatch", "--parsable", "job.sbatch").strip()
+    log = job / f"two-hosts-{number}.log"
+    until(lambda: log.is_file() and log.read_text().count("waiting") == 2, slurm, number)
+    slurm.run("scancel", "--batch", "--signal=USR1", number)
+    until(lambda: slurm.state_of(number) == "PENDING", slurm, number)  # SLURM would wait two minutes before it starts it again
+    slurm.run("scontrol", "update", f"JobId={number}", "StartTime=now+3")  # sooner slurmd takes it for the attempt that was ended
+    until(lambda: slurm.state_of(number) in ("COMPLETED", "FAILED", "TIMEOUT"), slurm, number)
+    text = log.read_text()
+    assert (slurm.state_of(number), ended(text)) == ("COMPLETED", ["0", "1"]), text
+    assert {line[0] for line in text.splitlines() if "done" in line} == {"0", "1"}, "one rank on each node"
+
+
+def until(met: object, slurm: managing.Slurm, number: str, seconds: float = 300) -> None:
+    """Wait for something that SLURM's job does."""
+    assert callable(met)
+    deadline = time.monotonic() + seconds
+    while not met():
+        assert time.monotonic() < deadline, slurm.run("scontrol", "show", "job", number)
+        time.sleep(0.2)
