@@ -252,11 +252,14 @@ def _gathered(setup: Setup, n: Counts, z: _Sizes) -> Parts:
     (zero/partitioned_param_coordinator.py:658): at the turn-around that is half of the distance. stage3_max_live_parameters holds
     back only the prefetch (:453). Where all stay, the backward pass gathers nothing.
     """
-    if setup.shards == 1:
+    alone = setup.shards == 1
+    if alone and setup.param_offload == "none":
         return {"live_weights": 0.0, "gather_buffers": 0.0}
     params, of_weight = _large(setup, n), _of_weight(setup, n, z)
     unit = max(n.layer, n.head) / setup.tensor_parallel
     live = max(min(params, setup.reuse_distance / 2), min(params, unit + setup.prefetch_bucket))
+    if alone:  # nothing to gather, but what waits in RAM is copied (zero/partition_parameters.py, NoGatherHandle)
+        return {"live_weights": of_weight * live, "gather_buffers": 0.0}
     gather = _fetched(setup, n, z) if live < params else 0.0
     bucket = min(setup.reduce_bucket, z.trained, max(n.layer, n.head)) * z.gradient
     reduced = 2 * bucket  # its gradients, and the flat copy of them that is reduced (comm/coalesced_collectives.py:122)

@@ -46,6 +46,13 @@ def test_everything_on_nvme_is_on_the_disk() -> None:
     assert found.speed and found.speed.bound_by == "NVMe"
 
 
+def test_weights_that_wait_in_ram_are_copied_to_the_gpu_also_where_it_is_alone() -> None:
+    cpu = {"device": "cpu"}
+    away = {"deepspeed__zero_optimization__offload_optimizer": cpu, "deepspeed__zero_optimization__offload_param": cpu}
+    found = forecast(plan(stage=3, **away), facts(), ONE_4090)
+    assert found.gpu.parts["live_weights"] == pytest.approx(2 * 1e9 / 2), "half of stage3_max_reuse_distance, in 16 bits"
+
+
 def test_free_memory_is_what_counts_not_total() -> None:
     found = forecast(plan("google/gemma-2b", stage=2), facts("google/gemma-2b"), ONE_4090)
     busy = replace(ONE_4090, gpus=(replace(ONE_4090.gpus[0], memory_used=10 * GB),))

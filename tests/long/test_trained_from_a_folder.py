@@ -66,6 +66,29 @@ data = [{"input_ids": (ids := torch.randint(0, 64, (16,))), "labels": ids} for _
 Trainer(model=AutoModelForCausalLM.from_config(LlamaConfig(**size)), args=args, train_dataset=data).train()
 """
 )
+LORA = (
+    HEAD
+    + """
+from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, LlamaConfig
+accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])
+size = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, vocab_size=64)
+model = AutoModelForCausalLM.from_config(LlamaConfig(**size))
+model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", r=4, lora_alpha=16, target_modules=["q_proj", "v_proj"]))
+data = [{"input_ids": (ids := torch.randint(0, 64, (16,))), "labels": ids} for _ in range(24)]
+loader = torch.utils.data.DataLoader(data, batch_size=2)
+trained = [p for p in model.parameters() if p.requires_grad]
+model, optimizer, loader = accelerator.prepare(model, torch.optim.AdamW(trained, lr=1e-2), loader)
+for step, batch in enumerate(loader, 1):
+    loss = model(**batch).loss
+    accelerator.backward(loss)
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"step {step}/6 loss {loss.item():.4f} sharded {any(hasattr(p, 'ds_id') for p in model.parameters())}", flush=True)
+"""
+)
 ADAM = {"type": "AdamW", "params": {"lr": 1e-2, "torch_adam": True}}
 PLAIN_JSON = {"train_micro_batch_size_per_gpu": 2, "zero_optimization": {"stage": 2}, "optimizer": ADAM}
 FILE = {
@@ -90,6 +113,10 @@ CASES: dict[str, tuple[str, dict[str, str]]] = {
         {"acc.yaml": f"{TOP}deepspeed_config: {{deepspeed_config_file: ds.json, zero3_init_flag: false}}\n", "ds.json": json.dumps(FILE)},
     ),
     "Trainer": (TRAINER, {"ds.json": json.dumps(TRAINER_JSON)}),
+    "PEFT LoRA at ZeRO-3": (
+        LORA,
+        {"acc.yaml": f"{TOP}mixed_precision: 'no'\ndeepspeed_config: {{zero_stage: 3, gradient_accumulation_steps: 1}}\n"},
+    ),
 }
 
 
@@ -99,18 +126,39 @@ def test_a_script_and_its_configuration_train_from_the_screen(case: str, tmp_pat
     script, files = CASES[case]
     for name, text in {"train.py": script, **files}.items():
         (tmp_path / name).write_text(text)
-    path = os.pathsep.join([str(releases.accelerate()), os.environ.get("PYTHONPATH", "")])
-    own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(tmp_path / "state"), "HF_HOME": str(tmp_path / "hub")}
-    terminal = Terminal([sys.executable, "-m", "dstui"], 120, 40, env=own, cwd=str(tmp_path))
+    terminal = dstui(tmp_path)
     try:
         terminal.wait("Start from what?", "s train.py with", "CPU")
         terminal.press("s")
-        terminal.wait("1 · Machine", "8 Review")
-        terminal.settle(0.5)
-        terminal.press("8")
-        terminal.wait("launches it")
-        terminal.press("l")
-        terminal.wait("Ranks", "Log: all ranks")
-        terminal.wait("succeeded", "0 ✔ ended", "1 ✔ ended", "loss")
+        trains(terminal)
+        assert "LoRA" not in case or "sharded True" in terminal.text
     finally:
         terminal.close()
+
+
+@pytest.mark.launcher
+def test_a_student_and_its_teacher_train_from_the_screen(tmp_path: Path) -> None:
+    terminal = dstui(tmp_path, "distillation")
+    try:
+        trains(terminal)
+        assert "student loss" in terminal.text and "teacher loss" in terminal.text
+    finally:
+        terminal.close()
+
+
+def dstui(folder: Path, *words: str) -> Terminal:
+    """dstui in a folder, in a real terminal."""
+    path = os.pathsep.join([str(releases.peft()), str(releases.accelerate()), os.environ.get("PYTHONPATH", "")])
+    own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": str(folder / "state"), "HF_HOME": str(folder / "hub")}
+    return Terminal([sys.executable, "-m", "dstui", *words], 120, 40, env=own, cwd=str(folder))
+
+
+def trains(terminal: Terminal) -> None:
+    """From the form to the end of the run."""
+    terminal.wait("1 · Machine", "8 Review")
+    terminal.settle(0.5)
+    terminal.press("8")
+    terminal.wait("launches it")
+    terminal.press("l")
+    terminal.wait("Ranks", "Log: all ranks")
+    terminal.wait("succeeded", "0 ✔ ended", "1 ✔ ended", "loss")
