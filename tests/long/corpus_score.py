@@ -32,7 +32,7 @@ class Case:
     """failure, stop, cut (the text breaks off) or good."""
     sha256: str
     round: int
-    """1: signatures may be learnt from it. 2: only scored."""
+    """1: signatures may be learnt from it. 2 and 3: only scored."""
 
     @property
     def repository(self) -> str:
