@@ -6,7 +6,7 @@ import re
 
 BAR = re.compile(r"(\d{1,3})%\|")
 """tqdm's progress bar."""
-STEPS = re.compile(r"(\d+)/(\d+) \[")
+STEPS = re.compile(r"(?<!\d)(\d+)/(\d+) \[")
 """Its count: 15/100 [."""
 LEFT_OUT = re.compile(r"(?i)^\W*(?:[\w ]{0,30}\b(?:truncated|snip(?:ped)?|omitted|cut off))\W*$|^\W*(?:\.{3,}|…)\W*$")
 """What people and sites put where they left lines out: `...`, `[output truncated]`, `<snip>`."""

@@ -57,6 +57,8 @@ SHELL_LINE = re.compile(
     r"(?:(?:exit(?:ed)?|finished)(?: with)?(?: exit)? (?:status|code)|exit_?code|returned)\s*[:=]?\s*(-?\d+)"
     r"(?: \(interrupted by signal \d+: SIG\w+\))?\.?$"
 )
+SHORT = 200
+"""Characters; a shell's line has fewer."""
 CONTAINER_LINE = re.compile(r"^(?:command terminated with exit code|\S+ exited with code) (\d+)$")
 """What kubectl and docker compose say of a container's end."""
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
@@ -82,7 +84,7 @@ def exits_in(text: str) -> list[Exit]:
         return [Exit(translated(int(found[1])), whole=True)]
     if found := CHILD_LINE.search(text):
         return [Exit(int(found[1]) if found[1] else -int(found[2]), whole=True)] if "ninja" not in text else []
-    if found := SHELL_LINE.match(text.strip()):
+    if found := SHELL_LINE.match(text.strip()[:SHORT]):
         return [Exit(translated(int(found[1])), whole=True)]
     return []
 

@@ -97,8 +97,8 @@ class Findings:
     """Rank -> the last collective that it enqueued."""
     agents: set[str] = field(default_factory=set)
     """Streams in which torchrun itself speaks."""
-    closing: bool = False
-    """Whether torchrun had to end ranks that were left."""
+    closing: int = 0
+    """How many ranks torchrun had to end."""
     several_nodes: bool = False
     orphaned: Place | None = None
     tails: dict[str, list[str]] = field(default_factory=dict)

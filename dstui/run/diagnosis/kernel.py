@@ -15,7 +15,7 @@ KMSG = "/dev/kmsg"
 RECORD = 8192
 """No record of the kernel's log is longer; each read gives one."""
 MOST = 50_000
-KILLED = re.compile(r"^\d+,\d+,(\d+),.*?;.*(?:[Oo]ut of memory|oom).*: Killed process (\d+) \(")
+KILLED = re.compile(r"^\d+,\d+,(\d+),[^;]*;.*(?:[Oo]ut of memory|oom).*: Killed process (\d+) \(")
 NEAR = 60.0
 """Seconds between the kernel's word and what the shim noted: process ids are given again."""
 

@@ -17,14 +17,15 @@ SPAWNED = re.compile(r"process (\d+) spawned with command: .*'--local[-_]rank=(\
 KILLING = re.compile(r"Killing subprocess (\d+)")
 WELL = re.compile(r"Process (\d+) exits successfully")
 WORLD = re.compile(
-    r"dist_world_size=(\d+)|(?<!local_)world_size[=:] ?(\d+)|^\W*(?:\S*/)?torchrun (?!.*--nnodes).*--nproc[-_]per[-_]node[= ](\d+)"
+    r"dist_world_size=(\d+)|(?<!local_)world_size[=:] ?(\d+)"
+    r"|^\W{0,20}(?:\S{0,200}/)?torchrun (?!.*--nnodes).*--nproc[-_]per[-_]node[= ](\d+)"
 )
 MAPPING = re.compile(r"global_rank_mapping=defaultdict\(<class 'list'>, (\{.*\})\)")
 NODE = re.compile(r"nnodes=\d+, num_local_procs=\d+, node_rank=(\d+)")
 ENQUEUED = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (\d+)")
 BLOCK_RANK = re.compile(r"^\s+rank\s+: (\d+) \(local_rank: (\d+)\)")
 BLOCK_EXIT = re.compile(r"^\s+exitcode\s+: (-?\d+) \(pid: \d+\)")
-PREPARING = re.compile(r"(?:Map|Running tokenizer on dataset)[^|]*:\s+(\d+)%\|")
+PREPARING = re.compile(r"(?:Map|Running tokenizer on dataset)[^|]{0,80}?:\s{1,8}(\d{1,3})%\|")
 ORPHAN = re.compile(r"^\s*\d+\s+1\s.*deepspeed\.launcher\.launch")
 SEVERAL_NODES = re.compile(r"--num_nodes[= ](?:[2-9]|\d\d)|--hostfile[= ]\S+|--nnodes'?[=, ]+'?(?:[2-9]|\d\d)")
 
@@ -44,7 +45,7 @@ class Launchers:
         text, found = label.text, self.found
         if "closing signal" in text:
             self._closing.setdefault(key, place)
-            found.closing = True
+            found.closing += "Sending process" in text
             found.agents.add(key[1])
         self._ends(label, place, key)
         self._processes(text, place)

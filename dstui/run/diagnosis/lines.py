@@ -41,8 +41,11 @@ LABELS = (
         "host",
     ),
 )
-REPORTED = re.compile(r"\[[Rr]ank:? ?(\d{1,5})[\]:, ]|\bRank (\d{1,5})\]")
-"""A rank that the program, or NCCL's watchdog, names itself by."""
+REPORTED = re.compile(
+    r"\[[Rr]ank:? ?(\d{1,5})[\]:, ]|\bRank (\d{1,5})\]"
+    r"|(?i:(?:^|[\[(<|,] ?|- )(?:global[_ ])?rank ?[=:#-]? {0,3}(\d{1,5})(?: ?[\])>|]| - |: ))"
+)
+"""A rank that the program, or NCCL's watchdog, names itself by: `[Rank 2] …`, `rank: 2 | …`, `[util:158, rank=2] …`."""
 FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 NOT_HOSTS = frozenset({"srun", "slurmstepd", "error", "warning", "info", "note", "fatal", "debug", "step", "loss", "epoch", "main"})
 
@@ -95,7 +98,7 @@ def _no_host(name: str | None) -> bool:
 def rank_in(text: str) -> int | None:
     """The rank that a line names as its own: `[Rank 2] Watchdog caught …`."""
     found = REPORTED.search(text[:200])
-    return int(found[1] or found[2]) if found else None
+    return int(found[1] or found[2] or found[3]) if found else None
 
 
 def rank_of_file(path: str) -> int | None:

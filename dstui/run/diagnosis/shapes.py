@@ -24,8 +24,12 @@ FACTS = (
     "distributed_c10d.py", "deepspeed/comm/", "Process ", "Thread ", "│ /",
 )  # fmt: skip
 """Literal texts of what is understood beside the signatures."""
-NAMED = re.compile(rb"(?:\S*[\])>:]+ ?){0,3}(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:: |$)")
-"""A line that begins with a class of a module, as the end of a traceback does."""
+NAMED = re.compile(rb"(?<![\w.])(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:: |$)")
+"""A class of a module, as the end of a traceback begins with it."""
+LABEL_ENDS = (b"]", b")", b">", b":")
+MOST_LABELS = 3
+BEGINNING = 300
+"""Bytes of a line in which that must stand."""
 DIGITS = b"0123456789"
 GRAM = 4
 MOST = 100_000
@@ -50,6 +54,13 @@ class Shape:
 
 def _bare(text: str) -> bytes:
     return text.encode().translate(None, DIGITS)
+
+
+def _begins_with_class(bare: bytes) -> bool:
+    """Whether a line begins, behind a few labels, with a class of a module."""
+    found = NAMED.search(bare)
+    labels = bare[: found.start()].split() if found else []
+    return found is not None and len(labels) <= MOST_LABELS and all(label.endswith(LABEL_ENDS) for label in labels)
 
 
 def _grouped(needles: Iterable[bytes]) -> list[tuple[bytes, list[bytes]]]:
@@ -101,7 +112,7 @@ class Shapes:
             self.nothing.clear()
             self._held = len(bare)
         needles = [needle for gram, group in GROUPS if gram in bare for needle in group if needle in bare]
-        named = NAMED.match(bare) is not None
+        named = _begins_with_class(bare[:BEGINNING])
         if not needles and not named:
             self.nothing.add(bare)
             return None

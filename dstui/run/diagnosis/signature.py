@@ -26,6 +26,9 @@ success      ended well
 performance  slower than need be
 """
 
+REACH = 500
+"""Characters around a sign's literal text in which its regular expression is looked for: so no line, however long, makes it slow."""
+
 PatchMaker = Callable[["Plan"], "list[Operation] | None"]
 """The fix as a JSON Patch for this Plan; None where the Plan leaves nothing to change."""
 
@@ -38,8 +41,13 @@ class Sign:
     regex: re.Pattern[str] | None = None
 
     def matches(self, line: str) -> bool:
-        """Whether the line has it."""
-        return self.text in line and (self.regex is None or self.regex.search(line) is not None)
+        """Whether the line has it: the literal text, and the regular expression at most REACH characters around it."""
+        at = line.find(self.text)
+        while at >= 0:
+            if self.regex is None or self.regex.search(line, max(at - REACH, 0), at + len(self.text) + 2 * REACH):
+                return True
+            at = line.find(self.text, at + REACH)
+        return False
 
 
 def rx(text: str, regex: str) -> Sign:

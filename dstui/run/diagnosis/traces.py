@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from dstui.run.diagnosis.cuts import STEPS
+from dstui.run.diagnosis.lines import rank_in
 
 HEADER = "Traceback (most recent call last)"
 CHAINED = ("During handling of the above exception", "was the direct cause of the following exception")
@@ -21,12 +22,14 @@ CELL = re.compile(
 RICH = re.compile(r"^[│|] (\S+\.py):(\d+)(?:\s+in\s+(\w+))?")
 """A frame as rich prints it."""
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*((?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))+(?=:|\s*$|\s+:|Traceback)"
+    r"^(?:[A-Za-z_]\w*\.)*((?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))(?=:|\s*$|\s+:|Traceback)"
 )
 OTHER_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)+([A-Z]\w*)(?=:\s|$)")
 """An exception whose name has none of those words (torch._dynamo.exc.Unsupported): only where a traceback's frames stand right above it."""
 SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
 """Two ranks that wrote into one pipe at once."""
+HEAD = 200
+"""Characters of a line that can hold the names of two exceptions."""
 PLACES = {"deepspeed/runtime/config": "CONFIG-ASSERT", "transformers/modeling_utils": "MODEL-LOAD"}
 """Part of a path -> the cause of an unknown exception that is raised there."""
 NEAR = 6
@@ -91,6 +94,8 @@ class Raised:
     """Whether it ended a thread, which does not end the process."""
     wraps: bool = False
     """Whether it was raised from another one on purpose, to say the same in other words."""
+    rank: int | None = None
+    """The rank that the line in which its traceback began names."""
     within: str = ""
     """The number of steps of the progress bar in whose line its traceback began."""
 
@@ -109,11 +114,13 @@ class Traces:
         self._ignored = 0
         self._frame = self._own = NO_FRAME
         self._within = ""
+        self._rank: int | None = None
 
-    def feed(self, text: str, number: int = 0) -> Raised | None:
-        """One line of the log, and its number; the exception, if it ends a traceback with one."""
+    def feed(self, text: str, number: int = 0, rank: int | None = None) -> Raised | None:
+        """One line of the log, its number, and the rank of its label; the exception, if it ends a traceback with one."""
         if HEADER in text:
             self._begin(number)
+            self._rank = rank_in(text[: text.index(HEADER)]) if rank is None else rank
             self._within = steps[-1][1] if (steps := STEPS.findall(text)) else ""
         elif any(words in text for words in IGNORED):
             self._ignored += 1
@@ -129,7 +136,7 @@ class Traces:
             self._launcher |= LAUNCHER.search(frame.file) is not None
             return None
         elif (found := self._exception(text, number)) and not self.is_code(text):
-            return self._end(found[1], number, clean=SHREDDED.match(text) is None)
+            return self._end(found[1], number, clean=SHREDDED.match(text[:HEAD]) is None)
         elif not self.is_code(text):
             self.at_frame = False
         return None
@@ -172,6 +179,7 @@ class Traces:
             in_thread=self._thread,
             wraps=self._wraps,
             within=self._within,
+            rank=self._rank if self.open else None,
         )
         self.open = self.at_frame = self._thread = self._wraps = False
         self._ignored = max(self._ignored - 1, 0)

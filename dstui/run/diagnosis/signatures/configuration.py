@@ -97,8 +97,8 @@ SIGNATURES = (
         "Two parts of the configuration exclude each other",
         "A feature needs another ZeRO stage or precision, or the key is gone in this version; the message names it.",
         (
-            rx("master_weights_and_grads", r"(?i)(?:bf16|fp16)_master_weights_and_grads\S*.*(?:only supported|requires)"),
-            rx("bf16_optimizer_states", r"bf16_optimizer_states\S*.*(?:only supported|requires)"),
+            rx("master_weights_and_grads", r"(?i)(?:bf16|fp16)_master_weights_and_grads.*(?:only supported|requires)"),
+            rx("bf16_optimizer_states", r"bf16_optimizer_states.*(?:only supported|requires)"),
             "Maximum supported ZeRO stage is",
             rx("has to be greater than", r"(?:[Bb]atch size|[Aa]ccumulation steps).*has to be greater than 0"),
             rx("has been removed", r"has been removed; '\S+' is no longer"),

@@ -222,9 +222,9 @@ SIGNATURES = (
         "The loss became nan or inf",
         "Training diverged, or every label is masked.",
         (
-            rx("nan", r"(?i)(?<!\w)(?:lm )?loss['\"]?\s*[:=]?\s*(?:tensor\()?nan\b"),
-            rx("NaN", r"(?<!\w)loss['\"]?\s*[:=]?\s*NaN\b"),
-            rx("inf", r"(?<!\w)loss['\"]?\s*[:=]?\s*-?inf\b"),
+            rx("nan", r"(?i)(?<!\w)(?:lm )?loss['\"]?\s{0,4}[:=]?\s{0,4}(?:tensor\()?nan\b"),
+            rx("NaN", r"(?<!\w)loss['\"]?\s{0,4}[:=]?\s{0,4}NaN\b"),
+            rx("inf", r"(?<!\w)loss['\"]?\s{0,4}[:=]?\s{0,4}-?inf\b"),
         ),
         ("A lower learning rate, bf16, gradient clipping; check that not every label is -100",),
         sure=False,

@@ -1,0 +1,110 @@
+"""No text makes a diagnosis slow: not one made of what its own patterns look for, nor one of deep brackets."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pytest
+
+from dstui.logs.decode import LONGEST
+from dstui.run.diagnosis.scan import Scanner
+from dstui.run.diagnosis.shapes import FACTS, Shapes
+from dstui.run.diagnosis.signature import Sign, Signature
+from dstui.run.diagnosis.signatures import ALL
+from dstui.text import LINE_CAP
+
+LENGTH = LINE_CAP
+"""Characters of a line: no more of one are looked at."""
+MOST = 40
+"""Times what an ordinary log costs."""
+QUICK = 0.001
+"""Seconds that nobody can measure."""
+FILLERS = (" ", "a", "A", "1", "a.", "a/", ": ", "(", "[", "'", '{"a":', "-", "|", "Error", "1/", "] ")
+LITERAL = re.compile(r"(?:\\[^\w\s]|[\w :,'`=/-])+")
+"""Parts of a regular expression that stand for themselves."""
+ORDINARY = [
+    "[rank1]: Traceback (most recent call last):",
+    '[rank1]:   File "/opt/env/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1739, in _wrapped_call_impl',
+    "[rank1]: RuntimeError: CUDA error: unknown error, loss: inf, at step 17 of 2000 (epoch 3), while it was saved to /data/out",
+]
+
+
+def literals(sign: Sign) -> Iterator[str]:
+    """What a sign's line may begin with: its text, and the literal parts of its regular expression, one after another."""
+    yield sign.text
+    if sign.regex is not None:
+        before = ""
+        for part in LITERAL.findall(sign.regex.pattern):
+            before += re.sub(r"\\(.)", r"\1", part) + "a"
+            yield before
+            yield f"{before} {sign.text}"
+
+
+def hostile(sign: Sign) -> Iterator[tuple[str, str]]:
+    """Beginnings of lines, and what is to be repeated after them."""
+    for beginning in dict.fromkeys(literals(sign)):
+        yield "", beginning
+        yield from ((beginning, filler) for filler in FILLERS)
+
+
+def of(length: int, beginning: str, repeated: str) -> str:
+    return (beginning + repeated * (length // len(repeated) + 1))[:length] + "\0"
+
+
+def scanned(line: str) -> None:
+    """All that a new line goes through."""
+    scanner = Scanner()
+    scanner.begin("log", None)
+    if (shape := scanner.shapes.match(line.encode())) is not None:
+        scanner.feed(1, line, shape)
+
+
+def matched(line: bytes) -> None:
+    Shapes().match(line)
+
+
+def seconds(work: Callable[[], object], tries: int = 1) -> float:
+    """Of CPU."""
+    found = []
+    for _ in range(tries):
+        began = time.process_time()
+        work()
+        found.append(time.process_time() - began)
+    return min(found)
+
+
+@pytest.fixture(scope="module")
+def usual() -> float:
+    """Seconds for as many characters of an ordinary traceback as a long line has."""
+    return sum(seconds(partial(scanned, line), 50) for line in ORDINARY) * LENGTH / sum(map(len, ORDINARY))
+
+
+def check(work: Callable[[], object], usual: float, what: object) -> None:
+    """That it costs no more than a few ordinary lines; measured again before it is believed."""
+    if seconds(work) > MOST * usual:
+        assert seconds(work, 5) < MOST * usual, what
+
+
+@pytest.mark.parametrize("signature", [one for one in ALL if any(sign.regex for sign in one.all_signs())], ids=lambda one: one.id)
+def test_no_line_of_what_a_signature_looks_for_makes_it_slow(signature: Signature, usual: float) -> None:
+    for sign in signature.all_signs():
+        for line in (of(LENGTH, *parts) for parts in hostile(sign)) if sign.regex else ():
+            check(partial(sign.matches, line), usual, (sign, line[:300]))
+
+
+@pytest.mark.parametrize("text", FACTS)
+def test_no_line_of_what_is_understood_beside_the_signatures_makes_it_slow(text: str, usual: float) -> None:
+    for repeated in (text, text + "a", text + ": ", *FILLERS):
+        for beginning in ("", text, f"[rank1]: {text}"):
+            line = of(LENGTH, beginning, repeated)
+            check(partial(scanned, line), usual, line[:300])
+
+
+def test_a_line_of_twice_the_length_takes_about_twice_as_long() -> None:
+    for filler in FILLERS:
+        work = [partial(matched, of(length, "", filler).encode()) for length in (LONGEST // 2, LONGEST)]
+        half, whole = (seconds(one, 5) for one in work)
+        assert whole < 3 * half + QUICK, filler
