@@ -70,7 +70,7 @@ def _every_rank(context: FailureContext, verdict: Verdict, ranks: list[int]) -> 
     if ranks:
         return len(ranks) > 1 and set(ranks) >= context.ranks
     raised = {(hit.stream, hit.raised.chain) for hit in verdict.hits if hit.raised and hit.raised.traced}
-    return 1 < len(context.ranks) <= len(raised)
+    return 1 < context.processes <= len(raised)
 
 
 def _title(signature: Signature, hit: Hit | None) -> str:
@@ -164,7 +164,7 @@ def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
         "low",
         UNKNOWN if failed else NO_END,
         evidence=tuple(lines[:MOST_LINES]) if failed else (),
-        first_failing_rank=rank if certain and failed else None,
+        first_failing_rank=(rank if certain else context.named_by_torchrun()) if failed else None,
         notes=tuple(found.cut),
         could_be=could_be,
     )

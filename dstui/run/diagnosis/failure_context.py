@@ -146,6 +146,24 @@ class FailureContext:
             return silent[0], True
         return self._dead_first(silent or sorted(self.ranks)), False
 
+    def named_by_torchrun(self) -> int | None:
+        """The rank of the only process that ended by itself, as torchrun saw it, which ended the others.
+
+        It is the last resort: torchrun names the first that ended. That is not the first that failed where ranks speak of lost peers, and
+        where there are several nodes it knows only the ranks in its table.
+        """
+        if any(hit.signature.role == "cascade" and not (hit.raised and hit.raised.in_launcher) for hit in self.found.hits):
+            return None
+        ends = [end for end in self.bad_ends if end.stream.split(":", 1)[1] in self.found.agents and not end.exit.whole]
+        ranks = {end.rank if end.rank is not None or self.found.several_nodes else end.exit.rank for end in ends}
+        known = ranks - {None}
+        return known.pop() if len(known) == 1 else None
+
+    @property
+    def processes(self) -> int:
+        """How many ranks there are: those that are known, or those of torchrun that ended and that it ended."""
+        return max(len(self.ranks), self.found.closing + len({end.exit.rank for end in self.bad_ends if end.exit.local}))
+
     def _dead_first(self, among: Iterable[int]) -> int | None:
         """DeepSpeed's launcher ends its ranks one after another: the one that took no time, where others did, was dead before."""
         found, took = self.found, dict[int, float]()

@@ -119,7 +119,7 @@ class Scanner:
             self._time[key] = when
         if shape.facts:
             self.found.tracebacks += HEADER in label.text and not trace.ignoring
-            raised = trace.feed(label.text, number)
+            raised = trace.feed(label.text, number, label.rank)
             self._launchers.feed(label, place, key)
             self._dumps.feed(label, place)
         signs = [(sign, signature) for sign, signature in shape.signs if not code or signature.in_code]
@@ -132,7 +132,8 @@ class Scanner:
         if bare == outer.text:
             return read_label(line)
         inner = read_label(bare)
-        rank = outer.rank if inner.rank is None else inner.rank
+        ranks = (inner.rank, outer.rank, rank_in(outer.text[: len(outer.text) - len(bare)]))
+        rank = next((one for one in ranks if one is not None), None)
         return Label(inner.text, outer.stream + inner.stream, rank, inner.host or outer.host, outer.task, inner.local)
 
     def _signatures(self, signs: Signs, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
@@ -161,7 +162,8 @@ class Scanner:
         return None if raised.ignored else raised
 
     def _keep(self, signature: Signature, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
-        rank = label.rank if label.rank is not None else rank_in(label.text)
+        named = (label.rank, rank_in(label.text), raised.rank if raised else None)
+        rank = next((one for one in named if one is not None), None)
         if signature.role in ("root", "symptom", "cascade") and rank is not None and not (raised and raised.ignored):
             self.found.spoke.add(rank)
         stream, when = f"{place[0]}:{label.stream}", self._time.get(key)

@@ -104,15 +104,24 @@ def _same_process(hit: Hit, other: Hit) -> bool:
 
 
 def _rank_of(context: FailureContext, hits: list[Hit]) -> tuple[int | None, bool]:
-    """The rank that a cause began on, and whether the text says so rather than the circumstances."""
+    """The rank that a cause began on, and whether the text says so rather than the circumstances.
+
+    The first of: the label of the first line that shows it, or of its traceback; rank 0 where there is no other; the rank that another
+    line names beside the same error; of one traceback without a label the only rank that torchrun saw fail; the rank that is missing among
+    those that spoke. Else none: a process id, a host, a local rank and the order of two unlabelled tracebacks name no rank.
+    """
     known = [hit for hit in hits if hit.rank is not None]
     if known:
         return known[0].rank, True
     if context.single:
         return 0, True
-    if any(hit.raised for hit in hits):
-        return None, True  # a traceback without a label: somebody's
-    return context.suspect()
+    mentioned = {hit.rank for hit in context.found.hits if hit.rank is not None and hit.signature is hits[0].signature}
+    if len(mentioned) == 1:
+        return mentioned.pop(), True  # the program's own word for it, beside a traceback without a label
+    if raised := {(hit.stream, hit.raised.chain) for hit in hits if hit.raised}:
+        return context.named_by_torchrun() if len(raised) == 1 else None, True  # without a label: somebody's
+    rank, certain = context.suspect()
+    return (rank, certain) if rank is not None else (context.named_by_torchrun(), certain)
 
 
 def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: bool) -> Confidence:

@@ -1,0 +1,98 @@
+"""Which rank failed first, in every form in which logs name a rank, and when none is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from crash_texts import of_lines
+
+WHERE = ["Traceback (most recent call last):", '  File "/home/u/train.py", line 30, in <module>', "    main()"]
+ERROR = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 3; 79.35 GiB total capacity)"
+PLAIN = [*WHERE, ERROR]
+CLOSING = "W0210 14:23:37.385 2345 torch/distributed/elastic/multiprocessing/api.py:858] Sending process {} closing signal SIGTERM"
+ENDED = "E0210 14:23:38.250 2345 torch/distributed/elastic/multiprocessing/api.py:833] failed (exitcode: {}) local_rank: {} (pid: 304) of binary: /bin/python"
+AGENT = [
+    "Traceback (most recent call last):",
+    '  File "/opt/env/lib/python3.11/site-packages/torch/distributed/run.py", line 905, in <module>',
+    "    main()",
+    "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+]
+
+
+def table(rank: int, local: int, code: int = 1) -> list[str]:
+    """Torchrun's table of one failure."""
+    return [
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2025-02-10_14:23:37",
+        f"  rank      : {rank} (local_rank: {local})",
+        f"  exitcode  : {code} (pid: 304)",
+    ]
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "[rank3]: ",  # PyTorch
+        "[3] ",  # dstui, MPICH's hydra
+        "[1,3]<stderr>:",  # mpirun --tag-output, Horovod
+        "[1,3]<stderr>: ",
+        "3: ",  # srun --label
+        "[rank=3] ",
+        "2026-03-01T10:00:00.123Z stderr F [rank3]: ",  # kubectl logs
+        "n04: [rank3]: ",  # pdsh
+    ],
+)
+def test_a_label_before_each_line_names_the_rank(tmp_path: Path, label: str) -> None:
+    assert of_lines(tmp_path / "log", [label + line for line in PLAIN]).first_failing_rank == 3
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        "rank:  3 | 2026-04-03 18:44:26,615 CRITICAL | ",
+        "2026-04-03 18:44:26 [Rank 3] ERROR ",
+        "[2026-04-03 18:44:26] CRITICAL [app.util:158, rank=3] ",
+        "[rank: 3] ",  # Lightning
+        "Rank 3: ",
+        "(rank 3) ",
+    ],
+)
+def test_a_label_of_the_program_names_the_rank_before_the_traceback_alone_or_before_the_error(tmp_path: Path, label: str) -> None:
+    assert of_lines(tmp_path / "a", [label + WHERE[0], *PLAIN[1:]]).first_failing_rank == 3
+    assert of_lines(tmp_path / "b", [*PLAIN, label + "Uncaught " + ERROR]).first_failing_rank == 3
+
+
+@pytest.mark.parametrize("label", ["(RayTrainWorker pid=304, ip=10.0.0.3) ", "n04: ", "local_rank: 3 | ", "num_ranks 3: "])
+def test_a_process_a_host_and_a_local_rank_are_no_rank(tmp_path: Path, label: str) -> None:
+    assert of_lines(tmp_path / "log", [label + line for line in PLAIN]).first_failing_rank is None
+
+
+def test_the_only_process_that_ended_by_itself_is_the_one_that_failed(tmp_path: Path) -> None:
+    one_node = [*PLAIN, CLOSING.format(303), ENDED.format(1, 2), *AGENT]
+    assert of_lines(tmp_path / "a", one_node).first_failing_rank == 2
+    assert of_lines(tmp_path / "b", [*one_node, *table(2, 2)]).first_failing_rank == 2
+    assert of_lines(tmp_path / "c", [*one_node, *table(10, 2)]).first_failing_rank == 10, "the rank on its node is not the rank"
+    alone = of_lines(tmp_path / "d", [CLOSING.format(303), ENDED.format(1, 2), *AGENT])
+    assert (alone.cause, alone.first_failing_rank) == (None, 2)
+
+
+def test_a_label_beats_the_launchers_word(tmp_path: Path) -> None:
+    lines = [f"[rank1]: {line}" for line in PLAIN]
+    assert of_lines(tmp_path / "a", [*lines, CLOSING.format(303), ENDED.format(1, 2), *AGENT, *table(2, 2)]).first_failing_rank == 1
+
+
+def test_no_rank_is_named_where_several_ended_by_themselves_or_spoke_of_a_lost_peer(tmp_path: Path) -> None:
+    two = [*PLAIN, ENDED.format(1, 2), ENDED.format(1, 0), *AGENT]
+    assert of_lines(tmp_path / "a", two).first_failing_rank is None
+    lost = [*WHERE, "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:3000"]
+    assert of_lines(tmp_path / "b", [*PLAIN, *lost, CLOSING.format(303), ENDED.format(1, 2), *AGENT]).first_failing_rank is None
+
+
+def test_every_rank_shows_it_where_there_are_as_many_tracebacks_as_torchrun_has_processes(tmp_path: Path) -> None:
+    lines = [*PLAIN * 3, CLOSING.format(303), CLOSING.format(305), ENDED.format(1, 2), *AGENT, *table(2, 2)]
+    found = of_lines(tmp_path / "a", lines)
+    assert (found.every_rank, found.first_failing_rank) == (True, None)
+    found = of_lines(tmp_path / "b", [*PLAIN, *lines])
+    assert (of_lines(tmp_path / "c", lines[4:]).every_rank, found.cause) == (False, "OOM-GPU")
