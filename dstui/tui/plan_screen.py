@@ -11,7 +11,6 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
 from dstui.render.config_files import config_name
-from dstui.tui.flows.adding_models import AddingModels
 from dstui.tui.flows.fixing import Fixing
 from dstui.tui.flows.forecasting import Forecasting
 from dstui.tui.flows.launching import Launching
@@ -51,7 +50,6 @@ class PlanScreen(MainScreen):
         super().__init__(session, go)
         self.launching, self.writing, self.fixing = launching, Writing(app, session), Fixing(app, session)
         self.typing_keys, self.forecasting = TypingKeys(app, session), Forecasting(app, session)
-        self.adding_models = AddingModels(app, session)
         self.step = STEPS[0]
         self.last_form = self.step
         """Where escape leads back to."""
@@ -223,7 +221,9 @@ class PlanScreen(MainScreen):
     def action_add_model(self) -> None:
         """One more model in the run."""
         self.form.close()
-        self.adding_models.ask()
+        from dstui.tui.flows.adding_models import AddingModels  # which the first frame does without
+
+        AddingModels(self.app, self.session).ask()
 
     def action_recommend(self) -> None:
         """The plans that fit, the best first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from textual.app import App
 
@@ -23,7 +24,7 @@ ROLES = [
 class AddingModels:
     """From a name to a Plan with one more model, as one step of undo."""
 
-    def __init__(self, app: App[int], session: Session) -> None:
+    def __init__(self, app: App[Any], session: Session) -> None:
         self._app, self._session = app, session
 
     def ask(self) -> None:

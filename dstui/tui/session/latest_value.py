@@ -20,13 +20,13 @@ class Latest(Generic[T]):
         """This one next; what was not taken yet is forgotten."""
         with self._changed:
             self._held = [thing]
-            self._changed.notify()
+            self._changed.notify_all()  # one thread may take while another waits for the end
 
     def close(self) -> None:
         """Nothing will be put any more."""
         with self._changed:
             self.closed = True
-            self._changed.notify()
+            self._changed.notify_all()
 
     def closed_within(self, seconds: float) -> bool:
         """Wait so long, or until nothing will be put any more, and say whether that is so."""

@@ -8,8 +8,10 @@ from dstui.plan import Plan
 from dstui.tui.kit.threads import in_thread
 from dstui.tui.session.latest_value import Latest
 from dstui.tui.session.messages import LookupsDone
-from dstui.tui.session.model_lookup import FactsOf
 from dstui.tui.session.state import State
+
+AFTER = 1.0
+"""Seconds from the start until the forecast is imported for a Plan that names no model."""
 
 
 class Lookups:
@@ -22,6 +24,7 @@ class Lookups:
     def start(self, state: State) -> None:
         """Look for the first time."""
         in_thread(self._owner, self._resolve)
+        in_thread(self._owner, self._prepare)
         self.refresh(state.plan)
 
     def refresh(self, plan: Plan) -> None:
@@ -35,12 +38,17 @@ class Lookups:
 
     def _resolve(self) -> None:
         from dstui.tui.session.file_lookups import resolve_all
+        from dstui.tui.session.model_lookup import FactsOf
 
         while (plan := self._waiting.take()) is not None and not self._waiting.closed:
             if FactsOf.of(plan).models:
                 _import_forecast()  # the session forecasts what was found
             self._owner.post_message(LookupsDone(resolve_all(plan)))
-            _import_forecast()  # for the Plan that names a model next: here nobody waits for it
+
+    def _prepare(self) -> None:
+        """For the Plan that names a model later: nobody waits for it, and the first second has more to do."""
+        if not self._waiting.closed_within(AFTER):
+            _import_forecast()
 
     def close(self) -> None:
         """Look no more."""
