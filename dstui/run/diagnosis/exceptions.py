@@ -165,6 +165,8 @@ READINGS = (
 )
 """The first whose name and words fit."""
 ANY = Reading("", "", "", "what the message names")
+OF_A_LIBRARY = re.compile(r"(?:ray|torch|grpc|requests|urllib3|botocore|subprocess|concurrent|multiprocessing)\.")
+"""How an exception begins whose class tells of another process or host."""
 ELSEWHERE = re.compile(r"CUDA|cuDNN|CU(?:BLAS|DNN)_|NCCL")
 RAISERS: dict[str, tuple[str, ...]] = {
     "bitsandbytes/": ("BNB-CUDA", "OP-ABI"),
@@ -207,8 +209,8 @@ def alike_of(raised: Raised, text: str) -> tuple[str, ...]:
 
 
 def points_elsewhere(raised: Raised, text: str) -> bool:
-    """Whether its words point beyond the line that raised it: to a file, a GPU."""
-    return bool(ELSEWHERE.search(text)) or raised.name in ("FileNotFoundError", "OSError")
+    """Whether its words point beyond the line that raised it: to a file, a GPU, what a library's own exception tells of."""
+    return bool(ELSEWHERE.search(text) or OF_A_LIBRARY.match(text)) or raised.name in ("FileNotFoundError", "OSError")
 
 
 def _fitting(raised: Raised, text: str) -> tuple[Reading, re.Match[str] | None]:

@@ -53,8 +53,8 @@ SRUN_LINE = re.compile(r"^srun: error: (\S+): tasks? ([\d,-]+): (?:Exited with e
 MPI_LINE = re.compile(r"noticed that process rank (\d+) .*exited on signal (\d+)")
 PDSH_LINE = re.compile(r"ssh exited with exit code (\d+)")
 SHELL_LINE = re.compile(
-    r"(?i)^(?:\[[\w ]+\]\s*)?(?:job |process )?"
-    r"(?:(?:exit(?:ed)?|finished)(?: with)?(?: exit)? (?:status|code)|exit_?code|returned)\s*[:=]?\s*(-?\d+)"
+    r"(?i)^(?:[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f? ?)?(?:\[[\w ]+\]\s*)?(?:job |process |training )?"
+    r"(?:(?:exit(?:ed)?|finished|failed)(?: with)?(?: exit)? (?:status|code)|exit_?code|returned)\s*[:=]?\s*(-?\d+)"
     r"(?: \(interrupted by signal \d+: SIG\w+\))?\.?$"
 )
 SHORT = 200

@@ -17,6 +17,8 @@ AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
 """The kernel's words come late: they count although a stop stands above them."""
 NETWORK = frozenset({"NCCL-SYSTEM", "NCCL-CUDA", "IB", "PORT-IN-USE"})
 """Real causes, but also what a peer's death may look like: not independent of a cause that came before."""
+LONG_AFTER = 1000
+"""Lines that no rank writes whose peers have failed."""
 HANDLED = re.compile(r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored|ignoring|recovered)\b")
 """What a program says of an error that it has dealt with."""
 
@@ -39,7 +41,7 @@ def cause(context: FailureContext) -> Verdict | None:
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
     confidence = _confidence(context, first, same, certain or rank is None)
-    if others and confidence == "high":
+    if confidence == "high" and (others or _first_stop(context)):
         confidence = "medium"
     return Verdict(first.signature, confidence, same, rank, list(others), sub)
 
@@ -51,7 +53,15 @@ def roots(context: FailureContext) -> list[Hit]:
     stop = _first_stop(context)
     if stop is None:
         return hits
+    if _went_on(context, stop):
+        return [hit for hit in hits if hit.signature.id in AFTER_A_STOP]
     return [hit for hit in hits if hit.signature.id in AFTER_A_STOP or context.before(hit, stop)]
+
+
+def _went_on(context: FailureContext, stop: Hit) -> bool:
+    """Whether the run, or one started after it in the same file, went on for long after the last error before the stop."""
+    errors = [hit.at[1] for hit in context.found.hits if hit.at < stop.at and hit.signature.role in ("root", "symptom", "cascade")]
+    return len(context.found.files) == 1 and not context.bad_ends and bool(errors) and stop.at[1] - max(errors) > LONG_AFTER
 
 
 def _since_the_start(context: FailureContext, hits: list[Hit]) -> list[Hit]:

@@ -73,10 +73,12 @@ SIGNATURES = (
         (
             "all CUDA-capable devices are busy or unavailable",
             # A rank's own context on a neighbour's GPU is half a gigabyte; so much is another program. Where no process is called "this"
-            # one, the only one is: a container knows it under another number.
+            # one, since a container knows it under another number, it is the one that holds what PyTorch has allocated.
             rx(
                 "memory in use",
-                r"^(?=.*this process has|.*Process \d+ has.*Process \d+ has).*Process \d+ has (?:[89]|\d{2,3})\.\d+ GiB memory in use",
+                r"^(?=.*this process has|(?:.*Process \d+ has (?:[89]|\d{2,3})\.\d+ GiB memory in use){2}"
+                r"|.*Process \d+ has.*Process \d+ has.*allocated memory (?:[0-7]\.\d+ GiB|[\d.]+ [KM]iB) is)"
+                r".*Process \d+ has (?:[89]|\d{2,3})\.\d+ GiB memory in use",
             ),
             # Out of memory, and this process holds next to nothing of a GPU of many GiB.
             rx(

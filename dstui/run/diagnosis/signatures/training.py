@@ -194,7 +194,7 @@ SIGNATURES = (
         "The GPU, its PCIe link or NVLink failed; NCCL hangs after it.",
         (
             rx("NVRM: Xid", r"NVRM: Xid .*: (?!13|31|43|45)\d+,"),  # those are a program's own faults
-            "has fallen off the bus",
+            "fallen off the bus",
             "Unable to determine the device handle for GPU",
             "GPU is lost",
             "cudaErrorDevicesUnavailable",
