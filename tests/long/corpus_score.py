@@ -32,7 +32,7 @@ class Case:
     """failure, stop, cut (the text breaks off) or good."""
     sha256: str
     round: int
-    """1: signatures may be learnt from it. 2 and 3: only scored."""
+    """The newest is only scored; each older one has been scored, and signatures may be learnt from it."""
 
     @property
     def repository(self) -> str:
