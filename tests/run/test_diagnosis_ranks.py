@@ -96,3 +96,12 @@ def test_every_rank_shows_it_where_there_are_as_many_tracebacks_as_torchrun_has_
     assert (found.every_rank, found.first_failing_rank) == (True, None)
     found = of_lines(tmp_path / "b", [*PLAIN, *lines])
     assert (of_lines(tmp_path / "c", lines[4:]).every_rank, found.cause) == (False, "OOM-GPU")
+
+
+def test_tracebacks_that_ranks_wrote_into_each_other_count_each_and_a_chained_one_counts_once(tmp_path: Path) -> None:
+    ends = [CLOSING.format(303), ENDED.format(1, 1), *AGENT]
+    mixed = [WHERE[0], *PLAIN, *PLAIN[1:]]
+    assert of_lines(tmp_path / "a", [*mixed, *ends]).every_rank
+    again = [*PLAIN, "", "During handling of the above exception, another exception occurred:", "", *PLAIN]
+    found = of_lines(tmp_path / "b", [*again, *ends])
+    assert (found.every_rank, found.first_failing_rank) == (False, 1)

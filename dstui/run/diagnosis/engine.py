@@ -12,7 +12,7 @@ from dstui.run.diagnosis.candidates import candidates
 from dstui.run.diagnosis.decide import decide
 from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence, Kind
 from dstui.run.diagnosis.exceptions import reading
-from dstui.run.diagnosis.failure_context import FailureContext
+from dstui.run.diagnosis.failure_context import FailureContext, tracebacks
 from dstui.run.diagnosis.findings import FACTS, Findings, Hit
 from dstui.run.diagnosis.log_reader import read_logs
 from dstui.run.diagnosis.signature import Signature
@@ -69,8 +69,7 @@ def _every_rank(context: FailureContext, verdict: Verdict, ranks: list[int]) -> 
     """Whether all ranks show the cause: by their labels, or by as many tracebacks without a label as there are ranks."""
     if ranks:
         return len(ranks) > 1 and set(ranks) >= context.ranks
-    raised = {(hit.stream, hit.raised.chain) for hit in verdict.hits if hit.raised and hit.raised.traced}
-    return 1 < context.processes <= len(raised)
+    return 1 < context.processes <= tracebacks(verdict.hits)
 
 
 def _title(signature: Signature, hit: Hit | None) -> str:

@@ -23,6 +23,13 @@ CRASHES = frozenset({"SIGABRT", "SIGSEGV"})
 """What native code says of its own end."""
 
 
+def tracebacks(hits: Iterable[Hit]) -> int:
+    """How many processes raised these exceptions, where no label tells; what was raised while another one was handled counts with that."""
+    raised = [(hit, (hit.stream, hit.raised.chain)) for hit in hits if hit.raised and hit.raised.traced]
+    first = {hit.at: chain for hit, chain in raised if hit.raised and not hit.raised.chained}
+    return len(first) + len({chain for _, chain in raised} - set(first.values()))
+
+
 class FailureContext:
     """The findings, with ranks resolved."""
 

@@ -94,6 +94,8 @@ class Raised:
     """Whether it ended a thread, which does not end the process."""
     wraps: bool = False
     """Whether it was raised from another one on purpose, to say the same in other words."""
+    chained: bool = False
+    """Whether it was raised while another one was handled."""
     rank: int | None = None
     """The rank that the line in which its traceback began names."""
     within: str = ""
@@ -110,7 +112,7 @@ class Traces:
         """Whether the last line was a frame, so that an indented one now is its source code."""
         self.last_line = 0
         """Where the last frame, or the head of a traceback, was."""
-        self._chained = self._launcher = self._exiting = self._thread = self._wraps = False
+        self._chained = self._again = self._launcher = self._exiting = self._thread = self._wraps = False
         self._ignored = 0
         self._frame = self._own = NO_FRAME
         self._within = ""
@@ -158,6 +160,7 @@ class Traces:
         if not self._chained:
             self.chain += 1
             self._launcher = self._wraps = False
+        self._again = self._chained
         self.last_line = number
         self.open, self._chained, self.at_frame, self._frame, self._own = True, False, False, NO_FRAME, NO_FRAME
 
@@ -179,6 +182,7 @@ class Traces:
             in_thread=self._thread,
             wraps=self._wraps,
             within=self._within,
+            chained=self._again,
             rank=self._rank if self.open else None,
         )
         self.open = self.at_frame = self._thread = self._wraps = False

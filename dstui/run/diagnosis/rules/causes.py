@@ -6,7 +6,7 @@ import re
 
 from dstui.run.diagnosis.diagnosis import Confidence
 from dstui.run.diagnosis.exceptions import points_elsewhere
-from dstui.run.diagnosis.failure_context import FailureContext
+from dstui.run.diagnosis.failure_context import FailureContext, tracebacks
 from dstui.run.diagnosis.findings import Hit
 from dstui.run.diagnosis.rules.uncaught import uncaught
 from dstui.run.diagnosis.signature import Signature
@@ -128,8 +128,8 @@ def _rank_of(context: FailureContext, hits: list[Hit]) -> tuple[int | None, bool
     mentioned = {hit.rank for hit in context.found.hits if hit.rank is not None and hit.signature is hits[0].signature}
     if len(mentioned) == 1:
         return mentioned.pop(), True  # the program's own word for it, beside a traceback without a label
-    if raised := {(hit.stream, hit.raised.chain) for hit in hits if hit.raised}:
-        return context.named_by_torchrun() if len(raised) == 1 else None, True  # without a label: somebody's
+    if any(hit.raised for hit in hits):
+        return context.named_by_torchrun() if tracebacks(hits) <= 1 else None, True  # without a label: somebody's
     rank, certain = context.suspect()
     return (rank, certain) if rank is not None else (context.named_by_torchrun(), certain)
 

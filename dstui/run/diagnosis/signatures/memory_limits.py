@@ -208,6 +208,7 @@ SIGNATURES = (
         "A data-loader worker was killed",
         "Workers are processes of their own: they die of full shared memory or of too little host memory.",
         (
+            rx("encountered in worker", r"Unexpected (?:segmentation fault|bus error|floating-point exception) encountered in worker"),
             rx("DataLoader worker", r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal|exited unexpectedly)"),
             rx("Pin memory thread", r"Pin memory thread exited unexpectedly"),
         ),
