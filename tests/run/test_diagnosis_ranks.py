@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from crash_texts import of_lines
 
+SITE = "/opt/env/lib/python3.11/site-packages/"
 WHERE = ["Traceback (most recent call last):", '  File "/home/u/train.py", line 30, in <module>', "    main()"]
 ERROR = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 3; 79.35 GiB total capacity)"
 PLAIN = [*WHERE, ERROR]
@@ -105,3 +106,51 @@ def test_tracebacks_that_ranks_wrote_into_each_other_count_each_and_a_chained_on
     again = [*PLAIN, "", "During handling of the above exception, another exception occurred:", "", *PLAIN]
     found = of_lines(tmp_path / "b", [*again, *ends])
     assert (found.every_rank, found.first_failing_rank) == (False, 1)
+
+
+SPAWN = f'  File "{SITE}torch/multiprocessing/spawn.py", line {{}}, in {{}}'
+SPAWNED = [WHERE[0], WHERE[1], "    mp.spawn(work, nprocs=4)", SPAWN.format(140, "join"), "    raise ProcessExitedException("]
+
+
+@pytest.mark.parametrize("error", ["torch.multiprocessing.spawn.ProcessExitedException: ", "Exception: "])
+@pytest.mark.parametrize("quoted", [[], SPAWNED])
+def test_spawn_names_the_process_that_a_signal_ended(tmp_path: Path, error: str, quoted: list[str]) -> None:
+    killed = of_lines(tmp_path / "a", [*quoted, f"{error}process 3 terminated with signal SIGKILL"])
+    assert (killed.cause, killed.first_failing_rank) == ("KILLED-UNKNOWN", 3)
+    odd = of_lines(tmp_path / "b", [*quoted, f"{error}process 3 terminated with signal SIGFPE"])
+    assert (odd.kind, odd.cause, odd.first_failing_rank) == ("failure", None, 3)
+
+
+def test_spawn_names_the_process_that_ended_by_itself(tmp_path: Path) -> None:
+    line = "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with exit code {}"
+    one, own, windows = (of_lines(tmp_path / str(code), [*SPAWNED, line.format(code)]) for code in (1, 17, 3221226505))
+    assert (one.kind, one.cause, one.first_failing_rank) == ("failure", None, 2)
+    assert (own.cause, own.confidence, own.first_failing_rank) == ("EARLY-EXIT", "medium", 2)
+    assert (windows.kind, windows.cause, windows.first_failing_rank) == ("failure", None, 2), "a crash of Windows is no exit status"
+
+
+def test_the_error_that_spawn_tells_of_a_process_is_that_ranks(tmp_path: Path) -> None:
+    told = ["torch.multiprocessing.spawn.ProcessRaisedException: ", "", "-- Process 2 terminated with the following error:"]
+    frames = [WHERE[0], SPAWN.format(69, "_wrap"), "    fn(i, *args)", *WHERE[1:]]
+    whole = of_lines(tmp_path / "a", [*SPAWNED, *told, *frames, ERROR])
+    assert (whole.cause, whole.first_failing_rank) == ("OOM-GPU", 2)
+    left_out = of_lines(tmp_path / "b", [*told, "...", "ValueError: no batch"])
+    assert (left_out.cause, left_out.first_failing_rank) == ("USER-PY", 2)
+    nodes = of_lines(tmp_path / "c", ["torchrun --nnodes 2 train.py", *told, *frames, ERROR])
+    assert (nodes.cause, nodes.first_failing_rank) == ("OOM-GPU", None), "on several nodes the process's number is no rank"
+
+
+def test_a_port_that_torchruns_agent_cannot_have_is_no_ranks_failure(tmp_path: Path) -> None:
+    agent = [
+        WHERE[0],
+        f'  File "{SITE}torch/distributed/elastic/agent/server/api.py", line 498, in _rendezvous',
+        "    self._store = TCPStore(",
+    ]
+    words = "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. code: -98, name: EADDRINUSE"
+    found = of_lines(tmp_path / "log", [*agent, words])
+    assert (found.cause, found.first_failing_rank) == ("PORT-IN-USE", None)
+
+
+def test_an_end_that_torchrun_tells_counts_where_somebody_joined_the_lines(tmp_path: Path) -> None:
+    found = of_lines(tmp_path / "log", [f"{ENDED.format(-9, 0)} {WHERE[0]}  {WHERE[1]}"])
+    assert (found.cause, found.first_failing_rank) == ("KILLED-UNKNOWN", 0)

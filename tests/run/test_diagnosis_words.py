@@ -215,3 +215,29 @@ def test_a_version_that_deepspeed_accepts_is_no_mismatch(tmp_path: Path) -> None
     words = "Installed CUDA version 11.8 does not match the version torch was compiled with 11.7 but since the APIs are compatible, accepting this combination"
     found = of_lines(tmp_path / "log", [*spawned(1), words, "step 1", *ended(1, -9)])
     assert (found.cause, found.others) == ("KILLED-UNKNOWN", ())
+
+
+def test_a_status_of_255_is_no_closed_terminal(tmp_path: Path) -> None:
+    lines = ['FATAL:   "trainer": executable file not found in $PATH'] * 2
+    ends = ["srun: error: n01: tasks 0-1: Exited with exit code 255"]
+    found = of_lines(tmp_path / "a", [*lines, *ends])
+    assert (found.kind, found.cause, found.confidence) == ("failure", "NO-DS-CMD", "medium")
+    assert of_lines(tmp_path / "b", ends).kind == "failure"
+    shell = of_lines(tmp_path / "c", ["job.sh: 3: srun: not found"])
+    assert (shell.cause, shell.first_failing_rank) == ("NO-DS-CMD", None), "a line of a script is no rank"
+
+
+def test_a_file_that_cannot_be_written_is_no_missing_model(tmp_path: Path) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "/home/me/train.py", line 30, in {}',
+        f'  File "{SITE}torch/serialization.py", line 211, in __init__',
+        "FileNotFoundError: [Errno 2] No such file or directory: 'out/last.ckpt'",
+    ]
+    found = of_lines(tmp_path / "a", [line.format("save_last") for line in lines])
+    assert (found.cause, found.confidence) == ("USER-PY", "medium")
+    assert of_lines(tmp_path / "b", [line.format("restore") for line in lines]).cause == "MODEL-FILES"
+
+
+def test_the_shells_word_for_a_kill_counts_behind_a_progress_bar(tmp_path: Path) -> None:
+    assert of_lines(tmp_path / "log", ["Loading checkpoint shards:   0%|      | 0/2 [00:00<?, ?it/s]Killed"]).cause == "KILLED-UNKNOWN"

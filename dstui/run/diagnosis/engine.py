@@ -163,7 +163,7 @@ def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
         "low",
         UNKNOWN if failed else NO_END,
         evidence=tuple(lines[:MOST_LINES]) if failed else (),
-        first_failing_rank=(rank if certain else context.named_by_torchrun()) if failed else None,
+        first_failing_rank=(rank if certain else context.named_by_launcher()) if failed else None,
         notes=tuple(found.cut),
         could_be=could_be,
     )

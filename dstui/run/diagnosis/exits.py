@@ -7,6 +7,7 @@ first that ended, not the first that failed. So a rank is taken from them only w
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass
 
 SIGNAL_CAUSES = {1: "SIGHUP", 2: "CTRL-C", 15: "CTRL-C", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS-SHM", 9: "KILLED-UNKNOWN", 11: "SIGSEGV"}
@@ -36,19 +37,25 @@ class Exit:
     task: int | None = None
     local: bool = False
     """Whether `rank` is only known to be the rank on its host."""
+    spawned: bool = False
+    """Whether torch.multiprocessing.spawn tells it, which ends the other processes as soon as one has ended badly."""
     whole: bool = False
     """Whether it is the launcher's own end, which stands for the run."""
 
 
 def translated(code: int) -> int:
-    """An exit status as its signal, negative: 137 is -9, and 247 too, since DeepSpeed ends with the negative number itself."""
+    """An exit status as its signal, negative: 137 is -9, and 247 too, since DeepSpeed ends with the negative number itself.
+
+    255 stays: it is what exit(-1), ssh and containers end with when something failed, and says nothing of SIGHUP.
+    """
     if 128 < code <= 128 + 64:
         return 128 - code
-    return code - 256 if 192 < code < 256 else code
+    return code - 256 if 192 < code < 255 else code
 
 
 DS_LINE = re.compile(r"exits with return code = (-?\d+)")
 TORCHRUN_LINE = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
+SPAWN_LINE = re.compile(r"\bprocess (\d+) terminated with (?:signal (SIG[A-Z]+)|exit code (\d+))")
 SRUN_LINE = re.compile(r"^srun: error: (\S+): tasks? ([\d,-]+): (?:Exited with exit code (\d+)|(.+))$")
 MPI_LINE = re.compile(r"noticed that process rank (\d+) .*exited on signal (\d+)")
 PDSH_LINE = re.compile(r"ssh exited with exit code (\d+)")
@@ -71,6 +78,9 @@ def exits_in(text: str) -> list[Exit]:
         return [Exit(translated(int(found[1])), whole=True)]
     if found := TORCHRUN_LINE.search(text):
         return [Exit(int(found[1]), int(found[2]), local=True)]
+    if found := SPAWN_LINE.search(text):
+        number = signal.Signals.__members__.get(found[2]) if found[2] else None
+        return [Exit(-number if number else int(found[3] or 1), int(found[1]), local=True, spawned=True)]
     if found := SRUN_LINE.match(text):
         code = translated(int(found[3])) if found[3] else WORDS.get(found[4].strip())
         return [Exit(code, task=task) for task in _tasks(found[2])] if code is not None else []

@@ -42,8 +42,11 @@ class FailureContext:
                     found.spoke |= {hit.local} if hit.signature.role in ("root", "symptom", "cascade") else set()
         hosts = ({hit.host for hit in found.hits} | {end.host for end in found.ends}) - {None}
         if not found.several_nodes and len(hosts) < 2:  # on one host the rank there is the rank
+            for hit in found.hits:
+                if hit.rank is None and hit.raised is not None and hit.raised.process is not None:
+                    hit.rank = hit.raised.process
             for end in found.ends:
-                if end.exit.local and end.exit.code < 0 and end.rank is None:
+                if end.exit.local and (end.exit.code < 0 or end.exit.spawned) and end.rank is None:
                     end.rank = end.exit.rank
         if self.tasks_are_ranks:
             for hit in found.hits:
@@ -153,15 +156,17 @@ class FailureContext:
             return silent[0], True
         return self._dead_first(silent or sorted(self.ranks)), False
 
-    def named_by_torchrun(self) -> int | None:
-        """The rank of the only process that ended by itself, as torchrun saw it, which ended the others.
+    def named_by_launcher(self) -> int | None:
+        """The rank of the only process that ended by itself, as torchrun or torch.multiprocessing.spawn saw it, which ended the others.
 
         It is the last resort: torchrun names the first that ended. That is not the first that failed where ranks speak of lost peers, and
         where there are several nodes it knows only the ranks in its table.
         """
-        if any(hit.signature.role == "cascade" and not (hit.raised and hit.raised.in_launcher) for hit in self.found.hits):
+        cascades = [hit for hit in self.found.hits if hit.signature.role == "cascade" and hit.signature.id != "CHILD-FAILED"]
+        if any(not (hit.raised and hit.raised.in_launcher) for hit in cascades):
             return None
-        ends = [end for end in self.bad_ends if end.stream.split(":", 1)[1] in self.found.agents and not end.exit.whole]
+        reported = [end for end in self.bad_ends if end.exit.spawned or end.stream.split(":", 1)[1] in self.found.agents]
+        ends = [end for end in reported if not end.exit.whole]
         ranks = {end.rank if end.rank is not None or self.found.several_nodes else end.exit.rank for end in ends}
         known = ranks - {None}
         return known.pop() if len(known) == 1 else None

@@ -91,7 +91,7 @@ class Launchers:
         elif (code := BLOCK_EXIT.match(label.text)) and key in self._block:
             self._end(Exit(int(code[1]), self._block.pop(key)), place, label, key)
         for found in exits_in(label.text):
-            if found.local:
+            if found.local and not found.spawned:
                 self.found.agents.add(key[1])
             self._end(found, place, label, key)
 

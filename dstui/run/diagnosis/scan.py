@@ -57,6 +57,8 @@ def _at_its_place(signature: Signature, raised: Raised | None) -> Signature:
         return signature
     if signature.id == "CKPT-SHAPE" and raised.place == "MODEL-LOAD":
         return BY_ID["MODEL-LOAD"]
+    if signature.id == "MODEL-FILES" and "save" in raised.own.function:  # a folder to write to is missing, no model's file
+        return BY_ID["USER-PY"]
     if signature.id == "OOM-GPU" and "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS:
         return BY_ID["GPU-BUSY"]
     return signature

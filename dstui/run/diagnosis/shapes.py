@@ -17,7 +17,7 @@ FACTS = (
     'File "', "File ~/", "File /", "Cell In", "Input In [", "<ipython-input", ".py in ",
     "Traceback", "During handling of", "direct cause of", "Exception", "Error", "Interrupt", "Exit", "Timeout", "Expired",
     "return code", "with code", "exitcode", "exit code", "xit status", "exits successfully", "srun: error", "closing signal",
-    "noticed that process",
+    "noticed that process", "terminated with",
     "spawned with command", "Killing subprocess", "world_size", "nnodes", "rank_mapping", "ended with", "deepspeed.launcher.launch",
     "ast enqueued", "Loading extension module", "Time to load", "--hostfile", "num_nodes", "  rank  ", "Map",
     "okenizer on dataset", "nproc", "Exit Code", "MainThread", "most recent call first",

@@ -13,6 +13,8 @@ CHAINED = ("During handling of the above exception", "was the direct cause of th
 AT_EXIT = ("Exception ignored in atexit callback", "Error in atexit._run_exitfuncs")
 IGNORED = ("Exception ignored in", "Exception ignored on calling", *AT_EXIT)
 IN_THREAD = "Exception in thread"
+OF_PROCESS = re.compile(r"-- Process (\d+) terminated with the following error:")
+"""What torch.multiprocessing.spawn puts before the traceback of one of its processes."""
 FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)(?:, in (\S+))?')
 CELL = re.compile(
     r"^(?:File )?(~?/[^:\n]+):(\d+),? in ([^\s(]+)|^(Cell In ?\[\d+\]|Input In \[\d+\])(?:, line (\d+))?"
@@ -37,7 +39,7 @@ NEAR = 6
 WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
 LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen|/(?:deepspeed|transformers|torch|accelerate|peft|trl|datasets)/")
 LAUNCHER = re.compile(
-    r"deepspeed/launcher/(?:runner|launch)\.py|torch/distributed/(?:run|launch)\.py|accelerate/commands/|bin/(?:deepspeed|torchrun|accelerate)$"
+    r"deepspeed/launcher/(?:runner|launch)\.py|torch/distributed/(?:run|launch|launcher/api|elastic/agent/server/\w+)\.py|accelerate/commands/|bin/(?:deepspeed|torchrun|accelerate)$"
 )
 
 
@@ -98,6 +100,8 @@ class Raised:
     """Whether it was raised while another one was handled."""
     rank: int | None = None
     """The rank that the line in which its traceback began names."""
+    process: int | None = None
+    """The number of the process whose traceback torch.multiprocessing.spawn tells: the rank on its host."""
     within: str = ""
     """The number of steps of the progress bar in whose line its traceback began."""
 
@@ -117,6 +121,7 @@ class Traces:
         self._frame = self._own = NO_FRAME
         self._within = ""
         self._rank: int | None = None
+        self._process: int | None = None
 
     def feed(self, text: str, number: int = 0, rank: int | None = None) -> Raised | None:
         """One line of the log, its number, and the rank of its label; the exception, if it ends a traceback with one."""
@@ -124,6 +129,9 @@ class Traces:
             self._begin(number)
             self._rank = rank_in(text[: text.index(HEADER)]) if rank is None else rank
             self._within = steps[-1][1] if (steps := STEPS.findall(text)) else ""
+        elif found := OF_PROCESS.search(text):
+            self._begin(number)
+            self._process = int(found[1])
         elif any(words in text for words in IGNORED):
             self._ignored += 1
             self._exiting = any(words in text for words in AT_EXIT)
@@ -181,11 +189,13 @@ class Traces:
             at_exit=self.ignoring and self._exiting,
             in_thread=self._thread,
             wraps=self._wraps,
+            process=self._process,
             within=self._within,
             chained=self._again,
             rank=self._rank if self.open else None,
         )
         self.open = self.at_frame = self._thread = self._wraps = False
+        self._process = None
         self._ignored = max(self._ignored - 1, 0)
         self._frame = NO_FRAME
         return raised

@@ -117,7 +117,7 @@ def _rank_of(context: FailureContext, hits: list[Hit]) -> tuple[int | None, bool
     """The rank that a cause began on, and whether the text says so rather than the circumstances.
 
     The first of: the label of the first line that shows it, or of its traceback; rank 0 where there is no other; the rank that another
-    line names beside the same error; of one traceback without a label the only rank that torchrun saw fail; the rank that is missing among
+    line names beside the same error; of one traceback without a label the only rank its launcher saw fail; the rank that is missing among
     those that spoke. Else none: a process id, a host, a local rank and the order of two unlabelled tracebacks name no rank.
     """
     known = [hit for hit in hits if hit.rank is not None]
@@ -129,9 +129,9 @@ def _rank_of(context: FailureContext, hits: list[Hit]) -> tuple[int | None, bool
     if len(mentioned) == 1:
         return mentioned.pop(), True  # the program's own word for it, beside a traceback without a label
     if any(hit.raised for hit in hits):
-        return context.named_by_torchrun() if tracebacks(hits) <= 1 else None, True  # without a label: somebody's
+        return context.named_by_launcher() if tracebacks(hits) <= 1 else None, True  # without a label: somebody's
     rank, certain = context.suspect()
-    return (rank, certain) if rank is not None else (context.named_by_torchrun(), certain)
+    return (rank, certain) if rank is not None else (context.named_by_launcher(), certain)
 
 
 def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: bool) -> Confidence:

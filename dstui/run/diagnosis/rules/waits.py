@@ -85,7 +85,7 @@ def left_early(context: FailureContext) -> Verdict | None:
     of the program's own, not one that an interpreter or a shell gives (1: an exception; 126, 127: not started; 255: exit(-1)).
     Where there is neither, ranks that waited for a peer are enough, if only one rank can have been that peer.
     """
-    own = [end for end in context.bad_ends if end.exit.code > 0]
+    own = [end for end in context.bad_ends if 0 < end.exit.code < 256]  # beyond: how Windows tells a crash
     # An exit status of 1 is an exception's: without one in the text it is a rank's own end only where others speak of theirs.
     others = context.found.ended or context.found.spoke
     wordless = [end for end in own if end.rank is not None and end.rank not in context.found.spoke and (end.exit.code != 1 or others)]

@@ -16,6 +16,7 @@ SIGNATURES = (
         "The kernel does it when memory runs out, without a word in the log; so can a person or a scheduler.",
         (
             rx("Killed", r"^(?:.*: line \d+: +\d+ )?Killed\b"),
+            rx("]Killed", r"\b(?:it/s|s/it)\] *Killed$"),
             rx("Killed", r"^make: \*\*\* \[.*\] Killed"),
             rx("ernel", r"^The [Kk]ernel (?:crashed while executing code|appears to have died)"),
         ),
@@ -270,6 +271,9 @@ SIGNATURES = (
         "The launcher says that a child failed",
         signs=(
             "ChildFailedError",
+            "ProcessRaisedException",
+            "ProcessExitedException",
+            rx("terminated with", r"\bprocess \d+ terminated with (?:signal SIG|exit code \d)"),
             "SignalException: Process",
             rx("CalledProcessError", r"CalledProcessError: Command .* (?:returned non-zero exit status|died with)"),
         ),
@@ -280,8 +284,6 @@ SIGNATURES = (
         "An exception that was raised elsewhere, told again",
         signs=(
             rx("Caught ", r"Caught \w+ in (?:DataLoader worker process|replica|pin memory thread)"),
-            "ProcessRaisedException",
-            "ProcessExitedException",
             "Process group watchdog thread terminated with exception",
             "Some NCCL operations have failed or timed out",
             "To avoid data inconsistency, we are taking the entire process down",

@@ -55,9 +55,13 @@ SIGNATURES = (
         "A command that starts the run (torchrun, accelerate, python) is not found",
         "Its folder is not on the PATH: the environment was not activated in the job's shell, or is another one there.",
         (
-            rx("command not found", r"(?:^|: )(?:torchrun|accelerate|python3?|mpirun|mpiexec|llamafactory-cli|swift): command not found"),
+            rx(
+                "command not found",
+                r"(?:^|: )(?:torchrun|accelerate|python3?|mpirun|mpiexec|srun|llamafactory-cli|swift): command not found",
+            ),
             rx("command not found", r"^zsh: command not found: (?:deepspeed|torchrun|accelerate|python3?)"),
-            rx(": not found", r"(?:^|: )(?:deepspeed|torchrun|accelerate|python3?): not found"),
+            rx(": not found", r"(?:^|: )(?:deepspeed|torchrun|accelerate|python3?|mpirun|srun): not found"),
+            rx("executable file not found in", r"\"[^\"]+\": executable file not found in \$PATH"),
             rx(
                 "No such file or directory", r"(?:execve\(\)|exec): (?:deepspeed|torchrun|accelerate|python3?): .*No such file or directory"
             ),
