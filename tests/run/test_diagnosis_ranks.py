@@ -134,6 +134,8 @@ def test_the_error_that_spawn_tells_of_a_process_is_that_ranks(tmp_path: Path) -
     frames = [WHERE[0], SPAWN.format(69, "_wrap"), "    fn(i, *args)", *WHERE[1:]]
     whole = of_lines(tmp_path / "a", [*SPAWNED, *told, *frames, ERROR])
     assert (whole.cause, whole.first_failing_rank) == ("OOM-GPU", 2)
+    mine = of_lines(tmp_path / "d", [*WHERE, "OSError: handle is closed", *SPAWNED, *told, *frames, "ValueError: no batch"])
+    assert (mine.first_failing_rank, "no batch" in mine.title) == (2, True), "what a helper printed before did not end the run"
     left_out = of_lines(tmp_path / "b", [*told, "...", "ValueError: no batch"])
     assert (left_out.cause, left_out.first_failing_rank) == ("USER-PY", 2)
     nodes = of_lines(tmp_path / "c", ["torchrun --nnodes 2 train.py", *told, *frames, ERROR])
