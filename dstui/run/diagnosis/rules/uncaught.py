@@ -25,7 +25,7 @@ def uncaught(context: FailureContext, hits: list[Hit]) -> list[Hit]:
     """The hits without exceptions that their process survived, and without those of threads where something else ended the run."""
     left = [hit for hit in hits if hit.raised and hit.raised.traced and hit.raised.clean and hit.signature.role == "root"]
     survived = [hit for hit in left if hit.raised and hit.raised.in_thread] if _has_others(context, left) else []
-    if any(hit.raised and hit.raised.process is not None for hit in left):  # spawn tells whose exception ended the run: nobody's did not
+    if any(hit.raised and hit.raised.process is not None for hit in left):  # spawn tells which exception ended the run
         survived += [hit for hit in left if hit.rank is None and hit.signature.id == UNKNOWN and hit.raised and hit.raised.process is None]
     survived += _survived(left, survived, lambda hit: (hit.at[0], hit.stream, hit.raised and hit.raised.chain))
     survived += _survived([hit for hit in left if _alone(context, hit)], survived, lambda hit: (hit.at[0], hit.stream, hit.rank))
