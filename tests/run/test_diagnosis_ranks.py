@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from crash_texts import of_lines
 
+from dstui.run.diagnosis.world import world_in
+
 SITE = "/opt/env/lib/python3.11/site-packages/"
 WHERE = ["Traceback (most recent call last):", '  File "/home/u/train.py", line 30, in <module>', "    main()"]
 ERROR = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 3; 79.35 GiB total capacity)"
@@ -39,6 +41,14 @@ def table(rank: int, local: int, code: int = 1) -> list[str]:
         "[3] ",  # dstui, MPICH's hydra
         "[1,3]<stderr>:",  # mpirun --tag-output, Horovod
         "[1,3]<stderr>: ",
+        "[prterun-n1-4711@1,3]<stderr>: ",  # Open MPI 5
+        "[3]<stderr>:",  # Horovod over gloo
+        "Mon Mar  2 10:00:00 2026[1,3]<stderr>:",  # with --output-timestamp
+        "[1,mpirank:3,algo-1]<stderr>:",  # SageMaker
+        "[3]: ",
+        " 3: ",  # srun --label, where other tasks have more digits
+        "[default3]:",  # torchrun --tee
+        "2026-03-02 10:00:00,123: rank3[4711][MainThread]: ERROR: app.train: ",  # Composer
         "3: ",  # srun --label
         "[rank=3] ",
         "2026-03-01T10:00:00.123Z stderr F [rank3]: ",  # kubectl logs
@@ -84,17 +94,118 @@ def test_a_label_beats_the_launchers_word(tmp_path: Path) -> None:
     assert of_lines(tmp_path / "a", [*lines, CLOSING.format(303), ENDED.format(1, 2), *AGENT, *table(2, 2)]).first_failing_rank == 1
 
 
-def test_no_rank_is_named_where_several_ended_by_themselves_or_spoke_of_a_lost_peer(tmp_path: Path) -> None:
+def test_of_several_that_ended_by_themselves_the_root_cause_in_torchruns_table_is_named(tmp_path: Path) -> None:
     two = [*PLAIN, ENDED.format(1, 2), ENDED.format(1, 0), *AGENT]
     assert of_lines(tmp_path / "a", two).first_failing_rank is None
+    assert of_lines(tmp_path / "b", [*two, *table(2, 2)]).first_failing_rank == 2
     lost = [*WHERE, "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:3000"]
-    assert of_lines(tmp_path / "b", [*PLAIN, *lost, CLOSING.format(303), ENDED.format(1, 2), *AGENT]).first_failing_rank is None
+    assert of_lines(tmp_path / "c", [*PLAIN, *lost, CLOSING.format(303), ENDED.format(1, 2), *AGENT]).first_failing_rank == 2
+
+
+def test_the_tables_of_older_releases_and_those_that_break_off_are_read(tmp_path: Path) -> None:
+    other = ["Other Failures:", "[1]:", "  time: 2021-07-01_10:00:01", "  rank: 0 (local_rank: 0)", "  exitcode: 1 (pid: 76)"]
+    old = ["Root Cause:", "[0]:", "  time: 2021-07-01_10:00:00", "  rank: 3 (local_rank: 3)", "  exitcode: 1 (pid: 77)", *other]
+    assert of_lines(tmp_path / "a", [*PLAIN, *AGENT, *old]).first_failing_rank == 3
+    cut = of_lines(tmp_path / "b", [*AGENT, *table(3, 3)[:-1]])
+    assert (cut.kind, cut.cause, cut.first_failing_rank) == ("failure", None, 3)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["  Process name: [[62144,1],3]", "  Exit code:    1"],  # Open MPI
+        ["  Process name: [prterun-n1-4711@1,3]", "  Exit code:    1"],
+        ["RuntimeError: Horovod detected that one or more processes exited with non-zero status", "Process name: 3", "Exit code: 1"],
+        ["Exit code: 1", "Process name: 3"],  # Horovod before 0.22
+        ["Process 3 exit with status code 1."],
+        ["MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD", "with errorcode 1."],
+        ["Abort(1) on node 3 (rank 3 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 1) - process 3"],
+        ["=   RANK 3 PID 4711 RUNNING AT n1", "=   EXIT STATUS: 1"],  # Intel MPI
+        ["[rank: 3] Child process with PID 4711 terminated with code 1. Forcefully terminating all other processes to avoid zombies"],
+        ["ERROR:composer.cli.launcher:Rank 3 crashed with exit code 1."],
+        ["srun: error: n2: task 3: Exited with exit code 1"],
+    ],
+)
+def test_the_rank_that_a_launcher_saw_fail_is_named_in_its_own_words(tmp_path: Path, lines: list[str]) -> None:
+    found = of_lines(tmp_path / "a", [*PLAIN, *lines])
+    assert (found.cause, found.first_failing_rank) == ("OOM-GPU", 3)
+    alone = of_lines(tmp_path / "b", ["step 1 loss 2.0", *lines])
+    assert (alone.kind, alone.first_failing_rank) == ("failure", 3)
+
+
+def test_the_signal_that_ended_a_rank_is_known_by_the_line_after_its_name(tmp_path: Path) -> None:
+    found = of_lines(tmp_path / "log", ["step 1", "=   RANK 3 PID 4711 RUNNING AT n1", "=   KILLED BY SIGNAL: 9 (Killed)"])
+    assert (found.cause, found.first_failing_rank) == ("KILLED-UNKNOWN", 3)
+
+
+@pytest.mark.parametrize(
+    ("world", "told"),
+    [
+        (4, "torchrun --standalone --nproc_per_node=4 train.py"),
+        (4, "python -m torch.distributed.launch --nnodes 2 --node_rank 0 --nproc_per_node 2 train.py"),
+        (4, "accelerate launch --num_processes 4 train.py"),
+        (4, "deepspeed --include localhost:0,1,2,3 train.py"),
+        (4, "mpirun --allow-run-as-root -np 4 python train.py"),
+        (
+            4,
+            "[INFO] [runner.py:571:main] cmd = python -u -m deepspeed.launcher.launch --world_info=eyJsb2NhbGhvc3QiOiBbMCwgMSwgMiwgM119 x.py",
+        ),
+        (4, "[INFO] [launch.py:103:main] WORLD INFO DICT: {'localhost': [0, 1, 2, 3]}"),
+        (4, "[INFO] [launch.py:109:main] nnodes=2, num_local_procs=2, node_rank=0"),
+        (4, "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/4"),
+        (4, "Num processes: 4"),
+        (4, "using world size: 4, data-parallel-size: 2, tensor-model-parallel size: 2"),
+        (4, "  world_size ...................................... 4"),
+        (4, "Rank 0: Completed store-based barrier for key:store_based_barrier_key:1 with 4 nodes."),
+        (4, "n1:77:99 [0] NCCL INFO comm 0x55d rank 0 nranks 4 cudaDev 0 busId 7000 - Init COMPLETE"),
+        (4, "Process rank: 3, device: cuda:3, n_gpu: 1, distributed training: True"),
+        (4, "subprocess.CalledProcessError: Command '['python', '-u', 'x.py', '--local_rank=3']' returned non-zero exit status 1."),
+        (1, "Process rank: 0, device: cuda:0, n_gpu: 1, distributed training: False, 16-bits training: True"),
+        (None, "Process rank: 0, device: cuda:0, n_gpu: 1, distributed training: True"),
+        (None, "deepspeed --hostfile hosts --num_gpus 4 train.py"),
+        (None, "train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 32 != 4 * 2 * 2"),
+        (None, "data_parallel_world_size=4"),
+        (None, "--world_info=no-base64!"),
+    ],
+)
+def test_the_number_of_ranks_is_read_wherever_it_is_told(world: int | None, told: str) -> None:
+    assert world_in(told) == world
+
+
+def test_where_there_is_one_process_it_is_rank_0(tmp_path: Path) -> None:
+    simple = f'  File "{SITE}accelerate/commands/launch.py", line 653, in simple_launcher'
+    end = "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit status 1."
+    assert of_lines(tmp_path / "a", [*PLAIN, WHERE[0], simple, end]).first_failing_rank == 0
+    last = "[2023-04-07 13:09:33] [ERROR] [launch.py:324:sigkill_handler] ['python', '-u', 'x.py', '--local_rank=0'] exits with return code = -9"
+    killed = of_lines(tmp_path / "b", ["step 1 loss 2.0", last])
+    assert (killed.cause, killed.first_failing_rank) == ("KILLED-UNKNOWN", 0)
+
+
+def test_the_rank_on_a_node_and_the_number_of_the_node_are_the_rank(tmp_path: Path) -> None:
+    command = "torchrun --nnodes 2 --node_rank 1 --nproc_per_node 4 --master_addr n1 train.py"
+    assert of_lines(tmp_path / "a", [command, *PLAIN, ENDED.format(1, 2), *AGENT]).first_failing_rank == 6
+    assert of_lines(tmp_path / "b", [command, *(f"[default3]:{line}" for line in PLAIN)]).first_failing_rank == 7
+
+
+def test_arguments_that_name_the_local_rank_name_the_rank_and_all_of_them_every_rank(tmp_path: Path) -> None:
+    error = "train.py: error: unrecognized arguments: --local-rank={}"
+    one = of_lines(tmp_path / "a", [error.format(1), CLOSING.format(303), ENDED.format(2, 1)])
+    assert (one.cause, one.every_rank, one.first_failing_rank) == ("LOCAL-RANK-ARG", False, 1)
+    both = of_lines(tmp_path / "b", [error.format(1), error.format(0), ENDED.format(2, 0)])
+    assert (both.every_rank, both.first_failing_rank) == (True, 1)
+
+
+def test_the_log_of_one_host_of_several_shows_every_rank_that_it_has(tmp_path: Path) -> None:
+    lines = [f"[rank{rank}]: {line}" for rank in range(8, 16) for line in PLAIN]
+    assert of_lines(tmp_path / "a", ["using world size: 16", *lines]).every_rank
+    assert not of_lines(tmp_path / "b", ["using world size: 16", *lines[:8]]).every_rank
+    assert not of_lines(tmp_path / "c", ["[rank16]: UserWarning: Error tracking is off", *lines]).every_rank
 
 
 def test_every_rank_shows_it_where_there_are_as_many_tracebacks_as_torchrun_has_processes(tmp_path: Path) -> None:
     lines = [*PLAIN * 3, CLOSING.format(303), CLOSING.format(305), ENDED.format(1, 2), *AGENT, *table(2, 2)]
     found = of_lines(tmp_path / "a", lines)
-    assert (found.every_rank, found.first_failing_rank) == (True, None)
+    assert (found.every_rank, found.first_failing_rank) == (True, 2)
     found = of_lines(tmp_path / "b", [*PLAIN, *lines])
     assert (of_lines(tmp_path / "c", lines[4:]).every_rank, found.cause) == (False, "OOM-GPU")
 

@@ -32,7 +32,7 @@ EXPECTED: dict[str, tuple[str, int | None]] = {
     "success": ("SUCCESS", None),
     "no-checkpoint": ("CKPT-LATEST", None),
     "no-script": ("NO-SCRIPT", None),
-    "strict-arguments": ("LOCAL-RANK-ARG", None),
+    "strict-arguments": ("LOCAL-RANK-ARG", 0),
     "no-launcher": ("MPI4PY", ANY),
     "hostfile-twice": ("HOSTFILE-BAD", None),
     "exclude-all": ("EXCLUDE-ALL", None),

@@ -173,7 +173,8 @@ def test_torchruns_label_is_the_rank_where_all_ranks_are_on_one_host(tmp_path: P
     ready = [f"[default{rank}]:[INFO] world_size=4 rank={rank}" for rank in range(4)]
     assert of_lines(tmp_path / "a", [*ready, *lines]).first_failing_rank == 2
     assert of_lines(tmp_path / "b", ["world_size=8", *lines]).first_failing_rank is None, "there are other hosts"
-    assert of_lines(tmp_path / "c", lines).first_failing_rank is None, "nobody knows"
+    assert of_lines(tmp_path / "c", lines).first_failing_rank == 2, "nothing speaks of another host"
+    assert of_lines(tmp_path / "d", ["torchrun --nnodes=2 --nproc_per_node=4 train.py", *lines]).first_failing_rank is None
 
 
 def test_lines_that_are_all_different_and_long_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,10 @@ from dstui.run.diagnosis.candidates import candidates
 from dstui.run.diagnosis.decide import decide
 from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence, Kind
 from dstui.run.diagnosis.exceptions import reading
-from dstui.run.diagnosis.failure_context import FailureContext, tracebacks
+from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import FACTS, Findings, Hit
 from dstui.run.diagnosis.log_reader import read_logs
+from dstui.run.diagnosis.ranks import every_rank, named_by_launcher
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict
@@ -60,16 +61,9 @@ def conclude(found: Findings, plan: Plan | None = None) -> Diagnosis:
         (Fix(look),) if look else _fixes(signature, verdict, plan),
         tuple(verdict.others),
         _notes(context, verdict),
-        every_rank=_every_rank(context, verdict, ranks),
+        every_rank=every_rank(context, verdict.hits),
         could_be=candidates(context, verdict) if kind in ("failure", "stop") else (),
     )
-
-
-def _every_rank(context: FailureContext, verdict: Verdict, ranks: list[int]) -> bool:
-    """Whether all ranks show the cause: by their labels, or by as many tracebacks without a label as there are ranks."""
-    if ranks:
-        return len(ranks) > 1 and set(ranks) >= context.ranks
-    return 1 < context.processes <= tracebacks(verdict.hits)
 
 
 def _title(signature: Signature, hit: Hit | None) -> str:
@@ -163,7 +157,7 @@ def _unknown(context: FailureContext, could_be: tuple[str, ...]) -> Diagnosis:
         "low",
         UNKNOWN if failed else NO_END,
         evidence=tuple(lines[:MOST_LINES]) if failed else (),
-        first_failing_rank=(rank if certain else context.named_by_launcher()) if failed else None,
+        first_failing_rank=(rank if certain else named_by_launcher(context)) if failed else None,
         notes=tuple(found.cut),
         could_be=could_be,
     )

@@ -39,6 +39,8 @@ class Exit:
     """Whether `rank` is only known to be the rank on its host."""
     spawned: bool = False
     """Whether torch.multiprocessing.spawn tells it, which ends the other processes as soon as one has ended badly."""
+    told: bool = False
+    """Whether the launcher tells it of one rank as the first that it saw fail."""
     whole: bool = False
     """Whether it is the launcher's own end, which stands for the run."""
 
@@ -56,8 +58,24 @@ def translated(code: int) -> int:
 DS_LINE = re.compile(r"exits with return code = (-?\d+)")
 TORCHRUN_LINE = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
 SPAWN_LINE = re.compile(r"\bprocess (\d+) terminated with (?:signal (SIG[A-Z]+)|exit code (\d+))")
-SRUN_LINE = re.compile(r"^srun: error: (\S+): tasks? ([\d,-]+): (?:Exited with exit code (\d+)|(.+))$")
+SRUN_LINE = re.compile(
+    r"^srun: (?:error: )?(\S+:|StepId=\S+|step:\S+) tasks? ([\d,-]+): (?:Exited with exit code (\d+)|(exited abnormally)|(.+))$"
+)
 MPI_LINE = re.compile(r"noticed that process rank (\d+) .*exited on signal (\d+)")
+OF_RANK = (
+    re.compile(r"\[rank: (?P<rank>\d+)\] Child process with PID \d+ terminated with code (?P<code>-?\d+)"),  # Lightning
+    re.compile(r"\bRank (?P<rank>\d+) crashed with exit code (?P<code>-?\d+)"),  # Composer
+    re.compile(r"Global rank (?P<rank>\d+) \(PID \d+\) exited with code (?P<code>-?[1-9]\d*)"),
+    re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>[1-9]\d*)"),  # Horovod
+    re.compile(r"Process name: (?:\[\[\d+,\d+\],|\[[\w.@-]+,)?(?P<rank>\d+)\]?\s*$"),  # Open MPI and Horovod; the status stands beside it
+    re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+)"),
+    re.compile(r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm"),  # MPICH and Intel MPI
+    re.compile(r"^=\s+RANK (?P<rank>\d+) PID \d+ RUNNING AT"),
+    re.compile(r"exit status of rank (?P<rank>\d+): (?:killed by signal (?P<signal>\d+)|return code (?P<code>\d+))"),
+)
+"""What launchers say of one rank's end; where no status stands there it was a bad one."""
+STATUS_LINE = re.compile(r"^=?\s*(?:(?:Exit code|EXIT CODE|EXIT STATUS)\s*: +(?P<code>\d+)|KILLED BY SIGNAL: (?P<signal>\d+))\b")
+"""The status of the rank that the line before it names."""
 PDSH_LINE = re.compile(r"ssh exited with exit code (\d+)")
 SHELL_LINE = re.compile(
     r"(?i)^(?:[\u2600-\u27bf\U0001f300-\U0001faff]\ufe0f? ?)?(?:\[[\w ]+\]\s*)?(?:job |process |training )?"
@@ -82,10 +100,13 @@ def exits_in(text: str) -> list[Exit]:
         number = signal.Signals.__members__.get(found[2]) if found[2] else None
         return [Exit(-number if number else int(found[3] or 1), int(found[1]), local=True, spawned=True)]
     if found := SRUN_LINE.match(text):
-        code = translated(int(found[3])) if found[3] else WORDS.get(found[4].strip())
+        code = translated(int(found[3])) if found[3] else 1 if found[4] else WORDS.get(found[5].strip())
         return [Exit(code, task=task) for task in _tasks(found[2])] if code is not None else []
     if found := MPI_LINE.search(text):
         return [Exit(-int(found[2]), int(found[1]))]
+    if found := next((words for line in OF_RANK if (words := line.search(text))), None):
+        reported = found.groupdict()
+        return [Exit(_status(reported), int(found["rank"]), told=True)]
     if found := DSTUI_LINE.match(text):
         return [] if found[3] else [Exit(translated(int(found[2])), int(found[1]))]
     if found := PDSH_LINE.search(text):
@@ -97,6 +118,18 @@ def exits_in(text: str) -> list[Exit]:
     if found := SHELL_LINE.match(text.strip()[:SHORT]):
         return [Exit(translated(int(found[1])), whole=True)]
     return []
+
+
+def status_in(text: str) -> int | None:
+    """The status that a line tells of the rank that a line before it has named."""
+    found = STATUS_LINE.match(text)
+    return _status(found.groupdict()) if found else None
+
+
+def _status(found: dict[str, str | None]) -> int:
+    """The exit status of a rank; 1 where none is told."""
+    signal_number = found.get("signal")
+    return -int(signal_number) if signal_number else translated(int(found.get("code") or 1))
 
 
 def _tasks(text: str) -> list[int]:

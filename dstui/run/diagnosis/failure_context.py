@@ -8,6 +8,7 @@ from functools import cached_property
 from dstui.run.diagnosis.exits import SIGNAL_CAUSES
 from dstui.run.diagnosis.findings import Ended, Findings, Hit
 from dstui.run.diagnosis.lines import rank_in
+from dstui.run.diagnosis.ranks import resolve
 from dstui.run.diagnosis.signatures import BY_ID
 
 ALIVE = 0.05
@@ -23,50 +24,25 @@ CRASHES = frozenset({"SIGABRT", "SIGSEGV"})
 """What native code says of its own end."""
 
 
-def tracebacks(hits: Iterable[Hit]) -> int:
-    """How many processes raised these exceptions, where no label tells; what was raised while another one was handled counts with that."""
-    raised = [(hit, (hit.stream, hit.raised.chain)) for hit in hits if hit.raised and hit.raised.traced]
-    first = {hit.at: chain for hit, chain in raised if hit.raised and not hit.raised.chained}
-    return len(first) + len({chain for _, chain in raised} - set(first.values()))
-
-
 class FailureContext:
     """The findings, with ranks resolved."""
 
     def __init__(self, found: Findings) -> None:
         self.found = found
-        if found.world is not None and found.local == found.world - 1:  # all ranks are on one host
-            for hit in found.hits:
-                if hit.rank is None and hit.local is not None:
-                    hit.rank = hit.local
-                    found.spoke |= {hit.local} if hit.signature.role in ("root", "symptom", "cascade") else set()
-        hosts = ({hit.host for hit in found.hits} | {end.host for end in found.ends}) - {None}
-        if not found.several_nodes and len(hosts) < 2:  # on one host the rank there is the rank
-            for hit in found.hits:
-                if hit.rank is None and hit.raised is not None and hit.raised.process is not None:
-                    hit.rank = hit.raised.process
-            for end in found.ends:
-                if end.exit.local and (end.exit.code < 0 or end.exit.spawned) and end.rank is None:
-                    end.rank = end.exit.rank
-        if self.tasks_are_ranks:
-            for hit in found.hits:
-                hit.rank = hit.task if hit.rank is None else hit.rank
-            for end in found.ends:
-                end.rank = end.exit.task if end.rank is None else end.rank
-
-    @cached_property
-    def tasks_are_ranks(self) -> bool:
-        """Whether srun started one task per rank: not where torchrun runs in the tasks, or a task speaks for another rank."""
-        mixed = any(hit.task is not None and hit.rank not in (None, hit.task) for hit in self.found.hits)
-        return not mixed and not self.found.agents
+        resolve(found)
 
     @cached_property
     def ranks(self) -> set[int]:
         """Every rank that is known to exist."""
         found = self.found
+        return self.heard | set(range(min(found.world or 0, 1 << 16)))
+
+    @cached_property
+    def heard(self) -> set[int]:
+        """Every rank that the text has a line of."""
+        found = self.found
         known = {hit.rank for hit in found.hits if hit.rank is not None} | {end.rank for end in found.ends if end.rank is not None}
-        known |= set(found.pids.values()) | set(found.enqueued) | found.spoke
-        return known | set(range(min(found.world or 0, 1 << 16)))
+        return known | set(found.pids.values()) | set(found.enqueued) | found.spoke | found.labelled
 
     @property
     def single(self) -> bool:
@@ -156,25 +132,11 @@ class FailureContext:
             return silent[0], True
         return self._dead_first(silent or sorted(self.ranks)), False
 
-    def named_by_launcher(self) -> int | None:
-        """The rank of the only process that ended by itself, as torchrun or torch.multiprocessing.spawn saw it, which ended the others.
-
-        It is the last resort: torchrun names the first that ended. That is not the first that failed where ranks speak of lost peers, and
-        where there are several nodes it knows only the ranks in its table.
-        """
-        cascades = [hit for hit in self.found.hits if hit.signature.role == "cascade" and hit.signature.id != "CHILD-FAILED"]
-        if any(not (hit.raised and hit.raised.in_launcher) for hit in cascades):
-            return None
-        reported = [end for end in self.bad_ends if end.exit.spawned or end.stream.split(":", 1)[1] in self.found.agents]
-        ends = [end for end in reported if not end.exit.whole]
-        ranks = {end.rank if end.rank is not None or self.found.several_nodes else end.exit.rank for end in ends}
-        known = ranks - {None}
-        return known.pop() if len(known) == 1 else None
-
     @property
     def processes(self) -> int:
         """How many ranks there are: those that are known, or those of torchrun that ended and that it ended."""
-        return max(len(self.ranks), self.found.closing + len({end.exit.rank for end in self.bad_ends if end.exit.local}))
+        told = {end.exit.rank for end in self.bad_ends if end.exit.local} or {end.rank for end in self.bad_ends if end.root}
+        return max(len(self.ranks), self.found.closing + len(told))
 
     def _dead_first(self, among: Iterable[int]) -> int | None:
         """DeepSpeed's launcher ends its ranks one after another: the one that took no time, where others did, was dead before."""

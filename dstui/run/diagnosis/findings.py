@@ -53,6 +53,8 @@ class Ended:
     stream: str
     rank: int | None = None
     host: str | None = None
+    root: bool = False
+    """Whether torchrun's table has it as the failure that it saw first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Findings:
     """Process ids that the launcher ended, and when it began to."""
     times: list[tuple[Place, float]] = field(default_factory=list)
     """When the launcher said something after that."""
+    labelled: set[int] = field(default_factory=set)
+    """Ranks of which there is any line that PyTorch has labelled."""
     spoke: set[int] = field(default_factory=set)
     """Ranks whose failure has words: an exception, a symptom, a cascade."""
     enqueued: dict[int, int] = field(default_factory=dict)
@@ -100,6 +104,8 @@ class Findings:
     closing: int = 0
     """How many ranks torchrun had to end."""
     several_nodes: bool = False
+    offsets: set[int] = field(default_factory=set)
+    """Of each node of which the text tells it: the rank of its first process."""
     orphaned: Place | None = None
     tails: dict[str, list[str]] = field(default_factory=dict)
     """File -> its last lines."""

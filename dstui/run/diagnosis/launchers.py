@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 
-from dstui.run.diagnosis.exits import Exit, exits_in
+from dstui.run.diagnosis.exits import Exit, exits_in, status_in
 from dstui.run.diagnosis.findings import Ended, Findings, Place, capped
 from dstui.run.diagnosis.lines import Label, rank_in
+from dstui.run.diagnosis.world import DS_NODE, first_of_node, world_in
 
 Key = tuple[int, str]
 """File and label: one of the outputs that are interleaved in a file."""
@@ -16,18 +18,19 @@ TIME = re.compile(r"(?:(\d{4})-)?(\d\d)-(\d\d)[ T](\d\d):(\d\d):(\d\d)[.,]?(\d*)
 SPAWNED = re.compile(r"process (\d+) spawned with command: .*'--local[-_]rank=(\d+)'")
 KILLING = re.compile(r"Killing subprocess (\d+)")
 WELL = re.compile(r"Process (\d+) exits successfully")
-WORLD = re.compile(
-    r"dist_world_size=(\d+)|(?<!local_)world_size[=:] ?(\d+)"
-    r"|^\W{0,20}(?:\S{0,200}/)?torchrun (?!.*--nnodes).*--nproc[-_]per[-_]node[= ](\d+)"
-)
 MAPPING = re.compile(r"global_rank_mapping=defaultdict\(<class 'list'>, (\{.*\})\)")
-NODE = re.compile(r"nnodes=\d+, num_local_procs=\d+, node_rank=(\d+)")
 ENQUEUED = re.compile(r"[Ll]ast enqueued (?:NCCL )?work: (\d+)")
-BLOCK_RANK = re.compile(r"^\s+rank\s+: (\d+) \(local_rank: (\d+)\)")
-BLOCK_EXIT = re.compile(r"^\s+exitcode\s+: (-?\d+) \(pid: \d+\)")
+FAILURES = re.compile(r"^\s*(Root Cause|(?:Other )?Failures)\b.*:\s*$")
+"""The two parts of torchrun's table; since PyTorch 1.10 the root cause stands last."""
+BLOCK_RANK = re.compile(r"^\s*rank\s*: (\d+) \(local_rank: (\d+)\)")
+BLOCK_EXIT = re.compile(r"^\s*exitcode\s*: (-?\d+) \(pid: \d+\)")
 PREPARING = re.compile(r"(?:Map|Running tokenizer on dataset)[^|]{0,80}?:\s{1,8}(\d{1,3})%\|")
+NEAR = 3
+"""Lines within which the status of a rank follows its name."""
 ORPHAN = re.compile(r"^\s*\d+\s+1\s.*deepspeed\.launcher\.launch")
-SEVERAL_NODES = re.compile(r"--num_nodes[= ](?:[2-9]|\d\d)|--hostfile[= ]\S+|--nnodes'?[=, ]+'?(?:[2-9]|\d\d)")
+SEVERAL_NODES = re.compile(
+    r"--num_nodes[= ](?:[2-9]|\d\d)|--hostfile[= ]\S+|--(?:nnodes|num_machines)'?[=, ]+'?(?:[2-9]|\d\d)|nnodes=(?:[2-9]|\d\d)"
+)
 
 
 class Launchers:
@@ -36,7 +39,11 @@ class Launchers:
     def __init__(self, found: Findings) -> None:
         self.found = found
         self._closing: dict[Key, Place] = {}
-        self._block: dict[Key, int] = {}
+        self._root: set[Key] = set()
+        """Outputs in which torchrun's table has come to the failure that it saw first."""
+        self._block: dict[Key, Ended] = {}
+        self._named: dict[Key, Ended] = {}
+        """The end of a rank whose status the next line may tell."""
         self._mapping: dict[str, list[int]] = {}
         self._node = 0
 
@@ -76,24 +83,42 @@ class Launchers:
             found.killed.append((int(killing[1]), time_of(text), place))
         elif well := WELL.search(text):
             found.well.add(found.pids.get(int(well[1]), -int(well[1])))
-        elif world := WORLD.search(text):
-            found.world = max(found.world or 0, int(world[1] or world[2] or world[3]))
         elif mapping := MAPPING.search(text):
             self._mapping = _literal(mapping[1])
-        elif node := NODE.search(text):
-            self._node = int(node[1])
+        if node := DS_NODE.search(text):
+            self._node = int(node[3])
+        if (first := first_of_node(text)) is not None:
+            found.offsets.add(first)
+        if world := world_in(text):
+            found.world = max(found.world or 0, world)
 
     def _ends(self, label: Label, place: Place, key: Key) -> None:
-        if block := BLOCK_RANK.match(label.text):
-            self._block[key] = int(block[1])
-            self.found.agents.add(key[1])
-            self.found.several_nodes |= block[1] != block[2]
-        elif (code := BLOCK_EXIT.match(label.text)) and key in self._block:
-            self._end(Exit(int(code[1]), self._block.pop(key)), place, label, key)
+        self._table(label, place, key)
+        named = self._named.pop(key, None)
+        if named and (status := status_in(label.text)) is not None and place[1] - named.at[1] <= NEAR:
+            named.exit = replace(named.exit, code=status)
+            return
         for found in exits_in(label.text):
             if found.local and not found.spawned:
                 self.found.agents.add(key[1])
             self._end(found, place, label, key)
+            if found.told:
+                self._named[key] = self.found.ends[-1]
+
+    def _table(self, label: Label, place: Place, key: Key) -> None:
+        """Torchrun's table of failures; one that breaks off before the exit status is as good, but for the status."""
+        if part := FAILURES.match(label.text):
+            self._root = self._root | {key} if part[1] == "Root Cause" else self._root - {key}
+        elif block := BLOCK_RANK.match(label.text):
+            self.found.agents.add(key[1])
+            self.found.several_nodes |= block[1] != block[2]
+            self.found.offsets.add(int(block[1]) - int(block[2]))
+            self._end(Exit(1, int(block[1])), place, label, key)
+            self._block[key] = self.found.ends[-1]
+            self._block[key].root = key in self._root
+        elif (code := BLOCK_EXIT.match(label.text)) and key in self._block:
+            end = self._block.pop(key)
+            end.exit, end.at, end.text = replace(end.exit, code=int(code[1])), place, capped(label.text)
 
     def _end(self, end: Exit, at: Place, label: Label, key: Key) -> None:
         # torchrun ends the others of its node before it says who had ended by itself.

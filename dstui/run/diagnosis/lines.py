@@ -26,12 +26,19 @@ LABELS = (
     (re.compile(r"\((?:\w+ pid=\d+(?:, ip=([\w.]+))?|([\w-]+), rank=\d+, pid=\d+(?:, ip=[\w.]+)?)\) ?"), "host"),
     (re.compile(r"\[rank=(\d{1,5})\] ?"), "rank"),
     # srun --label: the task's number, which is a rank or, under torchrun, a node.
-    (re.compile(r"(\d{1,5}): ?"), "task"),
+    (re.compile(r" {0,3}(\d{1,5}): ?"), "task"),
     # torchrun --tee: role and local rank.
     (re.compile(r"\[(?:default|trainer|worker|\w*role\w*)(\d+)\]:"), "local"),
     # dstui --headless and dstui logs; hydra of MPICH and Intel MPI; mpirun --tag-output.
-    (re.compile(r"\[ *(\d{1,5})\] "), "rank"),
-    (re.compile(r"\[\d+,(\d+)\]<std(?:out|err)>:? ?"), "rank"),
+    (re.compile(r"\[ *(\d{1,5})\](?: |: ?(?=\S))"), "rank"),
+    # Open MPI 1 to 5, with a timestamp or without; Horovod; SageMaker.
+    (
+        re.compile(
+            r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4} ?)?"
+            r"\[(?:[\w.@-]+,)?(?:mpirank:)?(\d{1,5})(?:,[\w.-]+)?\]<std(?:out|err)>:? ?"
+        ),
+        "rank",
+    ),
     # pdsh: the host's name, or its address.
     (
         re.compile(
@@ -43,9 +50,11 @@ LABELS = (
 )
 REPORTED = re.compile(
     r"\[[Rr]ank:? ?(\d{1,5})[\]:, ]|\bRank (\d{1,5})\]"
+    r"|\brank(\d{1,5})\[\d+\]\["
     r"|(?i:(?:^|[\[(<|,] ?|- )(?:global[_ ])?rank ?[=:#-]? {0,3}(\d{1,5})(?: ?[\])>|]| - |: ))"
 )
 """A rank that the program, or NCCL's watchdog, names itself by: `[Rank 2] …`, `rank: 2 | …`, `[util:158, rank=2] …`."""
+UNRECOGNIZED = re.compile(r"unrecognized arguments: .*--local[-_]rank[= ](\d{1,5})\b")
 FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 NOT_HOSTS = frozenset({"srun", "slurmstepd", "error", "warning", "info", "note", "fatal", "debug", "step", "loss", "epoch", "main"})
 
@@ -98,7 +107,13 @@ def _no_host(name: str | None) -> bool:
 def rank_in(text: str) -> int | None:
     """The rank that a line names as its own: `[Rank 2] Watchdog caught …`."""
     found = REPORTED.search(text[:200])
-    return int(found[1] or found[2] or found[3]) if found else None
+    return int(found[1] or found[2] or found[3] or found[4]) if found else None
+
+
+def local_in(text: str) -> int | None:
+    """The rank on its host, where the line is a parser's that does not know the launcher's argument."""
+    found = UNRECOGNIZED.search(text)
+    return int(found[1]) if found else None
 
 
 def rank_of_file(path: str) -> int | None:

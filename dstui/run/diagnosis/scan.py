@@ -11,7 +11,7 @@ from dstui.run.diagnosis.cuts import breaks_off, finished
 from dstui.run.diagnosis.dumps import Dumps
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
-from dstui.run.diagnosis.lines import Label, rank_in, read_label
+from dstui.run.diagnosis.lines import Label, local_in, rank_in, read_label
 from dstui.run.diagnosis.prefixes import Prefixes
 from dstui.run.diagnosis.shapes import Shape, Shapes
 from dstui.run.diagnosis.signature import Sign, Signature
@@ -113,6 +113,8 @@ class Scanner:
             label = Label(label.text, label.stream, self._file_rank, label.host, None)
         if label.local is not None:
             self.found.local = max(self.found.local or 0, label.local)
+        if label.rank is not None and label.stream.startswith("rank"):
+            self.found.labelled.add(label.rank)
         key = (place[0], label.stream)
         trace = self._traces[key]
         code = trace.is_code(label.text)
@@ -169,7 +171,8 @@ class Scanner:
         if signature.role in ("root", "symptom", "cascade") and rank is not None and not (raised and raised.ignored):
             self.found.spoke.add(rank)
         stream, when = f"{place[0]}:{label.stream}", self._time.get(key)
-        hit = Hit(signature, place, label.text[:TEXT_CAP], stream, rank, label.host, label.task, label.local, when, raised)
+        local = label.local if label.local is not None else local_in(label.text)
+        hit = Hit(signature, place, label.text[:TEXT_CAP], stream, rank, label.host, label.task, local, when, raised)
         kept = self._kept[(signature.id, label.stream, place[0])]
         if kept and kept[-1].at == place:
             return

@@ -19,9 +19,14 @@ FACTS = (
     "return code", "with code", "exitcode", "exit code", "xit status", "exits successfully", "srun: error", "closing signal",
     "noticed that process", "terminated with",
     "spawned with command", "Killing subprocess", "world_size", "nnodes", "rank_mapping", "ended with", "deepspeed.launcher.launch",
-    "ast enqueued", "Loading extension module", "Time to load", "--hostfile", "num_nodes", "  rank  ", "Map",
+    "ast enqueued", "Loading extension module", "Time to load", "--hostfile", "num_nodes", "Map",
     "okenizer on dataset", "nproc", "Exit Code", "MainThread", "most recent call first",
     "distributed_c10d.py", "deepspeed/comm/", "Process ", "Thread ", "│ /",
+    "(local_rank: ", "Failures:", "Root Cause", "world size", "World size", "WORLD", "world_info", "nranks", "num_gpus", "num-gpus",
+    "num_processes", "num-processes", "Num processes", "MEMBER: ", "Starting with", "store-based barrier", "to store for rank",
+    "distributed training: False", "distributed init", "GLOBAL_RANK", "--include", "mpirun", "mpiexec", "horovodrun", "orterun", "srun ",
+    "machine_rank", "node_rank", "exit with status code", "MPI_ABORT", "Abort(", "RUNNING AT", "KILLED BY SIGNAL", "crashed with exit",
+    "exited abnormally", "caused collective abort", "of rank ", "EXIT CODE", "EXIT STATUS", "Exit code", "Child process with", "Global rank",
 )  # fmt: skip
 """Literal texts of what is understood beside the signatures."""
 NAMED = re.compile(rb"(?<![\w.])(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:: |$)")

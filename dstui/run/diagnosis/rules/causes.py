@@ -6,8 +6,9 @@ import re
 
 from dstui.run.diagnosis.diagnosis import Confidence
 from dstui.run.diagnosis.exceptions import points_elsewhere
-from dstui.run.diagnosis.failure_context import FailureContext, tracebacks
+from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
+from dstui.run.diagnosis.ranks import first_failing
 from dstui.run.diagnosis.rules.uncaught import uncaught
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
@@ -36,14 +37,20 @@ def cause(context: FailureContext) -> Verdict | None:
         _answer(hit.signature) for hit in sorted(hard, key=context.order) if _answer(hit.signature) != _answer(first.signature)
     )
     sub = [hit for hit in roots(context) if hit.signature.id in first.signature.explains]
-    by_launcher = first.signature.launcher or bool(first.raised and first.raised.in_launcher)
-    rank, certain = (None, True) if by_launcher else _rank_of(context, [*same, *sub])
+    by_launcher = first.signature.launcher or _raised_by_launcher(same)
+    rank, certain = (None, True) if by_launcher else first_failing(context, [*same, *sub])
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
     confidence = _confidence(context, first, same, certain or rank is None)
     if confidence == "high" and (others or _first_stop(context)):
         confidence = "medium"
     return Verdict(first.signature, confidence, same, rank, list(others), sub)
+
+
+def _raised_by_launcher(hits: list[Hit]) -> bool:
+    """Whether the launcher itself raised the exception that says it, and no rank did."""
+    raised = [hit.raised for hit in hits if hit.raised is not None]
+    return bool(raised) and all(one.in_launcher for one in raised) and all(hit.rank is None for hit in hits)
 
 
 def roots(context: FailureContext) -> list[Hit]:
@@ -111,27 +118,6 @@ def _same_process(hit: Hit, other: Hit) -> bool:
     if hit.rank is not None and other.rank is not None:
         return hit.rank == other.rank
     return True
-
-
-def _rank_of(context: FailureContext, hits: list[Hit]) -> tuple[int | None, bool]:
-    """The rank that a cause began on, and whether the text says so rather than the circumstances.
-
-    The first of: the label of the first line that shows it, or of its traceback; rank 0 where there is no other; the rank that another
-    line names beside the same error; of one traceback without a label the only rank its launcher saw fail; the rank that is missing among
-    those that spoke. Else none: a process id, a host, a local rank and the order of two unlabelled tracebacks name no rank.
-    """
-    known = [hit for hit in hits if hit.rank is not None]
-    if known:
-        return known[0].rank, True
-    if context.single:
-        return 0, True
-    mentioned = {hit.rank for hit in context.found.hits if hit.rank is not None and hit.signature is hits[0].signature}
-    if len(mentioned) == 1:
-        return mentioned.pop(), True  # the program's own word for it, beside a traceback without a label
-    if any(hit.raised for hit in hits):
-        return context.named_by_launcher() if tracebacks(hits) <= 1 else None, True  # without a label: somebody's
-    rank, certain = context.suspect()
-    return (rank, certain) if rank is not None else (context.named_by_launcher(), certain)
 
 
 def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: bool) -> Confidence:

@@ -1,0 +1,101 @@
+"""How many ranks a run has, as launchers, libraries and the programs themselves tell it. Pure: one line in, a number out."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+
+NODES = re.compile(r"--(?:n|num[-_])?(?:nodes|machines)'?[=, ]+'?(?:\d+:)?(\d+)")
+PER_NODE = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]gpus|processes[-_]per[-_]node|ntasks-per-node)'?[=, ]+'?(\d+)")
+NODE = re.compile(r"--(?:node|machine)[-_]rank'?[=, ]+'?(\d+)")
+INCLUDED = re.compile(r"--include[= ]['\"]?\w+:(\d+(?:,\d+)*)(?!@)")
+DS_NODE = re.compile(r"nnodes=(\d+), num_local_procs=(\d+), node_rank=(\d+)")
+ALL_NODES = re.compile(
+    r"--num[-_]processes[= ](\d+)|\b(?:mpirun|mpiexec|horovodrun|orterun)\b.{0,200}? -(?:np?|-np) (\d+)|\bsrun\b.{0,200}? (?:-n ?|--ntasks[= ])(\d+)"
+)
+SAID = re.compile(
+    # DeepSpeed; torch's environment; Megatron's table of arguments; JSON. Not a group's size (data_parallel_world_size).
+    r"""dist_world_size=(\d+)|(?i:(?<![\w])(?:global_)?world[_ ]size)['"]?(?: ?[=:] ?| \.{2,} | )(\d+)\b(?! !=)"""
+    r"|world_sizes=\[(\d+)"  # torchrun's rendezvous
+    r"|^\s+nproc_per_node\s+: (\d+)"  # and its launch configuration
+    r"|MEMBER: \d+/(\d+)|Starting with (\d+) processes"  # Lightning
+    r"|store-based barrier for key:\S+ with (\d+) (?:nodes|clients)"
+    r"|Num processes: (\d+)"  # accelerate
+    r"|\bnranks (\d+)"  # NCCL
+)
+ELSEWHERE = re.compile(r"nodes|hostfile|machine")
+"""In a command without a number of nodes: there may be several."""
+ONE = re.compile(r"distributed training: False|\bin simple_launcher\b")
+"""The Trainer's word for a run of one process; the function of accelerate launch that starts a script without a launcher."""
+AT_LEAST = re.compile(
+    r"distributed init \(rank (\d+)[,)]|Process rank: (\d+), device|to store for rank: (\d+)|GLOBAL_RANK: (\d+),|Process index: (\d+)"
+)
+"""A rank that says that it is there."""
+STARTED_LAST = re.compile(r"--local[-_]rank=(\d+)'.*(?:exits with return code|returned non-zero exit status|died with)")
+"""DeepSpeed's launcher and the old torch.distributed.launch print the command of the rank that they started last, whichever failed."""
+ENCODED = re.compile(r"--world_info[= ]([\w+/=-]{8,8192})")
+SLOTS = re.compile(r"WORLD INFO DICT: (\{.*\})")
+MOST = 1 << 16
+
+
+def world_in(text: str) -> int | None:
+    """The number of ranks that a line tells, or the least that it shows; None where it says nothing of them."""
+    if found := SAID.search(text):
+        return _number(found)
+    if ONE.search(text):
+        return 1
+    if found := AT_LEAST.search(text):
+        return _number(found) + 1 if _number(found) else None
+    if found := STARTED_LAST.search(text):
+        return _number(found) + 1
+    if found := ENCODED.search(text):
+        return _slots(_decoded(found[1]))
+    if found := SLOTS.search(text):
+        return _slots(found[1].replace("'", '"'))
+    return _of_command(text)
+
+
+def first_of_node(text: str) -> int | None:
+    """The rank of the first process of a node, where a line tells the node's number and how many processes each has."""
+    if found := DS_NODE.search(text):
+        return int(found[2]) * int(found[3])
+    node, each = NODE.search(text), PER_NODE.search(text)
+    return int(node[1]) * int(each[1]) if node and each else None
+
+
+def _of_command(text: str) -> int | None:
+    """What a command line asks for: all processes, or those of a node times the nodes."""
+    if found := DS_NODE.search(text):
+        return min(int(found[1]) * int(found[2]), MOST)
+    if found := INCLUDED.search(text):
+        return found[1].count(",") + 1
+    found, nodes = PER_NODE.search(text), NODES.search(text)
+    if found is None:
+        return _number(every) if (every := ALL_NODES.search(text)) else None
+    if nodes is None and ELSEWHERE.search(text):
+        return None
+    return min(int(found[1]) * int(nodes[1] if nodes else 1), MOST)
+
+
+def _number(found: re.Match[str]) -> int:
+    return min(int(next(group for group in found.groups() if group)), MOST)
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except (binascii.Error, ValueError):
+        return ""
+
+
+def _slots(text: str) -> int | None:
+    """Of `{"host": [0, 1]}`: 2."""
+    try:
+        hosts = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(hosts, dict) or not all(isinstance(slots, list) for slots in hosts.values()):
+        return None
+    return min(sum(map(len, hosts.values())), MOST) or None
