@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from crash_texts import of_lines
 
-from dstui.run.diagnosis.world import world_in
+from dstui.run.diagnosis.world_size import world_in
 
 SITE = "/opt/env/lib/python3.11/site-packages/"
 WHERE = ["Traceback (most recent call last):", '  File "/home/u/train.py", line 30, in <module>', "    main()"]

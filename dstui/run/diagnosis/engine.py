@@ -15,7 +15,7 @@ from dstui.run.diagnosis.exceptions import reading
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import FACTS, Findings, Hit
 from dstui.run.diagnosis.log_reader import read_logs
-from dstui.run.diagnosis.ranks import every_rank, named_by_launcher
+from dstui.run.diagnosis.rank_resolution import every_rank, named_by_launcher
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict

@@ -39,7 +39,7 @@ class Exit:
     """Whether `rank` is only known to be the rank on its host."""
     spawned: bool = False
     """Whether torch.multiprocessing.spawn tells it, which ends the other processes as soon as one has ended badly."""
-    told: bool = False
+    reported: bool = False
     """Whether the launcher tells it of one rank as the first that it saw fail."""
     whole: bool = False
     """Whether it is the launcher's own end, which stands for the run."""
@@ -105,8 +105,8 @@ def exits_in(text: str) -> list[Exit]:
     if found := MPI_LINE.search(text):
         return [Exit(-int(found[2]), int(found[1]))]
     if found := next((words for line in OF_RANK if (words := line.search(text))), None):
-        reported = found.groupdict()
-        return [Exit(_status(reported), int(found["rank"]), told=True)]
+        groups = found.groupdict()
+        return [Exit(_status(groups), int(found["rank"]), reported=True)]
     if found := DSTUI_LINE.match(text):
         return [] if found[3] else [Exit(translated(int(found[2])), int(found[1]))]
     if found := PDSH_LINE.search(text):

@@ -8,7 +8,7 @@ from functools import cached_property
 from dstui.run.diagnosis.exits import SIGNAL_CAUSES
 from dstui.run.diagnosis.findings import Ended, Findings, Hit
 from dstui.run.diagnosis.lines import rank_in
-from dstui.run.diagnosis.ranks import resolve
+from dstui.run.diagnosis.rank_resolution import resolve
 from dstui.run.diagnosis.signatures import BY_ID
 
 ALIVE = 0.05
@@ -135,8 +135,8 @@ class FailureContext:
     @property
     def processes(self) -> int:
         """How many ranks there are: those that are known, or those of torchrun that ended and that it ended."""
-        told = {end.exit.rank for end in self.bad_ends if end.exit.local} or {end.rank for end in self.bad_ends if end.root}
-        return max(len(self.ranks), self.found.closing + len(told))
+        by_themselves = {end.exit.rank for end in self.bad_ends if end.exit.local} or {end.rank for end in self.bad_ends if end.root}
+        return max(len(self.ranks), self.found.closing + len(by_themselves))
 
     def _dead_first(self, among: Iterable[int]) -> int | None:
         """DeepSpeed's launcher ends its ranks one after another: the one that took no time, where others did, was dead before."""

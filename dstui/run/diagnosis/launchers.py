@@ -9,7 +9,7 @@ from dataclasses import replace
 from dstui.run.diagnosis.exits import Exit, exits_in, status_in
 from dstui.run.diagnosis.findings import Ended, Findings, Place, capped
 from dstui.run.diagnosis.lines import Label, rank_in
-from dstui.run.diagnosis.world import DS_NODE, first_of_node, world_in
+from dstui.run.diagnosis.world_size import DS_NODE, first_of_node, world_in
 
 Key = tuple[int, str]
 """File and label: one of the outputs that are interleaved in a file."""
@@ -102,7 +102,7 @@ class Launchers:
             if found.local and not found.spawned:
                 self.found.agents.add(key[1])
             self._end(found, place, label, key)
-            if found.told:
+            if found.reported:
                 self._named[key] = self.found.ends[-1]
 
     def _table(self, label: Label, place: Place, key: Key) -> None:

@@ -26,7 +26,8 @@ FACTS = (
     "num_processes", "num-processes", "Num processes", "MEMBER: ", "Starting with", "store-based barrier", "to store for rank",
     "distributed training: False", "distributed init", "GLOBAL_RANK", "--include", "mpirun", "mpiexec", "horovodrun", "orterun", "srun ",
     "machine_rank", "node_rank", "exit with status code", "MPI_ABORT", "Abort(", "RUNNING AT", "KILLED BY SIGNAL", "crashed with exit",
-    "exited abnormally", "caused collective abort", "of rank ", "EXIT CODE", "EXIT STATUS", "Exit code", "Child process with", "Global rank",
+    "exited abnormally", "caused collective abort", "of rank ", "EXIT CODE", "EXIT STATUS", "Exit code",
+    "Child process with", "Global rank",
 )  # fmt: skip
 """Literal texts of what is understood beside the signatures."""
 NAMED = re.compile(rb"(?<![\w.])(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:: |$)")

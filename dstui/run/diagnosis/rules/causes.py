@@ -8,7 +8,7 @@ from dstui.run.diagnosis.diagnosis import Confidence
 from dstui.run.diagnosis.exceptions import points_elsewhere
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
-from dstui.run.diagnosis.ranks import first_failing
+from dstui.run.diagnosis.rank_resolution import first_failing
 from dstui.run.diagnosis.rules.uncaught import uncaught
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID

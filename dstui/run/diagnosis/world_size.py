@@ -13,9 +13,10 @@ NODE = re.compile(r"--(?:node|machine)[-_]rank'?[=, ]+'?(\d+)")
 INCLUDED = re.compile(r"--include[= ]['\"]?\w+:(\d+(?:,\d+)*)(?!@)")
 DS_NODE = re.compile(r"nnodes=(\d+), num_local_procs=(\d+), node_rank=(\d+)")
 ALL_NODES = re.compile(
-    r"--num[-_]processes[= ](\d+)|\b(?:mpirun|mpiexec|horovodrun|orterun)\b.{0,200}? -(?:np?|-np) (\d+)|\bsrun\b.{0,200}? (?:-n ?|--ntasks[= ])(\d+)"
+    r"--num[-_]processes[= ](\d+)|\b(?:mpirun|mpiexec|horovodrun|orterun)\b.{0,200}? -(?:np?|-np) (\d+)"
+    r"|\bsrun\b.{0,200}? (?:-n ?|--ntasks[= ])(\d+)"
 )
-SAID = re.compile(
+REPORTED = re.compile(
     # DeepSpeed; torch's environment; Megatron's table of arguments; JSON. Not a group's size (data_parallel_world_size).
     r"""dist_world_size=(\d+)|(?i:(?<![\w])(?:global_)?world[_ ]size)['"]?(?: ?[=:] ?| \.{2,} | )(\d+)\b(?! !=)"""
     r"|world_sizes=\[(\d+)"  # torchrun's rendezvous
@@ -42,7 +43,7 @@ MOST = 1 << 16
 
 def world_in(text: str) -> int | None:
     """The number of ranks that a line tells, or the least that it shows; None where it says nothing of them."""
-    if found := SAID.search(text):
+    if found := REPORTED.search(text):
         return _number(found)
     if ONE.search(text):
         return 1

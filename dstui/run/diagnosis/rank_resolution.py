@@ -107,14 +107,14 @@ def first_failing(context: FailureContext, hits: list[Hit]) -> tuple[int | None,
 
 def named_by_launcher(context: FailureContext) -> int | None:
     """The rank that ended first by itself, as its launcher saw it: the last resort, since that is not always the first that failed."""
-    if first := next((end for end in context.bad_ends if end.root or end.exit.told), None):
+    if first := next((end for end in context.bad_ends if end.root or end.exit.reported), None):
         return first.rank
     ends = [end for end in context.bad_ends if not end.exit.whole]
-    ranks = {_told(context.found, end) for end in ends} - {None}
+    ranks = {_rank_of(context.found, end) for end in ends} - {None}
     return ranks.pop() if len(ranks) == 1 else None
 
 
-def _told(found: Findings, end: Ended) -> int | None:
+def _rank_of(found: Findings, end: Ended) -> int | None:
     """The rank that an end is told of."""
     if end.rank is not None or not end.exit.local or end.exit.rank is None:
         return end.rank
