@@ -267,3 +267,10 @@ def test_a_port_that_torchruns_agent_cannot_have_is_no_ranks_failure(tmp_path: P
 def test_an_end_that_torchrun_tells_counts_where_somebody_joined_the_lines(tmp_path: Path) -> None:
     found = of_lines(tmp_path / "log", [f"{ENDED.format(-9, 0)} {WHERE[0]}  {WHERE[1]}"])
     assert (found.cause, found.first_failing_rank) == ("KILLED-UNKNOWN", 0)
+
+
+def test_what_every_task_says_without_a_label_is_every_ranks(tmp_path: Path) -> None:
+    lines = ['FATAL:   "train": executable file not found in $PATH'] * 4
+    found = of_lines(tmp_path / "a", [*lines, "srun: error: n1: tasks 0-3: Exited with exit code 255"])
+    assert (found.cause, found.every_rank) == ("NO-DS-CMD", True)
+    assert not of_lines(tmp_path / "b", [*lines, "srun: error: n1: tasks 0-7: Exited with exit code 255"]).every_rank

@@ -8,6 +8,8 @@ BAR = re.compile(r"(\d{1,3})%\|")
 """tqdm's progress bar."""
 STEPS = re.compile(r"(?<!\d)(\d+)/(\d+) \[")
 """Its count: 15/100 [."""
+MOVED = 3
+"""States of a bar: one that only says where it was when it ended is printed once or twice."""
 LEFT_OUT = re.compile(r"(?i)^\W*(?:[\w ]{0,30}\b(?:truncated|snip(?:ped)?|omitted|cut off))\W*$|^\W*(?:\.{3,}|…)\W*$")
 """What people and sites put where they left lines out: `...`, `[output truncated]`, `<snip>`."""
 
@@ -22,6 +24,11 @@ def breaks_off(last: str, *, within_traceback: bool) -> str:
     if bars and int(bars[-1]) < 100:
         return f"breaks off at a progress bar of {bars[-1]} %"
     return ""
+
+
+def advances(last: list[str]) -> bool:
+    """Whether a progress bar goes on in the last lines of a file: whatever stands above them has not ended it."""
+    return len({steps for line in last for steps in STEPS.findall(line)}) >= MOVED
 
 
 def finished(last: str) -> str:

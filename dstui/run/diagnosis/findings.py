@@ -101,6 +101,8 @@ class Findings:
     """Rank -> the last collective that it enqueued."""
     agents: set[str] = field(default_factory=set)
     """Streams in which torchrun itself speaks."""
+    launcher_broke: bool = False
+    """Whether the last file ends within a traceback of the launcher itself."""
     closing: int = 0
     """How many ranks torchrun had to end."""
     several_nodes: bool = False

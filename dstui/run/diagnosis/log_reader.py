@@ -30,6 +30,7 @@ HEAD_SHOWN = 1024
 """Bytes at the beginning that tell how a file is written."""
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 """Colours, which notebooks put within the words that are looked for."""
+HEADER = b"Traceback (most recent"
 TAIL_LINES = 12
 MOST_BLANK = 50
 """Lines from the end among which the last ones with words are looked for."""
@@ -124,14 +125,14 @@ def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
         # The loop that all of a log goes through: 0.6 µs for a line that is like one before.
         for number, line in enumerate(lines, first):
             if line.translate(None, DIGITS) not in nothing:
-                _scan_line(scanner, number, line)
+                _scan_line(scanner, number, line, lines[number - first - 1] if number > first else b"")
         tail.extend(enumerate(lines[-MOST_BLANK:], first + max(len(lines) - MOST_BLANK, 0)))
     last = [(number, decode(line)) for number, line in tail if line and not line.isspace()][-TAIL_LINES:]
     scanner.found.tails[name] = [line for _, line in last]
     scanner.end(last)
 
 
-def _scan_line(scanner: Scanner, number: int, line: bytes) -> None:
+def _scan_line(scanner: Scanner, number: int, line: bytes, before: bytes) -> None:
     """A line that is like none before, or can hold something; what a progress bar has overwritten counts too."""
     if len(line) > LONGEST:
         line = line[: LONGEST // 2] + b" " + line[-LONGEST // 2 :]
@@ -139,7 +140,7 @@ def _scan_line(scanner: Scanner, number: int, line: bytes) -> None:
         line = COLOUR.sub(b"", line)
     for segment in line.split(b"\r") if b"\r" in line else (line,):
         if (shape := scanner.shapes.match(segment)) is not None:
-            scanner.feed(number, decode(segment), shape)
+            scanner.feed(number, decode(segment), shape, decode(before[-LONGEST:]) if HEADER in segment else "")
 
 
 def _chunks(file: Readable, size: int) -> Iterator[tuple[int, list[bytes]]]:

@@ -11,6 +11,8 @@ A rank is told by, the stronger first:
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,7 @@ from dstui.run.diagnosis.findings import Ended, Findings, Hit
 if TYPE_CHECKING:
     from dstui.run.diagnosis.failure_context import FailureContext
 
+NUMBER = re.compile(r"\d+")
 A_HOST = 4
 """Ranks in a row: the log of one host of several has no others."""
 SPEAKS = ("root", "symptom", "cascade")
@@ -74,7 +77,8 @@ def tracebacks(hits: Iterable[Hit]) -> int:
 def shown(hits: Iterable[Hit]) -> int:
     """How many processes show a cause, where no label tells: by their tracebacks, or by lines that each process says once."""
     hits = list(hits)
-    return tracebacks(hits) or len({hit.at for hit in hits if hit.signature.alone})
+    same = Counter(NUMBER.sub("", hit.text) for hit in {hit.at: hit for hit in hits}.values())
+    return tracebacks(hits) or max(same.values(), default=0)
 
 
 def every_rank(context: FailureContext, hits: list[Hit]) -> bool:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dstui.run.diagnosis.cuts import breaks_off, finished
+from dstui.run.diagnosis.cuts import advances, breaks_off, finished
 from dstui.run.diagnosis.dumps import Dumps
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
@@ -23,6 +23,12 @@ KEPT = 40
 """Hits of one signature in one stream that are kept."""
 NAMED = 10
 """Exceptions without a traceback that are kept."""
+WENT_ON = 20
+"""Lines after an exception that was logged that show that it ended nothing, where nothing else says how the run ended."""
+OF_A_WORKER = re.compile(r":\(\w+ pid=\d+")
+"""The label of one of Ray's workers: it is the driver whose exception ends the run."""
+HEADS = 300
+"""Characters of a line in which a logger's head stands."""
 MESSAGE = 10
 """Lines that the message of an exception goes on for, at most."""
 LOGGED = re.compile(r"\s*(?:\[?\d{4}-|\[?\d\d:\d\d|\[?(?:INFO|WARN|ERROR|DEBUG)\b|[WEI]\d{4} |(?:srun|slurmstepd|wandb|pdsh@?\S*): )")
@@ -78,6 +84,8 @@ class Scanner:
         self._message: dict[Key, tuple[int, Raised]] = {}
         """Where an exception that no signature knows stood: the lines after it are its message."""
         self._file_rank: int | None = None
+        self._tracebacks = 0
+        """Tracebacks in the files before the current one."""
         self._prefixes = Prefixes()
 
     def begin(self, name: str, rank: int | None) -> None:
@@ -85,6 +93,7 @@ class Scanner:
         self.found.files.append(name)
         self._file_rank = rank
         self._prefixes = Prefixes()
+        self._tracebacks = self.found.tracebacks
 
     def end(self, tail: list[tuple[int, str]]) -> None:
         """The end of the current file, and its last lines with words, each with its number."""
@@ -93,20 +102,28 @@ class Scanner:
         place, last = len(self.found.files) - 1, tail[-1][0]
         self.found.last[place] = tail[0][0]
         opened = [trace.last_line for key, trace in self._traces.items() if key[0] == place and trace.open]
+        self.found.launcher_broke = any(trace.in_launcher for key, trace in self._traces.items() if key[0] == place)
         if sentence := breaks_off(tail[-1][1], within_traceback=max(opened, default=-1) >= last - 1):
             self.found.cut.append(f"{self.found.files[place]} {sentence} (line {last}).")
-        if of := finished(tail[-1][1]):
-            self._survived(place, of)
+        raised = [hit for hit in self.found.hits if hit.at[0] == place and hit.raised and not hit.raised.ignored]
+        latest = max((hit.at[1] for hit in raised), default=0)
+        logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
+        if raised and ((logged and latest < last - WENT_ON) or advances([text for number, text in tail if number > latest])):
+            self._survived(raised)
+            self.found.tracebacks = self._tracebacks
+        elif of := finished(tail[-1][1]):
+            self._survived(within := [hit for hit in raised if hit.raised and hit.raised.within == of])
+            self.found.tracebacks -= sum(hit.raised is not None and not hit.raised.logged for hit in within)
 
-    def _survived(self, place: int, of: str) -> None:
-        """Exceptions that were printed within a loop whose progress bar came to its end have ended nothing."""
-        for hit in self.found.hits:
-            if hit.at[0] == place and hit.raised and hit.raised.within == of:
+    @staticmethod
+    def _survived(hits: list[Hit]) -> None:
+        """Exceptions have ended nothing: somebody logged them, or a loop that printed them came to its end or went on."""
+        for hit in hits:
+            if hit.raised:
                 hit.raised = replace(hit.raised, ignored=True)
-                self.found.tracebacks -= 1
 
-    def feed(self, number: int, line: str, shape: Shape) -> None:
-        """One line of the current file, and what it can hold."""
+    def feed(self, number: int, line: str, shape: Shape, before: str = "") -> None:
+        """One line of the current file, what it can hold, and the line before it."""
         place = (len(self.found.files) - 1, number)
         label = self._label(line)
         if label.rank is None and self._file_rank is not None:
@@ -122,12 +139,18 @@ class Scanner:
         if when := time_of(label.text) or time_of(line):
             self._time[key] = when
         if shape.facts:
-            self.found.tracebacks += HEADER in label.text and not trace.ignoring
-            raised = trace.feed(label.text, number, label.rank)
+            ignoring = trace.ignoring
+            raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
+            self.found.tracebacks += HEADER in label.text and not ignoring and not trace.logged
             self._launchers.feed(label, place, key)
             self._dumps.feed(label, place)
         signs = [(sign, signature) for sign, signature in shape.signs if not code or signature.in_code]
         self._signatures(signs, label, place, key, raised)
+
+    @staticmethod
+    def _head_of(line: str, before: str) -> str:
+        """Of the head of a traceback: what a logger has put before it, in its line or the one above."""
+        return f"{before[:HEADS]}\n{line[: line.index(HEADER)][:HEADS]}\n" if HEADER in line else ""
 
     def _label(self, line: str) -> Label:
         """The labels of a line, also behind what wrappers of this file put before it."""
@@ -143,7 +166,7 @@ class Scanner:
     def _signatures(self, signs: Signs, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
         matched = False
         if raised:
-            self._message.pop(key, None)
+            self._message[key] = (place[1], raised)
         of_message = raised or self._of_message(label.text, place, key)
         for sign, signature in signs:
             if sign.matches(label.text):
@@ -152,7 +175,6 @@ class Scanner:
                 self._keep(_at_its_place(signature, by), label, place, key, by)
         if raised and not matched and raised.traced and raised.name != "SystemExit":
             self._keep(unnamed(raised, label.text), label, place, key, raised)
-            self._message[key] = (place[1], raised)
         elif raised and not matched and not raised.ignored:
             named = Hit(BY_ID["USER-PY"], place, label.text[:TEXT_CAP], f"{place[0]}:{label.stream}", label.rank, label.host, raised=raised)
             self.found.named = [*self.found.named[1 - NAMED :], named]
@@ -160,7 +182,14 @@ class Scanner:
     def _of_message(self, text: str, place: Place, key: Key) -> Raised | None:
         """The exception whose message goes on in this line."""
         began, raised = self._message.get(key, (0, None))
-        if raised is None or place[1] - began > MESSAGE or HEADER in text or LOGGED.match(text) or self._traces[key].at_frame:
+        if (
+            raised is None
+            or not raised.traced
+            or place[1] - began > MESSAGE
+            or HEADER in text
+            or LOGGED.match(text)
+            or self._traces[key].at_frame
+        ):
             self._message.pop(key, None)
             return None
         return None if raised.ignored else raised

@@ -42,6 +42,11 @@ LAUNCHER = re.compile(
     r"deepspeed/launcher/(?:runner|launch)\.py|torch/distributed/(?:run|launch|launcher/api|elastic/agent/server/\w+)\.py|accelerate/commands/|bin/(?:deepspeed|torchrun|accelerate)$"
 )
 
+BACKGROUND = re.compile(r"threading\.py:_bootstrap_inner$|/wandb/sdk/internal/")
+"""The first frame of every thread; wandb's own helper."""
+LEVEL = re.compile(r"(?:^|[\[\s|:(-])(?:ERROR|CRITICAL|EXCEPTION)(?!: [A-Z])(?:[\]\s|:)-]|$)")
+"""What a logger puts before a traceback that somebody hands to it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -100,6 +105,8 @@ class Raised:
     """Whether it was raised while another one was handled."""
     rank: int | None = None
     """The rank that the line in which its traceback began names."""
+    logged: bool = False
+    """Whether it is part of what somebody logged: the program may have gone on."""
     process: int | None = None
     """The number of the process whose traceback torch.multiprocessing.spawn tells: the rank on its host."""
     within: str = ""
@@ -116,18 +123,22 @@ class Traces:
         """Whether the last line was a frame, so that an indented one now is its source code."""
         self.last_line = 0
         """Where the last frame, or the head of a traceback, was."""
-        self._chained = self._again = self._launcher = self._exiting = self._thread = self._wraps = False
+        self._chained = self._again = self._launcher = self._exiting = self._thread = self._wraps = self._logged = False
         self._ignored = 0
         self._frame = self._own = NO_FRAME
         self._within = ""
         self._rank: int | None = None
         self._process: int | None = None
 
-    def feed(self, text: str, number: int = 0, rank: int | None = None) -> Raised | None:
-        """One line of the log, its number, and the rank of its label; the exception, if it ends a traceback with one."""
+    def feed(self, text: str, number: int = 0, rank: int | None = None, before: str = "") -> Raised | None:
+        """One line of the log, its number, the rank of its label, what stands before it; the exception, if it ends a traceback with one."""
         if HEADER in text:
             self._begin(number)
-            self._rank = rank_in(text[: text.index(HEADER)]) if rank is None else rank
+            before += text[: text.index(HEADER)]
+            self._logged = LEVEL.search(before) is not None
+            self._rank = rank if rank is not None else rank_in(text[: text.index(HEADER)])
+            if self._rank is None and self._logged:
+                self._rank = rank_in(before)
             self._within = steps[-1][1] if (steps := STEPS.findall(text)) else ""
         elif found := OF_PROCESS.search(text):
             self._begin(number)
@@ -144,12 +155,23 @@ class Traces:
             if not frame.of_library:
                 self._own = frame
             self._launcher |= LAUNCHER.search(frame.file) is not None
+            self._thread |= BACKGROUND.search(f"{frame.file}:{frame.function}") is not None
             return None
         elif (found := self._exception(text, number)) and not self.is_code(text):
             return self._end(found[1], number, clean=SHREDDED.match(text[:HEAD]) is None)
         elif not self.is_code(text):
             self.at_frame = False
         return None
+
+    @property
+    def in_launcher(self) -> bool:
+        """Whether the traceback that is being printed is the launcher's own."""
+        return self.open and self._launcher
+
+    @property
+    def logged(self) -> bool:
+        """Whether the last traceback is part of what somebody logged."""
+        return self._logged
 
     @property
     def ignoring(self) -> bool:
@@ -190,6 +212,7 @@ class Traces:
             in_thread=self._thread,
             wraps=self._wraps,
             process=self._process,
+            logged=self._logged,
             within=self._within,
             chained=self._again,
             rank=self._rank if self.open else None,

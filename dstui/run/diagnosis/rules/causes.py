@@ -18,6 +18,12 @@ AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
 """The kernel's words come late: they count although a stop stands above them."""
 NETWORK = frozenset({"NCCL-SYSTEM", "NCCL-CUDA", "IB", "PORT-IN-USE"})
 """Real causes, but also what a peer's death may look like: not independent of a cause that came before."""
+OF_SHELLS = frozenset({"SCRIPT-PERM", "SCRIPT-GONE", "COMMAND-GONE", "SHELL-STOPPED", "SCRIPT-SHELL", "NO-DS-CMD"})
+"""What a shell says that was to run something; the job's script goes on after it."""
+AGAIN = 100
+"""Lines after a launcher's last word that no rank of its run writes."""
+OF_PARSERS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
+"""What ends a program at its first line."""
 LONG_AFTER = 1000
 """Lines that no rank writes whose peers have failed."""
 HANDLED = re.compile(r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored|ignoring|recovered)\b")
@@ -37,7 +43,8 @@ def cause(context: FailureContext) -> Verdict | None:
         _answer(hit.signature) for hit in sorted(hard, key=context.order) if _answer(hit.signature) != _answer(first.signature)
     )
     sub = [hit for hit in roots(context) if hit.signature.id in first.signature.explains]
-    by_launcher = first.signature.launcher or _raised_by_launcher(same)
+    broke = context.found.launcher_broke and not context.found.ends and not any(hit.raised for hit in hard)
+    by_launcher = first.signature.launcher or broke or _raised_by_launcher(same)
     rank, certain = (None, True) if by_launcher else first_failing(context, [*same, *sub])
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
@@ -56,7 +63,7 @@ def _raised_by_launcher(hits: list[Hit]) -> bool:
 def roots(context: FailureContext) -> list[Hit]:
     """Hits that may be causes: not ignored, not handled, not after a stop."""
     hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _counts(context, hit)] + context.deaths()
-    hits = _since_the_start(context, uncaught(context, hits))
+    hits = _since_the_start(context, uncaught(context, _of_the_last_run(context, hits)))
     stop = _first_stop(context)
     if stop is None:
         return hits
@@ -69,6 +76,18 @@ def _went_on(context: FailureContext, stop: Hit) -> bool:
     """Whether the run, or one started after it in the same file, went on for long after the last error before the stop."""
     errors = [hit.at[1] for hit in context.found.hits if hit.at < stop.at and hit.signature.role in ("root", "symptom", "cascade")]
     return len(context.found.files) == 1 and not context.bad_ends and bool(errors) and stop.at[1] - max(errors) > LONG_AFTER
+
+
+def _of_the_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
+    """Of a file to which one run after another was written, without those of the runs before the last: their launcher had ended."""
+    if len(context.found.files) > 1 or context.found.several_nodes:
+        return hits
+    ends = [hit.at for hit in context.found.hits if hit.signature.id == "CHILD-FAILED" and hit.raised and hit.raised.in_launcher]
+    ends += [hit.at for hit in hits if hit.signature.id in OF_PARSERS]
+    ends += [end.at for end in context.bad_ends if end.exit.whole]
+    last = max((hit.at for hit in hits if hit.raised and hit.raised.traced), default=(0, 0))
+    before = max((at for at in ends if last[1] - at[1] > AGAIN), default=(0, 0))
+    return [hit for hit in hits if hit.at > before]
 
 
 def _since_the_start(context: FailureContext, hits: list[Hit]) -> list[Hit]:
@@ -87,7 +106,25 @@ def _counts(context: FailureContext, hit: Hit) -> bool:
 
 def independent(hits: list[Hit]) -> list[Hit]:
     """The hits that may each be a cause of its own: three filters, in this order."""
-    return _better_known(_more_than_mentioned(_unexplained(hits)))
+    return _better_known(_more_than_mentioned(_after_the_preamble(_unexplained(hits))))
+
+
+def _after_the_preamble(hits: list[Hit]) -> list[Hit]:
+    """Without what a job's script did before its ranks: what a shell could not run where a program raised an exception later, and
+    exceptions without a label where ranks raised theirs later."""
+    raised = [hit for hit in hits if hit.raised and hit.raised.traced and not hit.raised.in_launcher]
+    return [
+        hit
+        for hit in hits
+        if not (
+            (hit.signature.id in OF_SHELLS and any(hit.at[0] == other.at[0] and hit.at < other.at for other in raised))
+            or (
+                hit.rank is None
+                and hit in raised
+                and any(hit.at[0] == other.at[0] and hit.at < other.at and other.rank is not None for other in raised)
+            )
+        )
+    ]
 
 
 def _unexplained(hits: list[Hit]) -> list[Hit]:

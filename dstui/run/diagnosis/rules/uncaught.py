@@ -27,10 +27,17 @@ def uncaught(context: FailureContext, hits: list[Hit]) -> list[Hit]:
     survived = [hit for hit in left if hit.raised and hit.raised.in_thread] if _has_others(context, left) else []
     if any(hit.raised and hit.raised.process is not None for hit in left):  # spawn tells which exception ended the run
         survived += [hit for hit in left if hit.rank is None and hit.signature.id == UNKNOWN and hit.raised and hit.raised.process is None]
+    ended = [hit for hit in left if hit.raised and not (hit.raised.logged or hit.raised.in_thread or hit.raised.in_launcher)]
+    survived += [hit for hit in left if hit.raised and hit.raised.logged and any(_may_have_ended(other, hit) for other in ended)]
     survived += _survived(left, survived, lambda hit: (hit.at[0], hit.stream, hit.raised and hit.raised.chain))
     survived += _survived([hit for hit in left if _alone(context, hit)], survived, lambda hit: (hit.at[0], hit.stream, hit.rank))
     gone = {id(hit) for hit in survived}
     return [hit for hit in hits if id(hit) not in gone]
+
+
+def _may_have_ended(hit: Hit, logged: Hit) -> bool:
+    """Whether this exception may be what ended the process that had logged another one before."""
+    return hit.at[0] == logged.at[0] and hit.at[1] > logged.at[1] and hit.rank == logged.rank
 
 
 def _has_others(context: FailureContext, traced: list[Hit]) -> bool:

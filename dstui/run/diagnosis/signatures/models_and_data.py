@@ -223,7 +223,7 @@ SIGNATURES = (
             "api_key not configured",
             "No API key configured",
             rx("CommError", r"wandb\S*CommError: .*(?:permission|entity|401|403|[Uu]nauthorized)"),
-            rx("wandb: ERROR", r"wandb: ERROR (?!.*(?:retry|dropped))"),
+            rx("wandb: ERROR", r"wandb: ERROR .*(?i:api.?key|log ?in|permission|unauthori[sz]ed|authenticat|entity|40[134]\b)"),
         ),
         ("Export the key (WANDB_API_KEY) for the ranks, or switch the tracker off (report_to: none)",),
         sure=False,

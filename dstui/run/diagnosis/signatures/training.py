@@ -266,7 +266,7 @@ SIGNATURES = (
             "zero_to_fp32.py makes whole weights of a checkpoint",
         ),
         "[0] in the checkpoint: it was saved without gathering; [0] in the model: it is loaded without.",
-        explains=("CKPT-SHAPE", "USER-SHAPE"),
+        explains=("CKPT-SHAPE", "USER-SHAPE", "MODEL-LOAD"),
         alike=("CKPT-SHAPE", "Z3-PARTITIONED"),
         source="torch/nn/modules/module.py:_load_from_state_dict",
     ),

@@ -1,0 +1,103 @@
+"""Exceptions that a run survived, what a job's script said before its ranks, and the runs before the last in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from crash_texts import of_lines, traceback
+
+PLAIN = traceback(None, "ValueError: odd")
+THREAD = [
+    "Traceback (most recent call last):",
+    '  File "/opt/env/lib/python3.11/threading.py", line 1045, in _bootstrap_inner',
+    "    self.run()",
+    "EOFError",
+]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "[2026-03-01 10:00:00,123][__main__][ERROR] - step failed, next one",
+        "ERROR:train:retried",
+        "10:00:00 | ERROR | loop:run:12 - bad batch",
+    ],
+)
+def test_of_an_exception_that_was_logged_and_one_that_nobody_caught_the_latter_ended_the_run(tmp_path: Path, head: str) -> None:
+    found = of_lines(tmp_path / "a", [head, *traceback(None, "torch.cuda.OutOfMemoryError: CUDA out of memory."), "step 2", *PLAIN])
+    assert (found.cause, "odd" in found.title) == ("USER-PY", True)
+    assert of_lines(tmp_path / "b", [head, *PLAIN]).cause == "USER-PY", "nothing else says how it ended"
+
+
+def test_an_exception_that_was_logged_long_before_the_text_ends_has_not_ended_the_run(tmp_path: Path) -> None:
+    logged = ["(Worker pid=77) ERROR:2026-03-26 22:35:46,212:Traceback (most recent call last):"]
+    logged += [f"(Worker pid=77) {line}" for line in PLAIN[1:]]
+    on = [f"(Worker pid=77) step {number}" for number in range(30)]
+    assert of_lines(tmp_path / "a", [*logged, *on]).kind is None
+    assert of_lines(tmp_path / "b", [*logged, *on[:3]]).cause == "USER-PY"
+
+
+def test_what_a_thread_raises_is_known_by_its_first_frame_and_is_no_reason_where_somebody_stopped_the_run(tmp_path: Path) -> None:
+    found = of_lines(tmp_path / "log", [*THREAD, *traceback(None, "KeyboardInterrupt")])
+    assert (found.kind, found.cause) == ("stop", "CTRL-C")
+
+
+def test_a_progress_bar_that_goes_on_after_an_exception_shows_that_it_ended_nothing(tmp_path: Path) -> None:
+    bars = [f" {number}%|#  | {number}/100 [00:0{number}<01:00,  1.0it/s]" for number in range(1, 5)]
+    assert of_lines(tmp_path / "a", [*PLAIN, *bars]).kind is None
+    assert of_lines(tmp_path / "b", [*bars, *PLAIN, bars[-1]]).cause == "USER-PY", "a bar tells where it was when it ended"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/var/spool/slurmd/job88/slurm_script: line 9: SBATCH: command not found",
+        "/var/spool/slurmd/job88/slurm_script: line 12: python: command not found",
+        "slurmstepd: error: execve(): env.sh: Permission denied",
+    ],
+)
+def test_what_a_shell_could_not_run_is_not_why_the_program_failed_later(tmp_path: Path, line: str) -> None:
+    found = of_lines(tmp_path / "a", [line, "step 1", *PLAIN])
+    assert (found.cause, found.others) == ("USER-PY", ())
+
+
+def test_a_command_that_a_shell_did_not_find_after_the_program_had_failed_is_the_rest_of_a_broken_line(tmp_path: Path) -> None:
+    assert of_lines(tmp_path / "log", [*PLAIN, "run.sh: line 4: --deepspeed: command not found"]).others != ()
+
+
+def test_an_exception_of_a_tool_before_the_ranks_is_not_theirs(tmp_path: Path) -> None:
+    tool = traceback(None, "ModuleNotFoundError: No module named 'dataclasses'", "/home/u/.local/bin/wandb")
+    ranks = [f"{rank}: {line}" for rank in range(4) for line in PLAIN]
+    found = of_lines(tmp_path / "log", [*tool, *ranks])
+    assert (found.cause, found.every_rank, found.others) == ("USER-PY", True, ())
+
+
+def test_a_launchers_traceback_that_breaks_off_is_no_ranks_failure(tmp_path: Path) -> None:
+    words = "[E socket.cpp:435] [c10d] The server socket has failed to listen on any local network address."
+    frames = [
+        "Traceback (most recent call last):",
+        '  File "/opt/env/lib/python3.9/site-packages/torch/distributed/launch.py", line 189, in main',
+    ]
+    found = of_lines(tmp_path / "log", [words, *frames, "    launch(args)"])
+    assert (found.cause, found.first_failing_rank) == ("PORT-IN-USE", None)
+
+
+def test_the_lines_after_an_exception_that_is_known_are_its_message_too(tmp_path: Path) -> None:
+    file = "/opt/env/lib/python3.11/site-packages/transformers/modeling_utils.py"
+    size = "\tsize mismatch for embed.weight: copying a param with shape torch.Size([0]) from checkpoint, the shape in current model is"
+    lines = [*traceback(None, "RuntimeError: Error(s) in loading state_dict for Net:", file), size + " torch.Size([9, 9])."]
+    assert of_lines(tmp_path / "log", lines).cause == "Z3-SIZE0"
+
+
+def test_of_several_runs_in_one_file_the_last_one_counts(tmp_path: Path) -> None:
+    killed = "E0210 14:23:38 torch/distributed/elastic/multiprocessing/api.py:833] failed (exitcode: -9) local_rank: 0 (pid: 304) of binary: python"
+    agent = traceback(
+        None,
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:",
+        "/opt/env/lib/python3.11/site-packages/torch/distributed/run.py",
+    )
+    found = of_lines(tmp_path / "a", [killed, *agent, *(f"step {n} loss {n}.5" for n in range(300)), *PLAIN])
+    assert (found.cause, found.others) == ("USER-PY", ())
+    soon = of_lines(tmp_path / "b", [killed, *agent, *PLAIN])
+    assert soon.cause == "KILLED-UNKNOWN", "another rank of the same run"
