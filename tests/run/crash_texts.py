@@ -75,10 +75,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
         "AssertionError: Check batch related parameters. train_batch_size is not equal to micro_batch_per_gpu * gradient_acc_step * world_size 30 != 2 * 4 * 4",
     ),
     "BATCH-MISSING": ("AssertionError: Either train_batch_size or train_micro_batch_size_per_gpu needs to be provided",),
-    "AUTO-UNRESOLVED": (
-        "TypeError: '>' not supported between instances of 'str' and 'int'",
-        "TypeError: '<=' not supported between instances of 'float' and 'str'",
-    ),
+    "AUTO-UNRESOLVED": ("ValueError: Input should be a valid integer [type=int_parsing, input_value='auto', input_type=str]",),
     "UNKNOWN-KEY": ("pydantic_core._pydantic_core.ValidationError: 2 validation errors for DeepSpeedZeroConfig",),
     "DUP-KEY": ("ValueError: Duplicate keys in DeepSpeed config: ['fp16']",),
     "BOTH-PRECISION": ("AssertionError: bfloat16 and fp16 modes cannot be simultaneously enabled",),

@@ -169,8 +169,22 @@ OF_A_LIBRARY = re.compile(r"(?:ray|torch|grpc|requests|urllib3|botocore|subproce
 """How an exception begins whose class tells of another process or host."""
 ELSEWHERE = re.compile(r"CUDA|cuDNN|CU(?:BLAS|DNN)_|NCCL")
 RAISERS: dict[str, tuple[str, ...]] = {
+    "accelerate/": ("IMPORT-VERSION", "DEVICE-MIX"),
+    "apex/": ("OP-BUILD", "OP-ABI"),
     "bitsandbytes/": ("BNB-CUDA", "OP-ABI"),
     "datasets/": ("DATA", "RACE-FS"),
+    "flash_attn/": ("DTYPE-MIX", "DTYPE-UNSUPPORTED"),
+    "h5py/": ("DATA", "RACE-FS"),
+    "lightning": ("IMPORT-VERSION", "DATA"),
+    "numpy/lib/": ("DATA", "USER-SHAPE"),
+    "pandas/": ("DATA", "IMPORT-VERSION"),
+    "peft/": ("IMPORT-VERSION", "MODEL-FILES"),
+    "sentencepiece/": ("MODEL-FILES", "MODEL-LOAD"),
+    "torch/cuda/": ("NO-GPU", "DRIVER-OLD"),
+    "torch/optim/": ("NO-GRAD", "DTYPE-MIX"),
+    "trl/": ("IMPORT-VERSION", "DATA"),
+    "vllm/": ("OOM-GPU", "IMPORT-VERSION"),
+    "xformers/": ("OP-ABI", "DTYPE-MIX"),
     "deepspeed/ops/": ("OP-BUILD", "CUDA-MISMATCH"),
     "deepspeed/runtime/config": ("CONFIG-ASSERT", "BATCH-ASSERT"),
     "deepspeed/runtime/zero/": ("Z3-PARTITIONED", "Z3-INFLIGHT"),

@@ -84,7 +84,7 @@ SHELL_LINE = re.compile(
 )
 SHORT = 200
 """Characters; a shell's line has fewer."""
-CONTAINER_LINE = re.compile(r"^(?:command terminated with exit code|\S+ exited with code) (\d+)$")
+CONTAINER_LINE = re.compile(r"^(?:command terminated with exit code|\S+ exited with code|\S* ?Process completed with exit code) (\d+)\.?$")
 """What kubectl and docker compose say of a container's end."""
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
 DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)(: it was killed after rank \d+ had failed)?$")

@@ -30,7 +30,7 @@ LABELS = (
     # torchrun --tee: role and local rank.
     (re.compile(r"\[(?:default|trainer|worker|\w*role\w*)(\d+)\]:"), "local"),
     # dstui --headless and dstui logs; hydra of MPICH and Intel MPI; mpirun --tag-output.
-    (re.compile(r"\[ *(\d{1,5})\](?: |: ?(?=\S))"), "rank"),
+    (re.compile(r"\[ *(\d{1,5})\](?: (?! +\d+ )|: ?(?=\S))"), "rank"),
     # Open MPI 1 to 5, with a timestamp or without; Horovod; SageMaker.
     (
         re.compile(

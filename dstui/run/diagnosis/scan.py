@@ -65,6 +65,8 @@ def _at_its_place(signature: Signature, raised: Raised | None) -> Signature:
         return BY_ID["MODEL-LOAD"]
     if signature.id == "MODEL-FILES" and "save" in raised.own.function:  # a folder to write to is missing, no model's file
         return BY_ID["USER-PY"]
+    if signature.id == "AUTO-UNRESOLVED" and raised.name == "TypeError" and not raised.in_deepspeed:
+        return BY_ID["USER-PY"]  # a number that YAML or a parser left as words
     if signature.id == "OOM-GPU" and "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS:
         return BY_ID["GPU-BUSY"]
     return signature

@@ -32,7 +32,11 @@ SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
 """Two ranks that wrote into one pipe at once."""
 HEAD = 200
 """Characters of a line that can hold the names of two exceptions."""
-PLACES = {"deepspeed/runtime/config": "CONFIG-ASSERT", "transformers/modeling_utils": "MODEL-LOAD"}
+PLACES = {
+    "deepspeed/runtime/config": "CONFIG-ASSERT",
+    "models/auto/configuration_auto": "IMPORT-OTHER",
+    "transformers/modeling_utils": "MODEL-LOAD",
+}
 """Part of a path -> the cause of an unknown exception that is raised there."""
 NEAR = 6
 """Lines after a frame within which an exception belongs to it, where the head of the traceback is not there: an excerpt."""
@@ -97,6 +101,8 @@ class Raised:
     """Where it was raised."""
     at_exit: bool = False
     """Whether Python only reports it while the interpreter ends: by then the program had."""
+    in_deepspeed: bool = False
+    """Whether a frame of the traceback is DeepSpeed's."""
     in_thread: bool = False
     """Whether it ended a thread, which does not end the process."""
     wraps: bool = False
@@ -123,7 +129,7 @@ class Traces:
         """Whether the last line was a frame, so that an indented one now is its source code."""
         self.last_line = 0
         """Where the last frame, or the head of a traceback, was."""
-        self._chained = self._again = self._launcher = self._exiting = self._thread = self._wraps = self._logged = False
+        self._chained = self._again = self._launcher = self._exiting = self._thread = self._wraps = self._logged = self._deepspeed = False
         self._ignored = 0
         self._frame = self._own = NO_FRAME
         self._within = ""
@@ -155,6 +161,7 @@ class Traces:
             if not frame.of_library:
                 self._own = frame
             self._launcher |= LAUNCHER.search(frame.file) is not None
+            self._deepspeed |= "deepspeed/" in frame.file
             self._thread |= BACKGROUND.search(f"{frame.file}:{frame.function}") is not None
             return None
         elif (found := self._exception(text, number)) and not self.is_code(text):
@@ -191,6 +198,7 @@ class Traces:
             self.chain += 1
             self._launcher = self._wraps = False
         self._again = self._chained
+        self._deepspeed = False
         self.last_line = number
         self.open, self._chained, self.at_frame, self._frame, self._own = True, False, False, NO_FRAME, NO_FRAME
 
@@ -209,6 +217,7 @@ class Traces:
             own=self._own,
             deepest=frame,
             at_exit=self.ignoring and self._exiting,
+            in_deepspeed=self._deepspeed,
             in_thread=self._thread,
             wraps=self._wraps,
             process=self._process,

@@ -78,6 +78,7 @@ SIGNATURES = (
                 "cannot be simultaneously enabled",
                 r"(?:bf16|bfloat16|fp16) and (?:bf16|bfloat16|fp16) modes cannot be simultaneously enabled",
             ),
+            "At most one of fp16 and bf16 can be True",
         ),
         (Remedy("Keep bf16", patches.without("deepspeed.fp16")), Remedy("Keep fp16", patches.without("deepspeed.bf16")), CHECK),
         source="deepspeed/runtime/config.py:_initialize_params",

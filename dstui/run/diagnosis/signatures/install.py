@@ -78,6 +78,9 @@ SIGNATURES = (
         (
             rx("Failed building wheel for", r"ERROR: Failed building wheel for (?:deepspeed|flash|apex|xformers|mpi4py|\S*cuda)"),
             rx("_run_ninja_build", r"\bin _run_ninja_build\b"),
+            "Error compiling objects for extension",
+            rx("error: command '", r"error: command '\S*(?:gcc|g\+\+|nvcc|ninja|clang|c\+\+|cc)\S*' failed with exit"),
+            rx("Failed to find C compiler", r"Failed to find C compiler"),
         ),
         ("Read the first error of the compiler; nvcc, g++ and PyTorch must fit together", "Take a wheel that is built already"),
         "The first line with `error:` above the failure.",
@@ -186,6 +189,7 @@ SIGNATURES = (
             ),
             rx("version `", r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found"),
             rx("DLL load failed", r"DLL load failed while importing"),
+            rx("Could not load lib", r"Could not load lib(?:torchcodec|rary libcudnn\S*)"),
         ),
         (
             "Install the package that has it, or name its folder in LD_LIBRARY_PATH (on a cluster: load the module that brings it)",
@@ -207,6 +211,8 @@ SIGNATURES = (
             rx("undefined symbol: c", r"libbitsandbytes\w*\.so: undefined symbol: c\w+"),
             rx("has no attribute 'c", r"has no attribute 'c(?:get_col_row_stats|dequantize|quantize|gemm|igemm|prefetch|adam)\w*'"),
             rx("bitsandbytes was compiled without", r"bitsandbytes was compiled without GPU support"),
+            rx("object has no attribute 'c", r"'NoneType' object has no attribute 'c(?:get_managed_ptr|\w+_cuda|\w+_fp\d+)"),
+            rx("is not defined", r"NameError: name 'str2optimizer\d+bit\w*' is not defined"),
         ),
         (
             "Install the newest bitsandbytes; python -m bitsandbytes says what it looks for",
@@ -222,7 +228,7 @@ SIGNATURES = (
         "root",
         "WSL's CUDA driver is not found",
         "libcuda lies in /usr/lib/wsl/lib, which the loader does not search.",
-        ("libcuda.so: cannot open shared object", "libcuda.so.1: cannot open shared object"),
+        (rx("cannot open shared object", r"^(?!.*Could not load library libcudnn).*libcuda\.so(?:\.1)?: cannot open shared object"),),
         (Remedy("Let the loader find it", patches.environment("LD_LIBRARY_PATH", "/usr/lib/wsl/lib")),),
         "ls /usr/lib/wsl/lib/libcuda.so*",
         sure=False,

@@ -28,6 +28,7 @@ SIGNATURES = (
         (
             rx("Permission denied", r"^(?:-?(?:ba|z|da)?sh): (?:line \d+: )?\S+: Permission denied"),
             rx("Permission denied", r"execve\(\): \S+: Permission denied"),
+            rx("failed to run command", r"^nohup: failed to run command .*: Permission denied"),
         ),
         ("chmod +x FILE, or call it through its interpreter: bash FILE, python FILE",),
         "ls -l FILE, on the host that failed.",
@@ -42,6 +43,7 @@ SIGNATURES = (
         (
             rx("No such file or directory", r"^(?:-?(?:ba|z|da)?sh|slurmstepd): (?:error: )?(?:line \d+: )?\S+\.(?:sh|py): No such file"),
             rx("No such file or directory", r"slurmstepd: error: execve\(\): \S*/?[\w-]+\.(?:sh|py|sbatch|slurm): No such file"),
+            rx("failed to run command", r"^nohup: failed to run command \S+\.(?:sh|py)\W: No such file"),
         ),
         ("Give the path from the folder that the job starts in, or the whole one; it must be on every host",),
         "ls of the file, from the folder that the job starts in, on the host that failed.",
@@ -61,6 +63,7 @@ SIGNATURES = (
             ),
             rx("command not found", r"^zsh: command not found: (?:deepspeed|torchrun|accelerate|python3?)"),
             rx(": not found", r"(?:^|: )(?:deepspeed|torchrun|accelerate|python3?|mpirun|srun): not found"),
+            rx("failed to run command", r"^nohup: failed to run command \S+(?<!\.sh\W)(?<!\.py\W): No such file"),
             rx("executable file not found in", r"\"[^\"]+\": executable file not found in \$PATH"),
             rx(
                 "No such file or directory", r"(?:execve\(\)|exec): (?:deepspeed|torchrun|accelerate|python3?): .*No such file or directory"
@@ -102,6 +105,7 @@ SIGNATURES = (
             rx("command not found", r"line \d+: (?:[A-Z_]+|--?\w[\w-]*): command not found"),
             "syntax error near unexpected token",
             "$'\\r': command not found",
+            rx("env: ", r"env: \W?(?:ba)?sh\\r"),
         ),
         ("Mend the line; a Plan needs no shell script at all",),
         launcher=True,

@@ -19,6 +19,9 @@ SIGNATURES = (
             "HIP out of memory",
             rx("out of memory", r"(?:Error|Exception): (?:NPU|XPU|MPS backend|HPU) out of memory"),
             "CUBLAS_STATUS_ALLOC_FAILED",
+            "CUDNN_STATUS_ALLOC_FAILED",
+            rx("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: Out of memory"),
+            rx("GPU out of memory", r"(?:Error|Exception): .*\bGPU out of memory"),
         ),
         (
             Remedy("Halve the micro-batch and double the accumulation: the same batch, half the activations", patches.halve_micro_batch),
@@ -121,7 +124,8 @@ SIGNATURES = (
             rx("running low on memory", r"killed due to the node running low on memory"),
             rx("killed due to memory pressure", r"killed due to memory pressure \(OOM\)"),
             "TERM_MEMLIMIT",
-            rx("memory limit", r"slurmstepd: error: .*[Ee]xceeded (?:job|step) memory limit"),
+            rx("memory limit", r"slurmstepd: error: .*[Ee]xceeded (?:(?:job|step) )?memory limit"),
+            rx("exceeded limit", r"PBS: job killed: \w*mem \w+ exceeded limit"),
             rx("available RAM", r"crashed after using all available RAM"),
             "OUT_OF_MEMORY",
         ),
@@ -158,7 +162,7 @@ SIGNATURES = (
         (
             rx("DefaultCPUAllocator", r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"),
             rx("Cannot allocate memory", r"Cannot allocate memory"),
-            rx("MemoryError", r"^(?:[\w.]*\.)?_?(?:Array)?MemoryError\b"),
+            rx("MemoryError", r"^(?:[\w.]*\.)?_?(?:Array|Arrow)?MemoryError\b"),
         ),
         (
             Remedy("Offload to ordinary instead of pinned memory", patches.unpin),
