@@ -27,6 +27,8 @@ WENT_ON = 20
 """Lines after an exception that was logged that show that it ended nothing, where nothing else says how the run ended."""
 OF_A_WORKER = re.compile(r":\(\w+ pid=\d+")
 """The label of one of Ray's workers: it is the driver whose exception ends the run."""
+LONG = 1000
+"""The same, after the first of several."""
 HEADS = 300
 """Characters of a line in which a logger's head stands."""
 MESSAGE = 10
@@ -108,9 +110,10 @@ class Scanner:
         if sentence := breaks_off(tail[-1][1], within_traceback=max(opened, default=-1) >= last - 1):
             self.found.cut.append(f"{self.found.files[place]} {sentence} (line {last}).")
         raised = [hit for hit in self.found.hits if hit.at[0] == place and hit.raised and not hit.raised.ignored]
-        latest = max((hit.at[1] for hit in raised), default=0)
+        earliest, latest = (pick((hit.at[1] for hit in raised), default=0) for pick in (min, max))
+        went_on = latest < last - WENT_ON or earliest < last - LONG
         logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
-        if raised and ((logged and latest < last - WENT_ON) or advances([text for number, text in tail if number > latest])):
+        if raised and ((logged and went_on) or advances([text for number, text in tail if number > latest])):
             self._survived(raised)
             self.found.tracebacks = self._tracebacks
         elif of := finished(tail[-1][1]):

@@ -61,10 +61,11 @@ def _peers_had_left(context: FailureContext, symptoms: list[Hit]) -> Verdict | N
 
 
 def _what_they_waited_in(context: FailureContext, hits: list[Hit]) -> Verdict:
-    """The first symptom itself; the rank is the first of those that have come less far, unless that could be any of them."""
+    """The first symptom itself; the rank is the first of those that have come less far, else the one that reported it first."""
     first = min(hits, key=context.order)
     late = context.behind()
-    rank = late[0] if late and len(late) < max(len(context.ranks), 2) else None
+    known = late and (len(late) == 1 or context.found.enqueued) and len(late) < max(len(context.ranks), 2)
+    rank = late[0] if known else first.rank
     signature = first.signature
     if signature.id == "NCCL-WATCHDOG" and context.found.preparing:
         return Verdict(BY_ID["TOKENISE-TIMEOUT"], "medium", hits, 0)
@@ -82,14 +83,14 @@ def left_early(context: FailureContext) -> Verdict | None:
     """A rank ended by itself, with an exit status and without a word of why (sys.exit, os._exit, a C++ library's exit).
 
     Which one: the first rank that wrote nothing of a failure. Where every rank wrote something, or the ends have no ranks: an exit status
-    of the program's own, not one that an interpreter or a shell gives (1: an exception; 126, 127: not started; 255: exit(-1)).
+    of the program's own, not one that an interpreter or a shell gives (1: an exception; 2: a parser; 126, 127: not started; 255: exit(-1)).
     Where there is neither, ranks that waited for a peer are enough, if only one rank can have been that peer.
     """
     own = [end for end in context.bad_ends if 0 < end.exit.code < 256]  # beyond: how Windows tells a crash
     # An exit status of 1 is an exception's: without one in the text it is a rank's own end only where others speak of theirs.
     others = context.found.ended or context.found.spoke
     wordless = [end for end in own if end.rank is not None and end.rank not in context.found.spoke and (end.exit.code != 1 or others)]
-    numbered = [end for end in own if end.exit.code not in (1, 126, 127, 255)]
+    numbered = [end for end in own if end.exit.code not in (1, 2, 126, 127, 255)]
     waited = [hit for hit in context.found.hits if hit.signature.id in WAITED]
     wordless.sort(key=lambda end: context.found.ended.get(end.rank or 0, 0.0))
     rank, certain = (wordless[0].rank, True) if wordless else context.suspect()
