@@ -120,7 +120,7 @@ SAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "HUB-RATE": ("requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/x",),
     "TRACKER-LOGIN": ("wandb.errors.UsageError: api_key not configured (no-tty). call wandb.login(key=[your_api_key])",),
-    "RACE-FS": ("FileExistsError: [Errno 17] File exists: '/shared/cache/run'", "sqlite3.OperationalError: database is locked"),
+    "RACE-FS": ("OSError: [Errno 116] Stale file handle: '/shared/cache/run'", "sqlite3.OperationalError: database is locked"),
     "USER-SHAPE": (
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x17 and 16x16)",
         "ValueError: Expected input batch_size (24) to match target batch_size (32).",

@@ -188,7 +188,7 @@ WATCHDOG = (
         ("USER-PY", 0, ["[rank0] CUDA out of memory, retrying with half the batch", "step 2 loss 1.9", *traceback(0, "KeyError: 'image'")]),
         ("OOM-GPU", 3, [f"2026-03-01T10:00:00.123456789Z stderr F {line}" for line in traceback(3, SAMPLES["OOM-GPU"][0])]),
         ("GPU-BUSY", 1, traceback(1, SAMPLES["OOM-GPU"][0] + " Process 4711 has 61.20 GiB memory in use. Including non-PyTorch memory, this process has 18.10 GiB memory in use.")),
-        ("TOKENISE-TIMEOUT", 0, ["Map (num_proc=8):  41%|████      | 410/1000 [29:59<43:00, 0.2 examples/s]", *(WATCHDOG.format(rank) for rank in (1, 2, 3))]),
+        ("TOKENISE-TIMEOUT", 1, ["Map (num_proc=8):  41%|████      | 410/1000 [29:59<43:00, 0.2 examples/s]", *(WATCHDOG.format(rank) for rank in (1, 2, 3))]),
         ("XID", 0, ["[ 99.5] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.", WATCHDOG.format(0)]),
         ("CUDA-ASSERT", 0, ["Indexing.cu:1290: block: [0,0,0], thread: [32,0,0] Assertion `srcIndex < srcSelectDimSize` failed.", *traceback(0, SAMPLES["CUDA-ASSERT"][0])]),
         ("NCCL-SHM", 0, ["h1:7:9 [0] NCCL WARN Error while creating shared memory segment /dev/shm/nccl-aB", *traceback(0, SAMPLES["NCCL-SYSTEM"][0])]),

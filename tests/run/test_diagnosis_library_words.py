@@ -11,6 +11,7 @@ SITE = "/opt/env/lib/python3.11/site-packages/"
 RAISED = {
     "OOM-GPU": [
         ("RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "torch/nn/modules/conv.py"),
+        ("RuntimeError: level_zero backend failed with error: 40 (UR_RESULT_ERROR_OUT_OF_RESOURCES)", ""),
         ("jax.errors.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1234 bytes", "jax/core.py"),
     ],
     "INVALID-ORDINAL": [
@@ -57,11 +58,20 @@ RAISED = {
         ("AttributeError: 'DynamicCache' object has no attribute 'get_max_length'", ""),
         ("ValueError: `rope_scaling` must be a dictionary with two fields, `type` and `factor`, got {}", "transformers/models/llama/a.py"),
     ],
+    "INIT-HANG-NET": [
+        ("RuntimeError: [/a/third_party/gloo/gloo/transport/tcp/pair.cc:799] connect [10.0.0.2]:2226: Connection refused", "torch/a.py"),
+    ],
+    "IB": [("n1:194:710 [0] NCCL WARN NET/OFI Request 0x7f4 completed with error", "")],
     "BNB-CUDA": [
         ("AttributeError: 'NoneType' object has no attribute 'cget_managed_ptr'", "bitsandbytes/functional.py"),
         ("NameError: name 'str2optimizer32bit' is not defined", "bitsandbytes/functional.py"),
     ],
     "OP-BUILD": [
+        ("torch._inductor.exc.CppCompileError: C++ compile error", "torch/_inductor/codecache.py"),
+        (
+            "subprocess.CalledProcessError: Command '['/opt/env/bin/x86_64-conda-linux-gnu-c++', 'a.cpp']' returned non-zero exit status 1.",
+            "",
+        ),
         ("RuntimeError: Error compiling objects for extension", "torch/utils/cpp_extension.py"),
         ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable.", "triton/common/build.py"),
     ],
@@ -96,7 +106,12 @@ RAISED = {
         ("FloatingPointError: gradients are Nan/Inf", "fairseq/a.py"),
     ],
     "AUTO-UNRESOLVED": [("TypeError: '>' not supported between instances of 'str' and 'int'", "deepspeed/runtime/config.py")],
-    "USER-PY": [("TypeError: '<=' not supported between instances of 'float' and 'str'", "torch/optim/adamw.py")],
+    "USER-PY": [
+        ("torch._C._LinAlgError: linalg.svd: The algorithm failed to converge", ""),
+        ("StopIteration", ""),
+        ("FileExistsError: [Errno 17] File exists: 'out'", ""),
+        ("TypeError: '<=' not supported between instances of 'float' and 'str'", "torch/optim/adamw.py"),
+    ],
 }
 SHELLS = {
     "KILLED-UNKNOWN": [
@@ -113,6 +128,7 @@ SHELLS = {
     "NO-SCRIPT": ["nohup: failed to run command './train.sh': No such file or directory"],
     "CKPT-PERM": ["nohup: failed to run command './train.sh': Permission denied"],
     "NO-DS-CMD": ["nohup: failed to run command 'torchrun': No such file or directory"],
+    "USER-PY": ["train.py: error: argument --fp8: ignored explicit argument 'false'"],
     "SCRIPT-SHELL": ["/usr/bin/env: 'bash\\r': No such file or directory"],
     "OP-BUILD": ["error: command '/usr/local/cuda/bin/nvcc' failed with exit status 1"],
     "NO-INTERNET": ["curl: (6) Could not resolve host: huggingface.co"],
@@ -137,3 +153,44 @@ def test_a_continuous_integrations_word_of_an_exit_status_is_the_runs(tmp_path: 
     assert of_lines(tmp_path / "a", ["step 1", "Error: Process completed with exit code 137."]).cause == "KILLED-UNKNOWN"
     found = of_lines(tmp_path / "b", ["step 1", "Error: Process completed with exit code 1."])
     assert (found.cause, found.kind) == (None, "failure")
+
+
+def test_a_folder_that_two_ranks_make_at_once_is_a_race_and_one_that_was_there_is_not(tmp_path: Path) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "train.py", line 3, in <module>',
+        "FileExistsError: [Errno 17] File exists: 'out'",
+    ]
+    assert of_lines(tmp_path / "a", [*lines, *lines]).cause == "RACE-FS"
+    assert of_lines(tmp_path / "b", lines).cause == "USER-PY"
+
+
+def test_a_file_that_torch_load_does_not_find_is_a_models(tmp_path: Path) -> None:
+    lines = [
+        "Traceback (most recent call last):",
+        '  File "eval.py", line 3, in <module>',
+        f'  File "{SITE}torch/serialization.py", line 9, in {{}}',
+    ]
+    lines += [
+        f'  File "{SITE}torch/serialization.py", line 4, in __init__',
+        "FileNotFoundError: [Errno 2] No such file or directory: 'runs/5'",
+    ]
+    assert of_lines(tmp_path / "a", [line.format("load") for line in lines]).cause == "MODEL-FILES"
+    assert of_lines(tmp_path / "b", [line.format("save") for line in lines]).cause == "USER-PY"
+
+
+def test_a_message_whose_exception_stands_only_in_the_last_line_of_code_is_one(tmp_path: Path) -> None:
+    lines = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "    raise ValueError("]
+    found = of_lines(tmp_path / "a", [*lines, "You should supply an encoding that includes input_ids"])
+    assert (found.cause, found.kind) == ("USER-PY", "failure")
+    assert of_lines(tmp_path / "b", lines).cause is None, "it breaks off"
+
+
+def test_a_warning_of_shapes_is_no_failure(tmp_path: Path) -> None:
+    warning = (
+        "/opt/env/torch/nn/modules/loss.py:128: UserWarning: Using a target size (torch.Size([2])) that is different to the input size"
+    )
+    found = of_lines(
+        tmp_path / "log", [warning, "Traceback (most recent call last):", '  File "a.py", line 3, in main', "KeyboardInterrupt"]
+    )
+    assert found.cause == "CTRL-C"

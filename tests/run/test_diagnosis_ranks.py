@@ -274,3 +274,56 @@ def test_what_every_task_says_without_a_label_is_every_ranks(tmp_path: Path) -> 
     found = of_lines(tmp_path / "a", [*lines, "srun: error: n1: tasks 0-3: Exited with exit code 255"])
     assert (found.cause, found.every_rank) == ("NO-DS-CMD", True)
     assert not of_lines(tmp_path / "b", [*lines, "srun: error: n1: tasks 0-7: Exited with exit code 255"]).every_rank
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            "[rank12]:[E ProcessGroupNCCL.cpp:1182] [Rank 12] NCCL watchdog thread terminated with exception: NCCL error: remote process exited or there was a network error"
+        ],
+        ["[E ProcessGroupNCCL.cpp:1182] [Rank 12] NCCL watchdog thread terminated with exception: NCCL error: ncclRemoteError"],
+    ],
+)
+def test_what_nccl_says_of_an_error_is_its_ranks_also_in_the_lines_without_a_label(tmp_path: Path, lines: list[str]) -> None:
+    more = ["Last error:", "NET/IB : Got completion from peer 10.0.0.7<43064> with error 5, opcode 5351, len 0, vendor err 249 (Recv)"]
+    noticed = "mpirun noticed that process rank 14 with PID 82 on node n1 exited on signal 6 (Aborted)."
+    found = of_lines(tmp_path / "log", [*lines, *more, noticed])
+    assert (found.cause, found.first_failing_rank) == ("IB", 12)
+
+
+def test_of_ranks_that_report_a_timeout_of_nccl_the_first_is_named_and_a_note_names_those_that_did_not(tmp_path: Path) -> None:
+    late = "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=327, OpType=ALLGATHER) ran for 600000 milliseconds"
+    found = of_lines(tmp_path / "log", ["dist_world_size=4", *(late.format(rank) for rank in (2, 1, 3)), "exit status 134"])
+    assert (found.cause, found.first_failing_rank) == ("NCCL-WATCHDOG", 2)
+    assert any("rank 0" in note for note in found.notes)
+
+
+def test_every_rank_shows_it_where_torchruns_table_has_all_of_them_as_ended_by_an_exception(tmp_path: Path) -> None:
+    shredded = [*WHERE, *WHERE, ERROR]
+    other = ["Failures:", "[1]:", "  rank      : 1 (local_rank: 1)", "  exitcode  : 1 (pid: 305)"]
+    found = of_lines(tmp_path / "a", [*shredded, ENDED.format(1, 0), *AGENT, *other, *table(0, 0)])
+    assert (found.every_rank, found.first_failing_rank) == (True, 0)
+    killed = [*other[:-1], "  exitcode  : -15 (pid: 305)"]
+    assert not of_lines(tmp_path / "b", [*shredded, ENDED.format(1, 0), *AGENT, *killed, *table(0, 0)]).every_rank
+
+
+def test_processes_that_a_script_started_itself_are_all_of_them_where_each_shows_it(tmp_path: Path) -> None:
+    one, two = ([f"Process Process-{number}:", *PLAIN] for number in (1, 2))
+    assert of_lines(tmp_path / "a", [*one, *two]).every_rank
+    assert not of_lines(tmp_path / "b", two).every_rank
+
+
+def test_what_a_container_or_a_shell_could_not_do_is_no_ranks_failure(tmp_path: Path) -> None:
+    lines = ["slurmstepd: error: pyxis:     mkdir: cannot create directory '/scratch/42': Permission denied"]
+    found = of_lines(tmp_path / "log", [*lines, "srun: error: n1: task 0: Exited with exit code 1"])
+    assert (found.cause, found.first_failing_rank) == ("CKPT-PERM", None)
+
+
+def test_a_quotation_that_is_indented_names_the_task_too(tmp_path: Path) -> None:
+    lines = [
+        "    640: [n1:77:0:77] Caught signal 11 (Segmentation fault: address not mapped)",
+        "    srun: error: n1: task 640: Segmentation fault",
+    ]
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.cause, found.first_failing_rank) == ("SIGSEGV", 640)

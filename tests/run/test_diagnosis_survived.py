@@ -101,3 +101,11 @@ def test_of_several_runs_in_one_file_the_last_one_counts(tmp_path: Path) -> None
     assert (found.cause, found.others) == ("USER-PY", ())
     soon = of_lines(tmp_path / "b", [killed, *agent, *PLAIN])
     assert soon.cause == "KILLED-UNKNOWN", "another rank of the same run"
+
+
+def test_a_run_that_was_started_again_in_the_same_file_is_the_one_that_counts(tmp_path: Path) -> None:
+    start = "Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid your system being overloaded"
+    late = "[Rank {}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=2, OpType=ALLREDUCE) ran for 1805914 milliseconds"
+    ended = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -6) local_rank: 1 (pid: 182046) of binary: python"
+    found = of_lines(tmp_path / "log", [start, late.format(1), ended, start, late.format(2), late.format(1), ended])
+    assert (found.cause, found.first_failing_rank) == ("NCCL-WATCHDOG", 2)

@@ -126,6 +126,10 @@ def _notes(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
         notes.append("CUDA_VISIBLE_DEVICES was ignored: the launcher was told which GPUs to use in another way.")
     if verdict.signature is BY_ID["OOM-GPU"] and len(context.ranks) > 1:
         notes.append(_who_ran_out({hit.rank for hit in verdict.hits}, len(context.ranks)))
+    missing = context.silent() if verdict.signature is not None and verdict.signature.role == "symptom" else []
+    if 0 < len(missing) < max(len(context.ranks), 2):
+        listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+        notes.append(f"Not one of those that reported it: rank {listed}. Look first at what {'it' if len(missing) == 1 else 'they'} did.")
     if verdict.signature is not None and (remark := context.found.remarks.get(verdict.signature.id)):
         notes.append(remark)
     slow = {hit.signature.title for hit in context.found.hits if hit.signature.role == "performance"}

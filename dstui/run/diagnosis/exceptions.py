@@ -145,6 +145,13 @@ READINGS = (
         "dmesg, and the file by itself: cat FILE > /dev/null",
         ("CKPT-DISK", "RACE-FS", "DATA"),
     ),
+    Reading(
+        "FileExistsError",
+        r"'([^']+)'",
+        "`{0}` is there already, and the code insists on making it.",
+        "whether `{0}` is left from an earlier run; exist_ok=True where that is meant",
+        ("RACE-FS",),
+    ),
     Reading("StopIteration", r"", "An iterator had nothing more to give.", "the length of the data on every rank"),
     Reading("UnicodeDecodeError", r"", "A file is not in the encoding that it was read in.", "the file's encoding (open(…, encoding=…))"),
     Reading("RecursionError", r"", "A function calls itself without an end.", "the frames that come again and again"),

@@ -59,7 +59,7 @@ DS_LINE = re.compile(r"exits with return code = (-?\d+)")
 TORCHRUN_LINE = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)")
 SPAWN_LINE = re.compile(r"\bprocess (\d+) terminated with (?:signal (SIG[A-Z]+)|exit code (\d+))")
 SRUN_LINE = re.compile(
-    r"^srun: (?:error: )?(\S+:|StepId=\S+|step:\S+) tasks? ([\d,-]+): (?:Exited with exit code (\d+)|(exited abnormally)|(.+))$"
+    r"^\s*srun: (?:error: )?(\S+:|StepId=\S+|step:\S+) tasks? ([\d,-]+): (?:Exited with exit code (\d+)|(exited abnormally)|(.+))$"
 )
 MPI_LINE = re.compile(r"noticed that process rank (\d+) .*exited on signal (\d+)")
 OF_RANK = (
@@ -70,6 +70,7 @@ OF_RANK = (
     re.compile(r"Process name: (?:\[\[\d+,\d+\],|\[[\w.@-]+,)?(?P<rank>\d+)\]?\s*$"),  # Open MPI and Horovod; the status stands beside it
     re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+)"),
     re.compile(r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm"),  # MPICH and Intel MPI
+    re.compile(r": rank (?P<rank>\d+) (?:exited with code (?P<code>[1-9]\d*)|died from signal (?P<signal>\d+))"),  # PALS
     re.compile(r"^=\s+RANK (?P<rank>\d+) PID \d+ RUNNING AT"),
     re.compile(r"exit status of rank (?P<rank>\d+): (?:killed by signal (?P<signal>\d+)|return code (?P<code>\d+))"),
 )

@@ -26,7 +26,7 @@ LABELS = (
     (re.compile(r"\((?:\w+ pid=\d+(?:, ip=([\w.]+))?|([\w-]+), rank=\d+, pid=\d+(?:, ip=[\w.]+)?)\) ?"), "host"),
     (re.compile(r"\[rank=(\d{1,5})\] ?"), "rank"),
     # srun --label: the task's number, which is a rank or, under torchrun, a node.
-    (re.compile(r" {0,3}(\d{1,5}): ?"), "task"),
+    (re.compile(r" {0,8}(\d{1,5}): ?"), "task"),
     # torchrun --tee: role and local rank.
     (re.compile(r"\[(?:default|trainer|worker|\w*role\w*)(\d+)\]:"), "local"),
     # dstui --headless and dstui logs; hydra of MPICH and Intel MPI; mpirun --tag-output.

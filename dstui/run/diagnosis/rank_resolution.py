@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 NUMBER = re.compile(r"\d+")
 A_HOST = 4
 """Ranks in a row: the log of one host of several has no others."""
+GOES_ON = 4
+"""Lines after one that names its rank in which the same message goes on."""
 SPEAKS = ("root", "symptom", "cascade")
 
 
@@ -44,6 +46,13 @@ def resolve(found: Findings) -> None:
             hit.rank = hit.task if hit.rank is None else hit.rank
         for end in found.ends:
             end.rank = end.exit.task if end.rank is None else end.rank
+    speaker: Hit | None = None
+    for hit in sorted(found.hits, key=lambda hit: hit.at):  # what NCCL says of an error goes on for some lines without a label
+        near = speaker is not None and hit.at[0] == speaker.at[0] and hit.at[1] - speaker.at[1] <= GOES_ON
+        if hit.rank is None and hit.raised is None and speaker is not None and near and hit.task == speaker.task:
+            hit.rank = speaker.rank
+        elif hit.rank is not None and hit.signature.role in SPEAKS:
+            speaker = hit
     in_line = {end.at: end.rank for end in found.ends if end.rank is not None}
     for hit in found.hits:
         hit.rank = in_line.get(hit.at) if hit.rank is None else hit.rank
@@ -87,7 +96,17 @@ def every_rank(context: FailureContext, hits: list[Hit]) -> bool:
     if len(ranks) > 1:
         whole_host = len(ranks) >= A_HOST and max(ranks) - min(ranks) + 1 == len(ranks)
         return ranks >= (context.heard if whole_host else context.ranks)
-    return 1 < context.processes <= shown(hit for hit in hits if hit.rank is None)
+    children = {hit.raised.child for hit in hits if hit.raised and hit.raised.child is not None}
+    if len(children) > 1 and children == set(range(1, len(children) + 1)):
+        return True
+    return 1 < context.processes <= shown(hit for hit in hits if hit.rank is None) or _all_ended_alike(context, hits)
+
+
+def _all_ended_alike(context: FailureContext, hits: list[Hit]) -> bool:
+    """Whether torchrun's table has every rank as ended by itself with an exception's status, and nobody speaks of a lost peer."""
+    ended = {end.rank for end in context.bad_ends if end.exit.code == 1 and end.rank is not None}
+    peers = any(hit.signature.role in ("cascade", "symptom") and hit.signature.id != "CHILD-FAILED" for hit in context.found.hits)
+    return len(ended) > 1 and ended >= context.ranks and not peers and any(hit.raised for hit in hits)
 
 
 def first_failing(context: FailureContext, hits: list[Hit]) -> tuple[int | None, bool]:

@@ -105,19 +105,22 @@ class Scanner:
             return
         place, last = len(self.found.files) - 1, tail[-1][0]
         self.found.last[place] = tail[0][0]
+        for key, trace in self._traces.items():
+            if key[0] == place and (raised := trace.unnamed(last)) is not None:
+                self._keep(unnamed(raised, tail[-1][1]), Label(tail[-1][1], key[1]), (place, last), key, raised)
         opened = [trace.last_line for key, trace in self._traces.items() if key[0] == place and trace.open]
         self.found.launcher_broke = any(trace.in_launcher for key, trace in self._traces.items() if key[0] == place)
         if sentence := breaks_off(tail[-1][1], within_traceback=max(opened, default=-1) >= last - 1):
             self.found.cut.append(f"{self.found.files[place]} {sentence} (line {last}).")
-        raised = [hit for hit in self.found.hits if hit.at[0] == place and hit.raised and not hit.raised.ignored]
-        earliest, latest = (pick((hit.at[1] for hit in raised), default=0) for pick in (min, max))
+        thrown = [hit for hit in self.found.hits if hit.at[0] == place and hit.raised and not hit.raised.ignored]
+        earliest, latest = (pick((hit.at[1] for hit in thrown), default=0) for pick in (min, max))
         went_on = latest < last - WENT_ON or earliest < last - LONG
-        logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
-        if raised and ((logged and went_on) or advances([text for number, text in tail if number > latest])):
-            self._survived(raised)
+        logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in thrown) and not self.found.ends
+        if thrown and ((logged and went_on) or advances([text for number, text in tail if number > latest])):
+            self._survived(thrown)
             self.found.tracebacks = self._tracebacks
         elif of := finished(tail[-1][1]):
-            self._survived(within := [hit for hit in raised if hit.raised and hit.raised.within == of])
+            self._survived(within := [hit for hit in thrown if hit.raised and hit.raised.within == of])
             self.found.tracebacks -= sum(hit.raised is not None and not hit.raised.logged for hit in within)
 
     @staticmethod

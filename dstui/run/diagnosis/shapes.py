@@ -15,7 +15,8 @@ from dstui.run.diagnosis.signatures import ALL
 
 FACTS = (
     'File "', "File ~/", "File /", "Cell In", "Input In [", "<ipython-input", ".py in ",
-    "Traceback", "During handling of", "direct cause of", "Exception", "Error", "Interrupt", "Exit", "Timeout", "Expired",
+    "Traceback", "During handling of", "direct cause of", "Exception", "Error", "Interrupt", "Exit", "Timeout", "Expired", "StopIteration",
+    "NotFound", "Refused",
     "return code", "with code", "exitcode", "exit code", "xit status", "exits successfully", "srun: error", "closing signal",
     "noticed that process", "terminated with",
     "spawned with command", "Killing subprocess", "world_size", "nnodes", "rank_mapping", "ended with", "deepspeed.launcher.launch",
@@ -24,7 +25,8 @@ FACTS = (
     "distributed_c10d.py", "deepspeed/comm/", "Process ", "Thread ", "│ /",
     "(local_rank: ", "Failures:", "Root Cause", "world size", "World size", "WORLD", "world_info", "nranks", "num_gpus", "num-gpus",
     "num_processes", "num-processes", "Num processes", "MEMBER: ", "Starting with", "store-based barrier", "to store for rank",
-    "distributed training: False", "distributed init", "GLOBAL_RANK", "--include", "mpirun", "mpiexec", "horovodrun", "orterun", "srun ",
+    "distributed training: False", "distributed init", "GLOBAL_RANK", "LOCAL_RANK", "died from signal", "exited with code",
+    "--include", "mpirun", "mpiexec", "horovodrun", "orterun", "srun ",
     "machine_rank", "node_rank", "exit with status code", "MPI_ABORT", "Abort(", "RUNNING AT", "KILLED BY SIGNAL", "crashed with exit",
     "exited abnormally", "caused collective abort", "of rank ", "EXIT CODE", "EXIT STATUS", "Exit code",
     "Child process with", "Global rank",

@@ -15,6 +15,9 @@ IGNORED = ("Exception ignored in", "Exception ignored on calling", *AT_EXIT)
 IN_THREAD = "Exception in thread"
 OF_PROCESS = re.compile(r"-- Process (\d+) terminated with the following error:")
 """What torch.multiprocessing.spawn puts before the traceback of one of its processes."""
+OF_CHILD = re.compile(r"^Process (?:\w*Process)-(\d+):\s*$")
+"""What multiprocessing puts before the traceback of one of its processes, counted from 1."""
+RAISES = re.compile(r"^\s+raise (?:\w+\.)*(\w+)")
 FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)(?:, in (\S+))?')
 CELL = re.compile(
     r"^(?:File )?(~?/[^:\n]+):(\d+),? in ([^\s(]+)|^(Cell In ?\[\d+\]|Input In \[\d+\])(?:, line (\d+))?"
@@ -24,9 +27,9 @@ CELL = re.compile(
 RICH = re.compile(r"^[│|] (\S+\.py):(\d+)(?:\s+in\s+(\w+))?")
 """A frame as rich prints it."""
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_]\w*\.)*((?:[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))(?=:|\s*$|\s+:|Traceback)"
+    r"^(?:[A-Za-z_]\w*\.)*((?:_*[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))(?=:|\s*$|\s+:|Traceback)"
 )
-OTHER_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)+([A-Z]\w*)(?=:\s|$)")
+OTHER_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)+(_*[A-Z]\w*)(?=:\s|$)")
 """An exception whose name has none of those words (torch._dynamo.exc.Unsupported): only where a traceback's frames stand right above it."""
 SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
 """Two ranks that wrote into one pipe at once."""
@@ -38,6 +41,8 @@ PLACES = {
     "transformers/modeling_utils": "MODEL-LOAD",
 }
 """Part of a path -> the cause of an unknown exception that is raised there."""
+LOADERS = {"torch/serialization.py:load": "MODEL-FILES-PART"}
+"""A file and a function of it that stand in the traceback -> the cause where a file is not there."""
 NEAR = 6
 """Lines after a frame within which an exception belongs to it, where the head of the traceback is not there: an excerpt."""
 WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
@@ -115,6 +120,8 @@ class Raised:
     """Whether it is part of what somebody logged: the program may have gone on."""
     process: int | None = None
     """The number of the process whose traceback torch.multiprocessing.spawn tells: the rank on its host."""
+    child: int | None = None
+    """The number of the process that multiprocessing had started, from 1."""
     within: str = ""
     """The number of steps of the progress bar in whose line its traceback began."""
 
@@ -132,9 +139,11 @@ class Traces:
         self._chained = self._again = self._launcher = self._exiting = self._thread = self._wraps = self._logged = self._deepspeed = False
         self._ignored = 0
         self._frame = self._own = NO_FRAME
-        self._within = ""
+        self._within = self._loader = ""
         self._rank: int | None = None
         self._process: int | None = None
+        self._child: int | None = None
+        self._raises = ""
 
     def feed(self, text: str, number: int = 0, rank: int | None = None, before: str = "") -> Raised | None:
         """One line of the log, its number, the rank of its label, what stands before it; the exception, if it ends a traceback with one."""
@@ -149,6 +158,8 @@ class Traces:
         elif found := OF_PROCESS.search(text):
             self._begin(number)
             self._process = int(found[1])
+        elif found := OF_CHILD.match(text):
+            self._child = int(found[1])
         elif any(words in text for words in IGNORED):
             self._ignored += 1
             self._exiting = any(words in text for words in AT_EXIT)
@@ -157,10 +168,11 @@ class Traces:
         elif any(words in text for words in CHAINED):
             self._chained, self._wraps = True, CHAINED[1] in text
         elif frame := _frame(text, number):
-            self._frame, self.at_frame, self.last_line = frame, True, number
+            self._frame, self.at_frame, self.last_line, self._raises = frame, True, number, ""
             if not frame.of_library:
                 self._own = frame
             self._launcher |= LAUNCHER.search(frame.file) is not None
+            self._loader = LOADERS.get("/".join(frame.file.split("/")[-2:]) + f":{frame.function}", self._loader)
             self._deepspeed |= "deepspeed/" in frame.file
             self._thread |= BACKGROUND.search(f"{frame.file}:{frame.function}") is not None
             return None
@@ -168,7 +180,15 @@ class Traces:
             return self._end(found[1], number, clean=SHREDDED.match(text[:HEAD]) is None)
         elif not self.is_code(text):
             self.at_frame = False
+        elif found := RAISES.match(text):
+            self._raises = found[1]
         return None
+
+    def unnamed(self, last: int) -> Raised | None:
+        """The exception of a traceback at whose end its message stands without its name, which its last line of code tells."""
+        if not self._raises or not self._frame.file or not 1 < last - self.last_line <= NEAR:
+            return None
+        return self._end(self._raises, last, clean=True)
 
     @property
     def in_launcher(self) -> bool:
@@ -198,7 +218,7 @@ class Traces:
             self.chain += 1
             self._launcher = self._wraps = False
         self._again = self._chained
-        self._deepspeed = False
+        self._deepspeed, self._loader = False, ""
         self.last_line = number
         self.open, self._chained, self.at_frame, self._frame, self._own = True, False, False, NO_FRAME, NO_FRAME
 
@@ -213,7 +233,9 @@ class Traces:
             in_user_code=traced and bool(frame.file) and not frame.of_library,
             in_launcher=self._launcher,
             clean=clean,
-            place=next((cause for path, cause in PLACES.items() if path in frame.file), ""),
+            place=self._loader
+            if self._loader and name == "FileNotFoundError"
+            else next((cause for path, cause in PLACES.items() if path in frame.file), ""),
             own=self._own,
             deepest=frame,
             at_exit=self.ignoring and self._exiting,
@@ -221,13 +243,14 @@ class Traces:
             in_thread=self._thread,
             wraps=self._wraps,
             process=self._process,
+            child=self._child,
             logged=self._logged,
             within=self._within,
             chained=self._again,
             rank=self._rank if self.open else None,
         )
         self.open = self.at_frame = self._thread = self._wraps = False
-        self._process = None
+        self._process = self._child = None
         self._ignored = max(self._ignored - 1, 0)
         self._frame = NO_FRAME
         return raised

@@ -34,8 +34,11 @@ AT_LEAST = re.compile(
     r"distributed init \(rank (\d+)[,)]|Process rank: (\d+), device|to store for rank: (\d+)|GLOBAL_RANK: (\d+),|Process index: (\d+)"
 )
 """A rank that says that it is there."""
-STARTED_LAST = re.compile(r"--local[-_]rank=(\d+)'.*(?:exits with return code|returned non-zero exit status|died with)")
-"""DeepSpeed's launcher and the old torch.distributed.launch print the command of the rank that they started last, whichever failed."""
+STARTED_LAST = re.compile(
+    r"--local[-_]rank=(\d+)'.*(?:exits with return code|returned non-zero exit status|died with)|^LOCAL_RANK: (\d+) - CUDA_VISIBLE_DEVICES"
+)
+"""DeepSpeed's launcher and the old torch.distributed.launch print the command of the rank that they started last, whichever failed;
+Lightning has a line for each rank."""
 ENCODED = re.compile(r"--world_info[= ]([\w+/=-]{8,8192})")
 SLOTS = re.compile(r"WORLD INFO DICT: (\{.*\})")
 MOST = 1 << 16

@@ -22,6 +22,8 @@ OF_SHELLS = frozenset({"SCRIPT-PERM", "SCRIPT-GONE", "COMMAND-GONE", "SHELL-STOP
 """What a shell says that was to run something; the job's script goes on after it."""
 AGAIN = 100
 """Lines after a launcher's last word that no rank of its run writes."""
+STARTS = frozenset({"OMP-NOTE", "NOHOSTFILE-NOTE"})
+"""What torchrun and DeepSpeed's launcher say first."""
 OF_PARSERS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
 """What ends a program at its first line."""
 LONG_AFTER = 1000
@@ -44,7 +46,7 @@ def cause(context: FailureContext) -> Verdict | None:
     )
     sub = [hit for hit in roots(context) if hit.signature.id in first.signature.explains]
     broke = context.found.launcher_broke and not context.found.ends and not any(hit.raised for hit in hard)
-    by_launcher = first.signature.launcher or broke or _raised_by_launcher(same)
+    by_launcher = first.signature.launcher or broke or _raised_by_launcher(same) or first.signature.id in OF_SHELLS
     rank, certain = (None, True) if by_launcher else first_failing(context, [*same, *sub])
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
@@ -87,7 +89,10 @@ def _of_the_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
     ends += [end.at for end in context.bad_ends if end.exit.whole]
     last = max((hit.at for hit in hits if hit.raised and hit.raised.traced), default=(0, 0))
     before = max((at for at in ends if last[1] - at[1] > AGAIN), default=(0, 0))
-    return [hit for hit in hits if hit.at > before]
+    over = min((end.at for end in context.bad_ends), default=(1, 0))
+    starts = [hit.at for hit in context.found.hits if hit.signature.id in STARTS and hit.at > over]
+    again = max((at for at in starts if any(hit.at > at for hit in hits)), default=(0, 0))
+    return [hit for hit in hits if hit.at > max(before, again)]
 
 
 def _since_the_start(context: FailureContext, hits: list[Hit]) -> list[Hit]:

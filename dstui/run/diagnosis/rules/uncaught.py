@@ -48,6 +48,8 @@ def _has_others(context: FailureContext, traced: list[Hit]) -> bool:
 
 def _alone(context: FailureContext, hit: Hit) -> bool:
     """Whether the text leaves no doubt that this output is one process's."""
+    if hit.raised is not None and hit.raised.child is not None:
+        return False
     return hit.rank is not None or context.single or (context.found.world is None and not context.ranks)
 
 

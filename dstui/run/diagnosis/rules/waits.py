@@ -64,11 +64,12 @@ def _what_they_waited_in(context: FailureContext, hits: list[Hit]) -> Verdict:
     """The first symptom itself; the rank is the first of those that have come less far, else the one that reported it first."""
     first = min(hits, key=context.order)
     late = context.behind()
-    known = late and (len(late) == 1 or context.found.enqueued) and len(late) < max(len(context.ranks), 2)
+    silent = len(late) == 1 and first.signature.id != "NCCL-WATCHDOG"  # whose reporters end by it, and the silent one may still be at work
+    known = late and (context.found.enqueued or silent) and len(late) < max(len(context.ranks), 2)
     rank = late[0] if known else first.rank
     signature = first.signature
     if signature.id == "NCCL-WATCHDOG" and context.found.preparing:
-        return Verdict(BY_ID["TOKENISE-TIMEOUT"], "medium", hits, 0)
+        return Verdict(BY_ID["TOKENISE-TIMEOUT"], "medium", hits, rank)
     if signature.id == "GLOO-TIMEOUT" and not late:
         signature = BY_ID["HANG-DESYNC"]
     return Verdict(signature, "medium", [hit for hit in hits if hit.signature is first.signature], rank)

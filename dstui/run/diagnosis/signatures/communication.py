@@ -103,6 +103,7 @@ SIGNATURES = (
             rx("operation error", r"local (?:protection|work queue) operation error"),
             rx("Got completion", r"Got completion .* status=12"),
             rx("ibv_", r"Call to ibv_\w+ failed"),
+            rx("NET/OFI", r"NCCL WARN NET/OFI .*(?i:error|fail)"),
         ),
         (
             Remedy("Try without InfiniBand", patches.environment("NCCL_IB_DISABLE", "1")),
@@ -225,6 +226,23 @@ SIGNATURES = (
         "nc -z MASTER PORT, from the host that is missing.",
         explains=("GLOO-TIMEOUT",),
         alike=("MASTER-ADDR", "INIT-HANG-NET", "PORT-IN-USE"),
+    ),
+    Signature(
+        "GLOO-CONNECT",
+        "symptom",
+        "A rank could not connect to another one (gloo)",
+        "The other one is not there yet or no more, a firewall is between them, or gloo took an interface that does not lead there.",
+        (
+            rx(
+                "gloo/transport/tcp/",
+                r"gloo/transport/tcp/.*connect.*(?:Connection (?:refused|timed out)|No route to host|Network is unreachable)",
+            ),
+        ),
+        (Remedy("Name the interface, for example eth0", patches.environment("GLOO_SOCKET_IFNAME", "eth0")),),
+        "ip route get PEER names the interface.",
+        sure=False,
+        alike=("RDZV-TIMEOUT", "MASTER-ADDR"),
+        answer="INIT-HANG-NET",
     ),
     Signature(
         "GLOO-TIMEOUT",

@@ -56,7 +56,11 @@ SIGNATURES = (
         "The compiler failed while an op was built on its first use; one rank builds and prints why, the others miss the result.",
         (
             rx("Error building extension", r"Error building extension '\w+'"),
-            rx("CalledProcessError: Command", r"Command '\['(?:[^']*/)?(?:ninja|gcc|g\+\+|cc|c\+\+|clang|nvcc|x86_64[\w-]*(?:gcc|cc))'"),
+            rx(
+                "CalledProcessError: Command",
+                r"Command '\['(?:[^']*/)?(?:ninja|gcc|g\+\+|cc|c\+\+|clang|nvcc|x86_64[\w-]*(?:gcc|cc|g\+\+|c\+\+))'",
+            ),
+            rx("CompileError", r"(?:CppCompileError|CUDACompileError|hipcc.*CompileError)\b"),
             rx("FAILED: ", r"FAILED: (?:\[code=\d+\] )?\S+\.(?:cuda\.)?o\b"),
             "ninja: build stopped: subcommand failed",
         ),

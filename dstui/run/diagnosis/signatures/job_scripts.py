@@ -29,6 +29,7 @@ SIGNATURES = (
             rx("Permission denied", r"^(?:-?(?:ba|z|da)?sh): (?:line \d+: )?\S+: Permission denied"),
             rx("Permission denied", r"execve\(\): \S+: Permission denied"),
             rx("failed to run command", r"^nohup: failed to run command .*: Permission denied"),
+            rx("Permission denied", r"\b(?:mkdir|cp|mv|touch|ln|tee|rm|tar|rsync|chmod): .*Permission denied"),
         ),
         ("chmod +x FILE, or call it through its interpreter: bash FILE, python FILE",),
         "ls -l FILE, on the host that failed.",
@@ -165,7 +166,8 @@ SIGNATURES = (
         (
             rx("unrecognized arguments", r"error: unrecognized arguments: (?!.*--local[-_]rank)"),
             "error: the following arguments are required",
-            rx("error: argument", r"error: argument .*: (?:invalid|expected|not allowed)"),
+            rx("error: argument", r"error: argument .*: (?:invalid|expected|not allowed|ignored)"),
+            rx(".py: error: ", r"^\S+\.py: error: (?!unrecognized arguments: .*--local[-_]rank)"),
         ),
         ("Mend job.args",),
         alone=True,

@@ -20,6 +20,7 @@ SIGNATURES = (
             rx("out of memory", r"(?:Error|Exception): (?:NPU|XPU|MPS backend|HPU) out of memory"),
             "CUBLAS_STATUS_ALLOC_FAILED",
             "CUDNN_STATUS_ALLOC_FAILED",
+            rx("_RESULT_ERROR_OUT_OF_", r"(?:UR|ZE|PI)_RESULT_ERROR_OUT_OF_(?:RESOURCES|DEVICE_MEMORY)"),  # Intel's
             rx("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: Out of memory"),
             rx("GPU out of memory", r"(?:Error|Exception): .*\bGPU out of memory"),
         ),

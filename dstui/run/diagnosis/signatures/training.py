@@ -32,7 +32,7 @@ SIGNATURES = (
             rx("cannot be broadcast to", r"shape mismatch: value tensor of shape \[.*\] cannot be broadcast to"),
             rx("doesn't match the broadcast shape", r"output with shape \[.*\] doesn't match the broadcast shape"),
             rx("Kernel size can't be greater", r"Kernel size can't be greater than actual input size"),
-            rx("is different to the input size", r"Using a target size \(.*\) that is different to the input size"),
+            rx("is different to the input size", r"ValueError: Using a target size \(.*\) that is different to the input size"),
             rx("exceeds dimension size", r"start \(-?\d+\) \+ length \(\d+\) exceeds dimension size"),
             rx("inhomogeneous shape", r"The requested array has an inhomogeneous shape"),
             rx("out of bounds for dimension", r"RuntimeError: index -?\d+ is out of bounds for dimension \d+ with size \d+"),
@@ -58,6 +58,7 @@ SIGNATURES = (
         "A buffer or an input stayed on the CPU, or device_map placed parts of the model elsewhere.",
         (
             "Expected all tensors to be on the same device",
+            "must be on the same device and the same dtype except",
             rx("expected device", r"expected device \S+ but got device"),
             rx("must have its parameters and buffers", r"module must have its parameters and buffers on device \S+"),
             rx("of device type", r"Expected object of (?:device type|backend) \w+ but got (?:device type|backend) \w+"),
