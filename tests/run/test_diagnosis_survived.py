@@ -109,3 +109,45 @@ def test_a_run_that_was_started_again_in_the_same_file_is_the_one_that_counts(tm
     ended = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -6) local_rank: 1 (pid: 182046) of binary: python"
     found = of_lines(tmp_path / "log", [start, late.format(1), ended, start, late.format(2), late.format(1), ended])
     assert (found.cause, found.first_failing_rank) == ("NCCL-WATCHDOG", 2)
+
+
+@pytest.mark.parametrize("file", ["interface/router.py", "internal/internal_util.py", "lib/asyncio_manager.py"])
+def test_what_a_trackers_own_helper_raises_follows_from_an_end_and_is_none(tmp_path: Path, file: str) -> None:
+    frame = f'  File "/opt/env/lib/python3.11/site-packages/wandb/sdk/{file}", line 70, in run'
+    lines = ["Traceback (most recent call last):", frame, "    raise MessageRouterClosedError from e", "wandb.sdk.MessageRouterClosedError"]
+    assert of_lines(tmp_path / "a", ["step 1 loss 2.0", *lines]).kind is None
+    assert "odd" in of_lines(tmp_path / "b", [*PLAIN, *lines]).title
+
+
+def test_a_warning_is_no_end(tmp_path: Path) -> None:
+    warning = "/opt/env/torch/cuda/__init__.py:141: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found 1)"
+    assert of_lines(tmp_path / "log", [warning, "cpu"]).kind is None
+
+
+def test_threads_that_an_exception_ended_with_its_program_are_not_the_cause(tmp_path: Path) -> None:
+    found = of_lines(tmp_path / "log", [*["terminate called without an active exception"] * 4, *PLAIN])
+    assert (found.cause, found.others) == ("USER-PY", ())
+
+
+def test_a_command_that_srun_cannot_start_is_no_rank_that_left_early(tmp_path: Path) -> None:
+    lines = ["slurmstepd: error: execve(): ray: No such file or directory", "srun: error: n1: task 0: Exited with exit code 2"]
+    assert of_lines(tmp_path / "log", lines).cause == "NO-DS-CMD"
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "socket.gaierror: [Errno -2] odd",
+        "cv2.error: OpenCV(4.8.0) odd",
+        "struct.error: odd",
+        "numpy.linalg._LinAlgError: odd",
+        "queue.Empty",
+    ],
+)
+@pytest.mark.parametrize("frame", ["  File", "> File"])
+def test_an_exception_of_any_name_is_read_behind_its_frames(tmp_path: Path, frame: str, last: str) -> None:
+    found = of_lines(
+        tmp_path / "log", ["Traceback (most recent call last):", f'{frame} "/home/u/train.py", line 3, in main', "    go()", last]
+    )
+    assert (found.cause, found.kind) == ("USER-PY", "failure")
+    assert last in found.title

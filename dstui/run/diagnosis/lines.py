@@ -101,7 +101,7 @@ def read_label(line: str, *, late: bool = True) -> Label:
 
 
 def _no_host(name: str | None) -> bool:
-    return name is not None and (name.lower() in NOT_HOSTS or name.endswith(("Error", ".sh")))
+    return name is not None and (name.lower() in NOT_HOSTS or name.lower().endswith(("error", ".sh")))
 
 
 def rank_in(text: str) -> int | None:

@@ -147,9 +147,10 @@ class Scanner:
         if when := time_of(label.text) or time_of(line):
             self._time[key] = when
         if shape.facts:
-            ignoring = trace.ignoring
+            ignoring, of_tracker = trace.ignoring, trace.of_tracker
             raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
             self.found.tracebacks += HEADER in label.text and not ignoring and not trace.logged
+            self.found.tracebacks -= raised is not None and of_tracker and not trace.logged
             self._launchers.feed(label, place, key)
             self._dumps.feed(label, place)
         signs = [(sign, signature) for sign, signature in shape.signs if not code or signature.in_code]

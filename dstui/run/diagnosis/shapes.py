@@ -32,7 +32,7 @@ FACTS = (
     "Child process with", "Global rank",
 )  # fmt: skip
 """Literal texts of what is understood beside the signatures."""
-NAMED = re.compile(rb"(?<![\w.])(?:[A-Za-z_]\w*\.)+[A-Z]\w*(?:: |$)")
+NAMED = re.compile(rb"(?<![\w.])(?:[A-Za-z_]\w*\.)+(?:_*[A-Z]\w*|error|timeout|gaierror|herror)(?:: |$)")
 """A class of a module, as the end of a traceback begins with it."""
 LABEL_ENDS = (b"]", b")", b">", b":")
 MOST_LABELS = 3

@@ -18,7 +18,7 @@ OF_PROCESS = re.compile(r"-- Process (\d+) terminated with the following error:"
 OF_CHILD = re.compile(r"^Process (?:\w*Process)-(\d+):\s*$")
 """What multiprocessing puts before the traceback of one of its processes, counted from 1."""
 RAISES = re.compile(r"^\s+raise (?:\w+\.)*(\w+)")
-FRAME = re.compile(r'^\s*File "([^"]+)", line (\d+)(?:, in (\S+))?')
+FRAME = re.compile(r'^[\s>]*File "([^"]+)", line (\d+)(?:, in (\S+))?')
 CELL = re.compile(
     r"^(?:File )?(~?/[^:\n]+):(\d+),? in ([^\s(]+)|^(Cell In ?\[\d+\]|Input In \[\d+\])(?:, line (\d+))?"
     r"|^(<ipython-input-[^>]+>|[~/][^\s:]+\.py) in ([^\s(]+)"
@@ -29,7 +29,7 @@ RICH = re.compile(r"^[│|] (\S+\.py):(\d+)(?:\s+in\s+(\w+))?")
 EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w*\.)*((?:_*[A-Z]\w*)?(?:Error|Exception|Interrupt|Timeout|Expired|NotFound|Refused|Fault|StopIteration|SystemExit))(?=:|\s*$|\s+:|Traceback)"
 )
-OTHER_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)+(_*[A-Z]\w*)(?=:\s|$)")
+OTHER_EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)+(_*[A-Z]\w*|error|timeout|gaierror|herror)(?=:\s|$)")
 """An exception whose name has none of those words (torch._dynamo.exc.Unsupported): only where a traceback's frames stand right above it."""
 SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
 """Two ranks that wrote into one pipe at once."""
@@ -53,6 +53,10 @@ LAUNCHER = re.compile(
 
 BACKGROUND = re.compile(r"threading\.py:_bootstrap_inner$|/wandb/sdk/internal/")
 """The first frame of every thread; wandb's own helper."""
+TRACKER = re.compile(
+    r"/wandb/sdk/(?:internal/|interface/router|mailbox|lib/(?:asyncio_manager|sock_client|service))|/swanlab/data/callbacker"
+)
+"""Files of a tracker's own helpers: what they raise ended nothing, it follows from an end."""
 LEVEL = re.compile(r"(?:^|[\[\s|:(-])(?:ERROR|CRITICAL|EXCEPTION)(?!: [A-Z])(?:[\]\s|:)-]|$)")
 """What a logger puts before a traceback that somebody hands to it."""
 
@@ -136,7 +140,9 @@ class Traces:
         """Whether the last line was a frame, so that an indented one now is its source code."""
         self.last_line = 0
         """Where the last frame, or the head of a traceback, was."""
-        self._chained = self._again = self._launcher = self._exiting = self._thread = self._wraps = self._logged = self._deepspeed = False
+        self._chained = self._again = self._launcher = self._exiting = self._thread = self._wraps = self._logged = self._deepspeed = (
+            self._tracker
+        ) = False
         self._ignored = 0
         self._frame = self._own = NO_FRAME
         self._within = self._loader = ""
@@ -173,6 +179,7 @@ class Traces:
                 self._own = frame
             self._launcher |= LAUNCHER.search(frame.file) is not None
             self._loader = LOADERS.get("/".join(frame.file.split("/")[-2:]) + f":{frame.function}", self._loader)
+            self._tracker |= TRACKER.search(frame.file) is not None
             self._deepspeed |= "deepspeed/" in frame.file
             self._thread |= BACKGROUND.search(f"{frame.file}:{frame.function}") is not None
             return None
@@ -201,6 +208,11 @@ class Traces:
         return self._logged
 
     @property
+    def of_tracker(self) -> bool:
+        """Whether the traceback that is being printed is that of a tracker's own helper."""
+        return self._tracker and not self._own.file
+
+    @property
     def ignoring(self) -> bool:
         """Whether the next exception is one that Python only reports: of a destructor, or at exit."""
         return self._ignored > 0
@@ -218,7 +230,7 @@ class Traces:
             self.chain += 1
             self._launcher = self._wraps = False
         self._again = self._chained
-        self._deepspeed, self._loader = False, ""
+        self._deepspeed, self._tracker, self._loader = False, False, ""
         self.last_line = number
         self.open, self._chained, self.at_frame, self._frame, self._own = True, False, False, NO_FRAME, NO_FRAME
 
@@ -229,7 +241,7 @@ class Traces:
             name,
             self.chain,
             traced,
-            self.ignoring,
+            self.ignoring or self.of_tracker,
             in_user_code=traced and bool(frame.file) and not frame.of_library,
             in_launcher=self._launcher,
             clean=clean,

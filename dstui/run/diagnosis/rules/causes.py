@@ -32,6 +32,10 @@ HANDLED = re.compile(r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?ba
 """What a program says of an error that it has dealt with."""
 
 
+WARNED = re.compile(r":\d+: \w*Warning: ")
+"""How Python prints a warning."""
+
+
 def cause(context: FailureContext) -> Verdict | None:
     """The first real cause."""
     hard = [hit for hit in independent(roots(context)) if hit.signature.role == "root"]
@@ -137,6 +141,8 @@ def _unexplained(hits: list[Hit]) -> list[Hit]:
     explain each other."""
     ids = {hit.signature.id for hit in hits}
     explained = {below for one in ids for below in BY_ID[one].explains if one not in BY_ID[below].explains}
+    if any(hit.raised and hit.raised.traced and hit.signature.id == "USER-PY" for hit in hits):
+        explained.add("SIGABRT")  # threads that are still at work when an exception ends their program are ended so
     return [hit for hit in hits if hit.signature.id not in explained]
 
 

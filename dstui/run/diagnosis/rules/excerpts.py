@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
-from dstui.run.diagnosis.rules.causes import HANDLED, independent
+from dstui.run.diagnosis.rules.causes import HANDLED, WARNED, independent
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict
 
@@ -25,6 +25,6 @@ def excerpt(context: FailureContext) -> Verdict | None:
 
 def _may_be_the_end(context: FailureContext, hit: Hit) -> bool:
     """Whether little or nothing stands beside or after it, and nobody says that it was dealt with."""
-    if HANDLED.search(hit.text) or (hit.raised and hit.raised.ignored):
+    if HANDLED.search(hit.text) or WARNED.search(hit.text) or (hit.raised and hit.raised.ignored):
         return False
     return context.may_be_the_end(hit)

@@ -88,9 +88,12 @@ def left_early(context: FailureContext) -> Verdict | None:
     Where there is neither, ranks that waited for a peer are enough, if only one rank can have been that peer.
     """
     own = [end for end in context.bad_ends if 0 < end.exit.code < 256]  # beyond: how Windows tells a crash
-    # An exit status of 1 is an exception's: without one in the text it is a rank's own end only where others speak of theirs.
+    # An exit status of 1 is an exception's, one of 2 a parser's or a shell's: without words in the text it is a rank's own end only where
+    # others speak of theirs.
     others = context.found.ended or context.found.spoke
-    wordless = [end for end in own if end.rank is not None and end.rank not in context.found.spoke and (end.exit.code != 1 or others)]
+    wordless = [
+        end for end in own if end.rank is not None and end.rank not in context.found.spoke and (end.exit.code not in (1, 2) or others)
+    ]
     numbered = [end for end in own if end.exit.code not in (1, 2, 126, 127, 255)]
     waited = [hit for hit in context.found.hits if hit.signature.id in WAITED]
     wordless.sort(key=lambda end: context.found.ended.get(end.rank or 0, 0.0))

@@ -66,9 +66,7 @@ SIGNATURES = (
             rx(": not found", r"(?:^|: )(?:deepspeed|torchrun|accelerate|python3?|mpirun|srun): not found"),
             rx("failed to run command", r"^nohup: failed to run command \S+(?<!\.sh\W)(?<!\.py\W): No such file"),
             rx("executable file not found in", r"\"[^\"]+\": executable file not found in \$PATH"),
-            rx(
-                "No such file or directory", r"(?:execve\(\)|exec): (?:deepspeed|torchrun|accelerate|python3?): .*No such file or directory"
-            ),
+            rx("No such file or directory", r"(?:execve\(\)|exec): [\w-]+: .*No such file or directory"),
         ),
         (
             "Activate the environment in the job's script too (source …/bin/activate), or name the interpreter by its full path",

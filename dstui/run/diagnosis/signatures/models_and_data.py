@@ -45,7 +45,10 @@ SIGNATURES = (
             rx("404 Client Error", r"404 Client Error.*(?:huggingface|hf\.co|Repository|Entry|Request ID)"),
             rx("403 Client Error", r"403 Client Error.*(?:huggingface|hf\.co)"),
             rx("Can't find 'adapter_config.json'", r"Can't find 'adapter_config\.json' at"),
-            rx("Unrecognized model in", r"Unrecognized model in .*model_type"),
+            rx(
+                "Unrecognized ",
+                r"Unrecognized (?:model|image processor|feature extractor|processing class|video processor) in .*Should have a",
+            ),
             rx("instantiate the backend tokenizer", r"Couldn't instantiate the backend tokenizer from one of"),
             rx("is not a valid JSON file", r"OSError: It looks like the config file at .* is not a valid JSON file"),
             rx("Incorrect path_or_model_id", r"Incorrect path_or_model_id: "),
