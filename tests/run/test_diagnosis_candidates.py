@@ -37,6 +37,7 @@ def test_of_the_causes_that_are_alike_the_one_that_the_text_has_a_word_of_comes_
     load = SAMPLES["MODEL-LOAD"][0]
     full = of_lines(tmp_path / "b", [*spawned(2), skipped, *traceback(1, load), *ended(2, 1)])
     assert (full.cause, full.could_be[0]) == ("MODEL-LOAD", "CKPT-DISK")
+    assert "USER-PY" in full.could_be, "the script's own mistake may have led to it"
 
 
 def test_an_exception_that_a_library_raised_points_to_what_that_library_is_known_for(tmp_path: Path) -> None:

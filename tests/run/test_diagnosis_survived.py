@@ -119,6 +119,11 @@ def test_what_a_trackers_own_helper_raises_follows_from_an_end_and_is_none(tmp_p
     assert "odd" in of_lines(tmp_path / "b", [*PLAIN, *lines]).title
 
 
+@pytest.mark.parametrize("line", ["If interrupted by user, a checkpoint is written", "It can be interrupted by user"])
+def test_what_would_happen_on_a_stop_is_no_stop(tmp_path: Path, line: str) -> None:
+    assert of_lines(tmp_path / "log", [line, "step 1 loss 2.0"]).kind is None
+
+
 def test_a_warning_is_no_end(tmp_path: Path) -> None:
     warning = "/opt/env/torch/cuda/__init__.py:141: UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (found 1)"
     assert of_lines(tmp_path / "log", [warning, "cpu"]).kind is None

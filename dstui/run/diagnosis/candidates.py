@@ -16,8 +16,9 @@ UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
 def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
     """Ids of the causes that it could be too, the likeliest first; none beside one that is sure.
 
-    They are those that the signature names as alike; of an exception that no signature knows, those that such exceptions come from. The
-    ones that the text has a word of come first. What the facts of the machine rule out is not told.
+    They are those that the signature names as alike, and of a known exception the plain one of the script; of an exception that no
+    signature knows, those that such exceptions come from. The ones that the text has a word of come first. What the facts of the machine
+    rule out is not told.
     """
     if verdict.confidence == "high":
         return ()
@@ -32,7 +33,10 @@ def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
 
 def _alike(verdict: Verdict) -> list[str]:
     signature, first = verdict.signature, verdict.hits[0] if verdict.hits else None
-    named = signature.alike if signature else ()
-    if first is not None and first.raised is not None and signature is BY_ID["USER-PY"]:
-        named = alike_of(first.raised, first.text)
+    named = list(signature.alike) if signature else []
+    if first is not None and first.raised is not None:
+        if signature is BY_ID["USER-PY"]:
+            named = list(alike_of(first.raised, first.text))
+        elif first.raised.traced:  # whatever a known cause's words are, the script's own mistake may have led to them
+            named.insert(1, "USER-PY")
     return [BY_ID[one].answer or one for one in named]

@@ -231,7 +231,7 @@ def alike_of(raised: Raised, text: str) -> tuple[str, ...]:
 
 def points_elsewhere(raised: Raised, text: str) -> bool:
     """Whether its words point beyond the line that raised it: to a file, a GPU, what a library's own exception tells of."""
-    return bool(ELSEWHERE.search(text) or OF_A_LIBRARY.match(text)) or raised.name in ("FileNotFoundError", "OSError")
+    return bool(ELSEWHERE.search(text) or OF_A_LIBRARY.match(text)) or raised.name in ("FileNotFoundError", "FileExistsError", "OSError")
 
 
 def _fitting(raised: Raised, text: str) -> tuple[Reading, re.Match[str] | None]:

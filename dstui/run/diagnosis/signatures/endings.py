@@ -104,6 +104,7 @@ SIGNATURES = (
         "The program raised an exception",
         "An error in the script, its arguments or its data.",
         remedies=("Look at the last frame of the traceback that is the script's own, and at what the message names",),
+        confirm="That line of the script, run by itself with the same values, fails in the same way.",
     ),
     Signature(
         "ZOMBIE",
@@ -208,7 +209,7 @@ SIGNATURES = (
                 r"^(?:.*: line \d+: +\d+ Terminated\b|\[\d+\]\s*[+-]?\s+(?:\d+ )?[Tt]erminated\s|zsh: terminated\b|Terminated$)",
             ),
             rx("^C", r"^(?:\^C)+$"),
-            rx("nterrupted by user", r"(?i)\binterrupted by user\b"),
+            rx("nterrupted by", r"^(?!.*(?i:\b(?:if|when|can|be|not|resume\w*)\b)).{0,80}\b[Ii]nterrupted by (?:the )?user\W*$"),
             rx("srun: interrupt", r"^srun: (?:interrupt|sending Ctrl-C)"),
         ),
         alone=True,
