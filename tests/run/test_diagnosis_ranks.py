@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from crash_texts import of_lines
 
+from dstui.run.diagnosis.shapes import Shapes
 from dstui.run.diagnosis.world_size import world_in
 
 SITE = "/opt/env/lib/python3.11/site-packages/"
@@ -160,6 +161,15 @@ def test_the_signal_that_ended_a_rank_is_known_by_the_line_after_its_name(tmp_pa
         (4, "n1:77:99 [0] NCCL INFO comm 0x55d rank 0 nranks 4 cudaDev 0 busId 7000 - Init COMPLETE"),
         (4, "Process rank: 3, device: cuda:3, n_gpu: 1, distributed training: True"),
         (4, "subprocess.CalledProcessError: Command '['python', '-u', 'x.py', '--local_rank=3']' returned non-zero exit status 1."),
+        (4, "INFO:root:Initialized (rank/world-size) 0/4"),
+        (4, "Running... (rank: 0/4)"),
+        (4, "Training in distributed mode with multiple processes, 1 device per process.Process 0, total 4, device cuda:0."),
+        (4, "Process (global: 0, local 0), total 4."),
+        (4, "2022-03-01 10:00:00 | INFO | fairseq_cli.train | training on 4 devices (GPUs/TPUs)"),
+        (4, "    GPU number: 4"),
+        (1, "Not using distributed mode"),
+        (1, "Training with a single process on 1 device (cuda:0)."),
+        (1, "    Distributed training: False"),
         (1, "Process rank: 0, device: cuda:0, n_gpu: 1, distributed training: False, 16-bits training: True"),
         (None, "Process rank: 0, device: cuda:0, n_gpu: 1, distributed training: True"),
         (None, "deepspeed --hostfile hosts --num_gpus 4 train.py"),
@@ -170,6 +180,7 @@ def test_the_signal_that_ended_a_rank_is_known_by_the_line_after_its_name(tmp_pa
 )
 def test_the_number_of_ranks_is_read_wherever_it_is_told(world: int | None, told: str) -> None:
     assert world_in(told) == world
+    assert world is None or Shapes().match(told.encode()) is not None, "such a line is looked at"
 
 
 def test_where_there_is_one_process_it_is_rank_0(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from dstui.run.diagnosis.signature import Sign, Signature
 from dstui.run.diagnosis.signatures import ALL
+from dstui.run.diagnosis.world_size import NEEDLES
 
 FACTS = (
     'File "', "File ~/", "File /", "Cell In", "Input In [", "<ipython-input", ".py in ",
@@ -23,13 +24,10 @@ FACTS = (
     "ast enqueued", "Loading extension module", "Time to load", "--hostfile", "num_nodes", "Map",
     "okenizer on dataset", "nproc", "Exit Code", "MainThread", "most recent call first",
     "distributed_c10d.py", "deepspeed/comm/", "Process ", "Thread ", "│ /",
-    "(local_rank: ", "Failures:", "Root Cause", "world size", "World size", "WORLD", "world_info", "nranks", "num_gpus", "num-gpus",
-    "num_processes", "num-processes", "Num processes", "MEMBER: ", "Starting with", "store-based barrier", "to store for rank",
-    "distributed training: False", "distributed init", "GLOBAL_RANK", "LOCAL_RANK", "died from signal", "exited with code",
-    "--include", "mpirun", "mpiexec", "horovodrun", "orterun", "srun ",
-    "machine_rank", "node_rank", "exit with status code", "MPI_ABORT", "Abort(", "RUNNING AT", "KILLED BY SIGNAL", "crashed with exit",
-    "exited abnormally", "caused collective abort", "of rank ", "EXIT CODE", "EXIT STATUS", "Exit code",
-    "Child process with", "Global rank",
+    "(local_rank: ", "Failures:", "Root Cause", "exit with status code", "MPI_ABORT", "Abort(", "RUNNING AT", "KILLED BY SIGNAL",
+    "crashed with exit", "exited abnormally", "of rank ", "EXIT CODE", "EXIT STATUS", "Exit code", "Child process with", "Global rank",
+    "died from signal", "exited with code",
+    *NEEDLES,
 )  # fmt: skip
 """Literal texts of what is understood beside the signatures."""
 NAMED = re.compile(rb"(?<![\w.])(?:[A-Za-z_]\w*\.)+(?:_*[A-Z]\w*|error|timeout|gaierror|herror)(?:: |$)")

@@ -25,11 +25,16 @@ REPORTED = re.compile(
     r"|store-based barrier for key:\S+ with (\d+) (?:nodes|clients)"
     r"|Num processes: (\d+)"  # accelerate
     r"|\bnranks (\d+)"  # NCCL
+    r"|\b[Rr]ank:? \d+/(\d+)\b|\(rank/world-size\) \d+/(\d+)"
+    r"|Process \d+, total (\d+)|Process \(global: \d+, local \d+\), total (\d+)"  # timm, OpenCLIP
+    r"|\btraining on (\d+) devices|^\s*GPU number: (\d+)"  # fairseq, MMEngine
 )
 ELSEWHERE = re.compile(r"nodes|hostfile|machine")
 """In a command without a number of nodes: there may be several."""
-ONE = re.compile(r"distributed training: False|\bin simple_launcher\b")
-"""The Trainer's word for a run of one process; the function of accelerate launch that starts a script without a launcher."""
+ONE = re.compile(
+    r"[Dd]istributed training: False|\bin simple_launcher\b|Not using distributed mode|Will run the code on one GPU|with a single process\b"
+)
+"""What libraries say of a run of one process; the function of accelerate launch that starts a script without a launcher."""
 AT_LEAST = re.compile(
     r"distributed init \(rank (\d+)[,)]|Process rank: (\d+), device|to store for rank: (\d+)|GLOBAL_RANK: (\d+),|Process index: (\d+)"
 )
@@ -41,6 +46,15 @@ STARTED_LAST = re.compile(
 Lightning has a line for each rank."""
 ENCODED = re.compile(r"--world_info[= ]([\w+/=-]{8,8192})")
 SLOTS = re.compile(r"WORLD INFO DICT: (\{.*\})")
+NEEDLES = (
+    "world_size", "world size", "World size", "WORLD", "world_info", "nranks", "nproc", "num_gpus", "num-gpus", "num_processes",
+    "num-processes", "Num processes", "Process rank", "Process index", "MEMBER: ", "Starting with", "store-based barrier",
+    "to store for rank", "distributed init", "GLOBAL_RANK", "LOCAL_RANK", "istributed training: False", "ank: /", "ank /",
+    "rank/world-size", "Process , total ", "Process (global", "training on  device", "GPU number", "Not using distributed",
+    "the code on one GPU", "with a single process", "--include", "mpirun", "mpiexec", "horovodrun", "orterun", "srun ",
+    "machine_rank", "node_rank", "nnodes", "simple_launcher",
+)  # fmt: skip
+"""Literal texts (without digits) of which one is in every such line."""
 MOST = 1 << 16
 
 
