@@ -119,6 +119,25 @@ def test_what_a_trackers_own_helper_raises_follows_from_an_end_and_is_none(tmp_p
     assert "odd" in of_lines(tmp_path / "b", [*PLAIN, *lines]).title
 
 
+def test_a_warning_and_a_mention_long_before_do_not_explain_a_kill(tmp_path: Path) -> None:
+    warning = "/opt/env/modelopt/logging.py:115: UserWarning: Failed to import: cannot import name 'x' from 'diffusers' (/opt/env/a.py)"
+    killed = "run.sh: line 12: 12345 Killed                  python train.py"
+    found = of_lines(tmp_path / "a", [warning, *(f"step {n} loss 2.0" for n in range(30)), killed])
+    assert (found.cause, found.others) == ("KILLED-UNKNOWN", ())
+    mention = "wget: unable to resolve host address 'example.org'"
+    ended = "srun: error: n1: task 0: Killed"
+    found = of_lines(tmp_path / "b", [mention, *(f"step {n} loss 2.0" for n in range(400)), ended])
+    assert (found.cause, found.others) == ("KILLED-UNKNOWN", ())
+
+
+def test_the_paths_of_windows_are_paths(tmp_path: Path) -> None:
+    library = '  File "D:\\env\\lib\\site-packages\\datasets\\load.py", line 9, in load'
+    found = of_lines(
+        tmp_path / "log", ["Traceback (most recent call last):", '  File "D:\\me\\train.py", line 3', library, "ValueError: odd"]
+    )
+    assert (found.cause, found.confidence, found.could_be[:1]) == ("USER-PY", "medium", ("DATA",))
+
+
 @pytest.mark.parametrize("line", ["If interrupted by user, a checkpoint is written", "It can be interrupted by user"])
 def test_what_would_happen_on_a_stop_is_no_stop(tmp_path: Path, line: str) -> None:
     assert of_lines(tmp_path / "log", [line, "step 1 loss 2.0"]).kind is None

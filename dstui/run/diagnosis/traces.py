@@ -46,7 +46,10 @@ LOADERS = {"torch/serialization.py:load": "MODEL-FILES-PART"}
 NEAR = 6
 """Lines after a frame within which an exception belongs to it, where the head of the traceback is not there: an excerpt."""
 WITHOUT_HEADER = ("SyntaxError", "IndentationError", "TabError")
-LIBRARY = re.compile(r"site-packages|dist-packages|/lib/python\d|<frozen|/(?:deepspeed|transformers|torch|accelerate|peft|trl|datasets)/")
+LIBRARY = re.compile(
+    r"site-packages|dist-packages|/lib/python\d|<frozen|/[Ll]ib/(?:asyncio|concurrent|http|importlib|json|multiprocessing|urllib)/"
+    r"|/[Ll]ib/(?:os|pathlib|pickle|runpy|shutil|socket|ssl|subprocess|threading|tempfile|zipfile)\.py|/(?:deepspeed|transformers|torch|accelerate|peft|trl|datasets)/"
+)
 LAUNCHER = re.compile(
     r"deepspeed/launcher/(?:runner|launch)\.py|torch/distributed/(?:run|launch|launcher/api|elastic/agent/server/\w+)\.py|accelerate/commands/|bin/(?:deepspeed|torchrun|accelerate)$"
 )
@@ -271,7 +274,7 @@ class Traces:
 def _frame(text: str, number: int) -> Frame | None:
     """The frame that a line is, if it is one."""
     if found := FRAME.match(text):
-        return Frame(found[1], found[2], found[3] or "", text.strip(), number)
+        return Frame(found[1].replace("\\", "/"), found[2], found[3] or "", text.strip(), number)
     if found := RICH.match(text):
         return Frame(found[1], found[2], found[3] or "", text.strip(" │|"), number)
     if found := CELL.match(text):

@@ -26,6 +26,8 @@ STARTS = frozenset({"OMP-NOTE", "NOHOSTFILE-NOTE"})
 """What torchrun and DeepSpeed's launcher say first."""
 OF_PARSERS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
 """What ends a program at its first line."""
+FAR = 300
+"""Lines from a signal's word within which a mere mention may be its reason."""
 LONG_AFTER = 1000
 """Lines that no rank writes whose peers have failed."""
 HANDLED = re.compile(r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored|ignoring|recovered)\b")
@@ -69,6 +71,7 @@ def _raised_by_launcher(hits: list[Hit]) -> bool:
 def roots(context: FailureContext) -> list[Hit]:
     """Hits that may be causes: not ignored, not handled, not after a stop."""
     hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _counts(context, hit)] + context.deaths()
+    hits = [hit for hit in hits if not WARNED.search(hit.text)] or hits
     hits = _since_the_start(context, uncaught(context, _of_the_last_run(context, hits)))
     stop = _first_stop(context)
     if stop is None:
@@ -147,12 +150,20 @@ def _unexplained(hits: list[Hit]) -> list[Hit]:
 
 
 def _more_than_mentioned(hits: list[Hit]) -> list[Hit]:
-    """Where an exception with a whole traceback ended a program, what its output merely mentions beside that did not."""
-    if not any(hit.raised and hit.raised.traced and hit.raised.clean for hit in hits):
-        return hits
+    """Where an exception with a whole traceback, or a signal, ended a program, what its output merely mentions beside that, or long before
+    that, did not."""
+    if any(hit.raised and hit.raised.traced and hit.raised.clean for hit in hits):
+        return [hit for hit in hits if _says_an_end(hit)]
+    deaths = [hit.at for hit in hits if hit.noticed is not None and hit.signature.id != "SIGABRT"]  # what led to an abort stands above it
     return [
-        hit for hit in hits if hit.raised or hit.noticed or hit.signature.alone or hit.signature.in_code or hit.signature.role == "symptom"
+        hit for hit in hits if _says_an_end(hit) or any(hit.at[0] != at[0] or abs(hit.at[1] - at[1]) <= FAR for at in deaths or [hit.at])
     ]
+
+
+def _says_an_end(hit: Hit) -> bool:
+    """Whether a hit is more than a mention."""
+    shown = hit.raised is not None or hit.noticed is not None or hit.signature.alone or hit.signature.in_code
+    return shown or hit.signature.role == "symptom"
 
 
 def _better_known(hits: list[Hit]) -> list[Hit]:
