@@ -213,6 +213,43 @@ def lacks_module(python: str, module: str, env: Dict[str, str]) -> List[str]:
     return []
 
 
+class Gauge:
+    """A child that asks NVML what the GPUs do: in a driver one may hang."""
+
+    def __init__(self, python: str, program: str) -> None:
+        self.process: Optional["subprocess.Popen[bytes]"] = None
+        self.output, theirs = os.pipe()
+        os.set_blocking(self.output, False)
+        self.begun = b""  # a line that is not whole yet
+        words = [python, "-u", program, "--watch", str(GAUGED)]
+        try:
+            self.process = subprocess.Popen(words, cwd="/", stdin=subprocess.PIPE, stdout=theirs, stderr=subprocess.DEVNULL)
+        except OSError:
+            self.end()
+        os.close(theirs)
+
+    def newest(self) -> bytes:
+        """The newest of the lines that have come; b"" where none has."""
+        if self.process is None:
+            return b""
+        try:
+            data = os.read(self.output, CHUNK)
+        except BlockingIOError:
+            return b""
+        if not data:
+            self.end()
+            return b""
+        *lines, self.begun = (self.begun + data).split(b"\n")
+        return lines[-1] if lines and len(lines[-1]) <= CHUNK else b""
+
+    def end(self) -> None:
+        """Close both ends of it: the child ends with its standard input, as it does where the agent is killed."""
+        os.close(self.output)
+        if self.process is not None and self.process.stdin is not None:
+            self.process.stdin.close()
+        self.process = None
+
+
 class Agent:
     """Looks after the job on this host for one connection."""
 
@@ -229,8 +266,7 @@ class Agent:
         self.stays: bool = order["stays"]
         self.begun: Set[int] = set()  # attempts whose command was started by this very agent
         self.input, self.beat_at = b"", 0.0
-        self.gauge: Optional["subprocess.Popen[bytes]"] = None
-        self.gauge_output, self.gauged = -1, b""  # a descriptor, and a line from it that is not whole yet
+        self.gauge: Optional[Gauge] = None
         there = own_folder(self.folder, order["make"])
         if there:
             for name, text in order["files"].items():
@@ -238,34 +274,7 @@ class Agent:
             self.prepare()
         self.put("hello", time=time.time(), there=there, lacks=lacks(order["needs"]) if order["make"] else [])
         if there and order.get("gauge") and os.path.isfile(os.path.join(self.folder, GAUGE)):
-            self.start_gauge(order["gauge"])
-
-    def start_gauge(self, python: str) -> None:
-        """A child that asks NVML, in which a driver may hang; it ends with us, whose end of its standard input closes."""
-        words = [python, "-u", os.path.join(self.folder, GAUGE), "--watch", str(GAUGED)]
-        self.gauge_output, theirs = os.pipe()
-        os.set_blocking(self.gauge_output, False)
-        try:
-            self.gauge = subprocess.Popen(words, cwd="/", stdin=subprocess.PIPE, stdout=theirs, stderr=subprocess.DEVNULL)
-        except OSError:
-            pass
-        os.close(theirs)
-
-    def read_gauge(self) -> None:
-        """What the GPUs do, the newest line of it."""
-        if self.gauge is None:
-            return
-        try:
-            data = os.read(self.gauge_output, CHUNK)
-        except BlockingIOError:
-            return
-        if not data:
-            self.gauge.wait()
-            self.gauge = None
-            return
-        *lines, self.gauged = (self.gauged + data).split(b"\n")
-        if lines and len(lines[-1]) <= CHUNK:
-            self.put("gpus", lines[-1])
+            self.gauge = Gauge(order["gauge"], os.path.join(self.folder, GAUGE))
 
     def put(self, what: str, data: bytes = b"", **facts: Any) -> None:
         """One frame. Where nobody is left to take it, what was begun is still ended."""
@@ -296,6 +305,8 @@ class Agent:
     def stay(self) -> None:
         """SLURM ends whatever a step has started when the step ends: who has started the ranks stays, though nobody listens any more."""
         signal.alarm(0)
+        if self.gauge:
+            self.gauge.end()
         ends = [os.path.join(self.folder, f"ended-{attempt}") for attempt in self.begun] if self.stays else []
         while os.path.isdir(self.folder) and not all(map(os.path.exists, ends)):
             time.sleep(IDLE)
@@ -336,7 +347,9 @@ class Agent:
         if now >= self.beat_at:
             self.beat_at = now + BEAT
             self.put("beat", time=time.time())
-        self.read_gauge()
+        gpus = self.gauge.newest() if self.gauge else b""
+        if gpus:
+            self.put("gpus", gpus)
         self.read_records()
         moved = self.send_logs()
         for name, (data, after) in list(self.waiting.items()):

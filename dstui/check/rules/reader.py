@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dstui.check.auto_values import AUTO, BY_DEFAULT
+from dstui.check.auto_values import AUTO, BY_DEFAULT, TYPES
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import write
@@ -17,7 +17,6 @@ from dstui.plan.finding import Fix
 BOTH = ("trainer", "accelerate")
 OLD_GATHER = "zero_optimization.stage3_gather_fp16_weights_on_model_save"
 PLUGIN = "accelerate/utils/dataclasses.py"
-TYPES = ("bf16", "fp16")
 
 
 @rule(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from textual.content import Content
 from textual.widget import Widget
 
+ONE_LINE = str.maketrans("\t\n\r", "   ")
+
 
 def label(widget: Widget, title: str, subtitle: str = "") -> None:
     """Write `title` into the top of a frame and `subtitle` into its bottom.
@@ -12,6 +14,6 @@ def label(widget: Widget, title: str, subtitle: str = "") -> None:
     Textual paints a widget anew, with all that lies in it, whenever a title is set: so only what differs is.
     """
     for name, text in (("border_title", title), ("border_subtitle", subtitle)):
-        content = Content(text)
+        content = Content(text.translate(ONE_LINE))
         if (getattr(widget, name) or "") != content.markup:
             setattr(widget, name, content)

@@ -292,7 +292,7 @@ def refused(verdict: ReferenceVerdict) -> Finding:
 def _foreseen(
     plan: Plan, machine: Machine, pool: Mapping[str, int] | None, lookups: Mapping[Lookup, Any], findings: Sequence[Finding]
 ) -> tuple[Outlook | None, tuple[Finding, ...]]:
-    """The outlook, and the findings with what does not fit. Not before the first look, whose thread has imported the forecast."""
+    """The outlook, and the findings with what does not fit. Neither before the first look, nor of a Plan without a model."""
     from dstui.tui.session.model_lookup import FactsOf
 
     if not lookups or not FactsOf.of(plan).models:
