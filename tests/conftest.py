@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -68,6 +69,11 @@ def _no_runs_of_other_tests() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole-deepspeed", action="store_true", help="every job with the launcher as users have it, which imports torch")
     parser.addoption("--write-screens", action="store_true", help="write the baselines of tests/tui/test_screens.py instead of comparing")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are no garbage: a third of the time of drawing screens went into looking through them again and again."""
+    gc.freeze()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from dstui.tui.run_screen import RunScreen
 
 PLAN_MODE, RUN_MODE = "plan", "run"
+COLLECT = (10_000, 5, 20)
+"""Thresholds of the garbage collector: drawing makes many objects that last, and with Python's own a fifth of the time goes into going through them."""
 
 
 def _commands() -> type[Provider]:
@@ -148,6 +150,8 @@ class DstuiApp(TerminalApp):
 
     async def _second_frame(self) -> None:
         """What nobody misses in the first frame: consequences, probing, the question what to start from."""
+        gc.freeze()
+        gc.set_threshold(*COLLECT)
         gc.enable()
         if self.leaving:
             return
