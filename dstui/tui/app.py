@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 PLAN_MODE, RUN_MODE = "plan", "run"
 COLLECT = (10_000, 5, 20)
-"""Thresholds of the garbage collector: drawing makes many objects that last, and with Python's own a fifth of the time goes into going through them."""
+"""Thresholds of the garbage collector. Drawing makes many objects that last: with Python's own, a fifth of the time goes into looking at them."""
 
 
 def _commands() -> type[Provider]:
