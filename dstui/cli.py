@@ -90,7 +90,8 @@ def _interactive(args: argparse.Namespace) -> int:
         return _refuse(str(error))
     from dstui.tui import run_tui
 
-    return run_tui(opened.plan, opened.path, machine) if opened else run_tui(None, None, machine)
+    plan, path = (opened.plan, opened.path) if opened else (None, None)
+    return run_tui(plan, path, machine, reference=not args.no_oracle)
 
 
 def _refuse(sentence: str) -> int:

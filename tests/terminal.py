@@ -31,6 +31,7 @@ class Terminal:
         self.screen = pyte.Screen(columns, rows)
         self.stream = pyte.ByteStream(self.screen)
         self.raw = bytearray()
+        self._text: str | None = None
         self.last_output = 0.0
         environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})}
         for name in ("LINES", "COLUMNS"):
@@ -55,14 +56,17 @@ class Terminal:
             return b""
         self.last_output = time.perf_counter() - self.started
         self.raw += data
+        self._text = None
         self.stream.feed(UNKNOWN.sub(b"", data))
         return data
 
     @property
     def text(self) -> str:
         """The screen, line by line."""
-        rows = range(self.screen.lines)  # not `display`, which fails where half of a wide character was drawn over
-        return "\n".join("".join(self.screen.buffer[y][x].data for x in range(self.screen.columns)) for y in rows)
+        if self._text is None:
+            rows = range(self.screen.lines)  # not `display`, which fails where half of a wide character was drawn over
+            self._text = "\n".join("".join(self.screen.buffer[y][x].data for x in range(self.screen.columns)) for y in rows)
+        return self._text
 
     def wait(self, *wanted: str, timeout: float = PATIENCE) -> float:
         """Until all the texts are on the screen; the time at which they were."""
@@ -95,13 +99,20 @@ class Terminal:
         """Press and release the left button on a cell, counted from 1."""
         self.press(f"\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m")
 
+    def reset(self) -> None:
+        """As if another program had begun to draw: an empty screen, and no mode set."""
+        self._text = None
+        self.screen.reset()
+
     def clear(self) -> None:
         """Forget what is on the screen."""
+        self._text = None
         self.screen = pyte.Screen(self.screen.columns, self.screen.lines)
         self.stream = pyte.ByteStream(self.screen)
 
     def resize(self, columns: int, rows: int) -> None:
         """Another size of the window."""
+        self._text = None
         self.screen.resize(rows, columns)
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from dstui.run.jobs.folder import JobFolder
 
 
-def run_tui(plan: Plan | None, path: Path | None, machine: Machine | None) -> int:
-    """Edit `plan` (None: ask what to start from), saved to `path`, for `machine` (None: look at this one); the exit status."""
-    return _run(plan, path, machine, None)
+def run_tui(plan: Plan | None, path: Path | None, machine: Machine | None, *, reference: bool = True) -> int:
+    """Edit `plan` (None: ask what to start from), saved to `path`, for `machine` (None: look at this one); the exit status.
+
+    `reference`: the installed DeepSpeed judges every edit too.
+    """
+    return _run(plan, path, machine, None, reference)
 
 
 def attach_tui(folder: JobFolder) -> int:
@@ -29,10 +32,10 @@ def attach_tui(folder: JobFolder) -> int:
         plan = plan_of(folder)
     except (FileProblem, PlanError):  # the job can be looked at all the same
         plan = None
-    return _run(plan, None, None, folder)
+    return _run(plan, None, None, folder, reference=True)
 
 
-def _run(plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None) -> int:
+def _run(plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None, reference: bool) -> int:
     import gc
     import os
 
@@ -43,7 +46,7 @@ def _run(plan: Plan | None, path: Path | None, machine: Machine | None, job: Job
 
     if ascii_output.wanted(os.environ):
         ascii_output.draw_plainly()
-    app = DstuiApp(plan, path, machine, job)
+    app = DstuiApp(plan, path, machine, job, reference=reference)
     app.run()
     for line in app.receipt():
         tell(line)

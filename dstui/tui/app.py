@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 PLAN_MODE, RUN_MODE = "plan", "run"
 COLLECT = (10_000, 5, 20)
-"""Thresholds of the garbage collector. Drawing makes many objects that last: with Python's own, a fifth of the time goes into looking at them."""
+"""Thresholds of the garbage collector: with Python's own, a fifth of the time goes into looking through what was drawn and lasts."""
 
 
 def _commands() -> type[Provider]:
@@ -119,6 +119,7 @@ class DstuiApp(TerminalApp):
             self.switch_mode(RUN_MODE)
             self.run_screen.enter()
         else:
+            self._start_reference()
             self.switch_mode(PLAN_MODE)
             self.plan_screen.show_step(step, path)
         self._follow_gpus()
@@ -159,16 +160,24 @@ class DstuiApp(TerminalApp):
         if self.leaving:
             return
         for service in self.services:  # first the ones that have other processes to wait for
-            service.start(self.session.state)
+            if service is not self.reference:
+                service.start(self.session.state)
         self.session.begin_checks()
         for service in self.services:
             self.session.subscribe(service.changed)
         if self.job is not None:
             self.watch_job(self.job)
-        elif self.fresh:
+            return
+        self._start_reference()
+        if self.fresh:
             self.opening.ask_what_to_open()
         else:
             self.opening.offer_drafts()
+
+    def _start_reference(self) -> None:
+        """Once the Plan is seen: who only watches a job has no use for a child that imports DeepSpeed beside it."""
+        if self.reference is not None:
+            self.reference.start(self.session.state)
 
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""

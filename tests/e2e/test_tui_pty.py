@@ -82,7 +82,7 @@ def launch_script(start: Start, folder: Path, script: str) -> Terminal:
         "version: 1\nname: plain\njob: {script: plain.py, args: ['{ds_config}']}\ncluster: {hosts: {localhost: 2}, env: {DS_ACCELERATOR: cpu}}\n"
         "deepspeed: {train_micro_batch_size_per_gpu: 1, gradient_clipping: 1.0}\n"
     )
-    terminal = start("plan.yaml")
+    terminal = start("plan.yaml", "--no-oracle")
     terminal.wait("1 · Machine", "8 Review")
     terminal.settle(0.5)
     terminal.press("8")
@@ -177,14 +177,14 @@ STOPPED_AND_CONTINUED = [["SIGTSTP", "SIGCONT"], ["SIGSTOP", "SIGCONT"], ["SIGCO
 
 @pytest.mark.parametrize("signals", STOPPED_AND_CONTINUED, ids="-".join)
 def test_what_was_in_the_background_draws_again_and_takes_keys(start: Start, signals: list[str]) -> None:
-    terminal = start("quickstart")
+    terminal = start("quickstart", "--no-oracle")
     terminal.wait("1 · Machine", "Host and software")
     *stops, goes_on = (getattr(signal, name) for name in signals)
     for number in stops:
         terminal.kill(number)
         terminal.wait_stopped()
         terminal.settle()
-    terminal.screen.reset()  # what the shell does meanwhile
+    terminal.reset()  # what the shell does meanwhile
     terminal.kill(goes_on)
     terminal.wait("1 · Machine", "Host and software")
     terminal.press("6")
@@ -194,7 +194,7 @@ def test_what_was_in_the_background_draws_again_and_takes_keys(start: Start, sig
 
 
 def test_what_is_continued_while_it_ends_does_not_take_the_terminal_again(start: Start) -> None:
-    terminal = start("quickstart")
+    terminal = start("quickstart", "--no-oracle")
     terminal.wait("1 · Machine", "q quit")
     terminal.press("q")
     deadline = time.monotonic() + PATIENCE
@@ -211,7 +211,7 @@ def test_what_is_continued_while_it_ends_does_not_take_the_terminal_again(start:
 
 
 def test_a_small_terminal_says_what_is_needed_and_grows(start: Start) -> None:
-    terminal = start("quickstart", columns=40, rows=10)
+    terminal = start("quickstart", "--no-oracle", columns=40, rows=10)
     terminal.wait("at least 60x16")
     terminal.resize(120, 40)
     terminal.wait("1 · Machine", "Host and software")
@@ -222,7 +222,7 @@ def test_a_small_terminal_says_what_is_needed_and_grows(start: Start) -> None:
 
 
 def test_without_colour_everything_is_there_in_glyphs_and_words(start: Start) -> None:
-    terminal = start("quickstart", NO_COLOR="1")
+    terminal = start("quickstart", "--no-oracle", NO_COLOR="1")
     terminal.wait("✔ 1 Machine", "▸", "✔ ok")
     colours = {terminal.screen.buffer[y][x].fg for y in range(40) for x in range(120)}
     greys = {colour for colour in colours if len(colour) == 6 and colour[:2] == colour[2:4] == colour[4:]}
@@ -233,7 +233,7 @@ def test_without_colour_everything_is_there_in_glyphs_and_words(start: Start) ->
 
 @pytest.mark.parametrize("locale", ["C", "en_US.ISO-8859-1"])
 def test_without_utf8_everything_is_there_in_ascii(start: Start, locale: str) -> None:
-    terminal = start("quickstart", LC_ALL=locale, TERM="xterm")
+    terminal = start("quickstart", "--no-oracle", LC_ALL=locale, TERM="xterm")
     terminal.wait("ok 1 Machine", "> Ranks on the CPU", "ok ok", ".  9 Run")
     terminal.settle(1.0)
     terminal.press("\x1bOP")
@@ -250,7 +250,7 @@ def test_without_utf8_everything_is_there_in_ascii(start: Start, locale: str) ->
 
 def test_without_a_file_it_asks_what_to_start_from(start: Start, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("version: 1\nname: mine\njob: {script: t.py}\ndeepspeed: {train_micro_batch_size_per_gpu: 3}\n")
-    terminal = start()
+    terminal = start("--no-oracle")
     terminal.wait("Start from what?", "mine.yaml", "quickstart")
     terminal.press("1")
     terminal.wait_gone("Start from what?")

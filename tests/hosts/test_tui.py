@@ -2,80 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from far import BEHAVE
 from farm import Farm
+from screen_on_login import Start, job_of, launch, start, stop
 
-from dstui.run.jobs.folder import JobFolder
 from tests.job_json import status_json
-from tests.terminal import Terminal
 from tests.waiting import wait_for
 
-Start = Callable[..., Terminal]
-TRAINS = "{module: dstui.examples.train_tiny, args: [--steps, '3', --deepspeed_config, '{ds_config}']}"
-
-
-@pytest.fixture
-def start(farm: Farm, tmp_path: Path) -> Iterator[Start]:
-    """dstui on a Plan of two hosts, in a terminal on login; what it started is stopped."""
-    opened: list[Terminal] = []
-
-    def begin(*behaviour: str, job: str = "", cluster: str = "") -> Terminal:
-        texts = ", ".join(json.dumps(word) for word in behaviour)
-        env = {"DS_ACCELERATOR": "cpu"}
-        (tmp_path / "plan.yaml").write_text(
-            "version: 1\nname: far\n"
-            f"job: {job or f'{{script: {BEHAVE}, args: [{texts}], optimizer: script}}'}\n"
-            f"cluster: {{hosts: {{h1: 1, h2: 1}}, env: {json.dumps(env)}{cluster}}}\n"
-            "deepspeed: {train_micro_batch_size_per_gpu: 1, optimizer: {type: AdamW, params: {lr: 1e-3, torch_adam: true}}}\n"
-        )
-        names = {"XDG_STATE_HOME": str(tmp_path / "state"), "XDG_CONFIG_HOME": str(tmp_path / "config"), "DS_ACCELERATOR": "cpu"}
-        inside = ["env", "-C", str(tmp_path), *(f"{name}={value}" for name, value in names.items()), sys.executable, "-m", "dstui"]
-        terminal = Terminal(farm.command("login", [*inside, "plan.yaml"]), env=dict(os.environ))
-        opened.append(terminal)
-        terminal.wait("1 · Machine", "Host and software", "q quit")
-        return terminal
-
-    yield begin
-    for host in ("h1", "h2"):
-        farm.cable(host, plugged=True)
-    for path in tmp_path.glob("dstui_runs/*"):
-        names = [f"XDG_STATE_HOME={tmp_path / 'state'}"]
-        farm.run("login", "env", *names, sys.executable, "-m", "dstui", "stop", str(path), timeout=120)
-    for terminal in opened:
-        terminal.close()
-
-
-def launch(terminal: Terminal) -> None:
-    """From the form to the run, past whatever the hosts lack."""
-    terminal.press("8")
-    terminal.wait("Before the launch", "l launch")
-    terminal.settle()
-    terminal.press("l")
-    while "job folder" not in terminal.text:
-        terminal.pump(0.1)
-        if "That is all, of 2 hosts" in terminal.text:
-            terminal.press("l")
-            terminal.wait_gone("That is all, of 2 hosts")
-
-
-def stop(terminal: Terminal) -> None:
-    """Stop the job, and say yes."""
-    terminal.press("s")
-    terminal.wait("y  stop it")
-    terminal.press("y")
-
-
-def job_of(path: Path) -> JobFolder:
-    """The job that was launched."""
-    return JobFolder(wait_for(lambda: next(iter(path.glob("dstui_runs/*")), None)))
+__all__ = ["start"]  # a fixture
 
 
 @pytest.mark.deadline
@@ -114,13 +50,3 @@ def test_a_host_that_is_not_ready_is_named_before_the_launch_and_nothing_is_star
     terminal.press("b")
     terminal.wait_gone("Are the hosts ready?")
     assert not (tmp_path / "dstui_runs").exists()
-
-
-@pytest.mark.launcher
-@pytest.mark.whole_deepspeed
-@pytest.mark.skipif(not shutil.which("pdsh"), reason="there is no pdsh here")
-def test_deepspeed_trains_on_two_hosts_before_ones_eyes(start: Start, tmp_path: Path) -> None:
-    terminal = start(job=TRAINS, cluster=", launcher: pdsh")
-    launch(terminal)
-    terminal.wait("✔ succeeded", "✔ h1  ended", "✔ h2  ended", "step 3/3 loss")
-    assert {rank["host"] for rank in status_json(job_of(tmp_path))["ranks"].values()} == {"h1", "h2"}

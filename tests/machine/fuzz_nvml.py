@@ -1,6 +1,6 @@
 """A program of its own: takes the snapshot of one profile again and again, each time with another NVML call failing in another way.
 
-    fuzz_nvml.py PROFILE FUNCTION…      with FAKENVML_PROFILE naming a file that may be written
+    fuzz_nvml.py PROFILE FUNCTION…      with FAKENVML_PROFILE naming a file that may be written, and CODES the codes (else all)
 
 Prints one JSON line per case: [function, code, gpu, lines of the snapshot, or the traceback that got out].
 """
@@ -34,10 +34,11 @@ def snapshot(profile: str) -> list[object]:
 def main() -> None:
     """Every function, every code, every GPU."""
     profile = Path(sys.argv[1]).read_text()
+    codes = [int(code) for code in os.environ.get("CODES", "").split()] or CODES
     gpus = [str(gpu) for gpu in range(int(os.environ["GPUS"]))]
     print(json.dumps(["", 0, "-", snapshot(profile)]))
     for function in sys.argv[2:]:
-        for code in CODES:
+        for code in codes:
             for gpu in gpus if "Device" in function and "Count" not in function else ["-"]:
                 print(json.dumps([function, code, gpu, snapshot(f"! {function} {gpu} - {code}\n" + profile)]))
 

@@ -1,4 +1,7 @@
-"""Each NVML call failing in each documented way on each GPU: nothing crashes, and what the call does not tell stays as it was."""
+"""Each NVML call failing in documented ways on each GPU: nothing crashes, and what the call does not tell stays as it was.
+
+DSTUI_NVML_CODES=all tries all 29 ways; the quick suite those that drivers answer with most.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,9 @@ from dstui.machine.snapshot import Machine
 DIRECT, SWITCHED = "rtx3090-pair", "gb200-tray"
 """Two ways to be joined; between them every function that the probe calls has an answer."""
 GPUS = 2
+SOME = "1 3 4 6 9 10 15 999"
+"""Uninitialized, not supported, no permission, not found, driver not loaded, timeout, GPU is lost, unknown."""
+CODES = "" if os.environ.get("DSTUI_NVML_CODES") == "all" else SOME
 BLINDING = {"nvmlInitWithFlags", "nvmlDeviceGetCount_v2"}
 """Without these there is no GPU to tell of."""
 WHOLE_GPU = {"nvmlDeviceGetHandleByIndex_v2"}
@@ -28,7 +34,7 @@ WHOLE_GPU = {"nvmlDeviceGetHandleByIndex_v2"}
 def cases(system: str, library: Path, tmp_path: Path) -> Iterator[tuple[str, int, str, list[object]]]:
     profile = tmp_path / "profile"
     profile.write_text(f"= nvmlDeviceGetCount_v2 - - {GPUS}\n" + fakenvml.profile(system))
-    environment = {"LD_LIBRARY_PATH": str(library), "FAKENVML_PROFILE": str(tmp_path / "now"), "GPUS": str(GPUS)}
+    environment = {"LD_LIBRARY_PATH": str(library), "FAKENVML_PROFILE": str(tmp_path / "now"), "GPUS": str(GPUS), "CODES": CODES}
     command = [sys.executable, str(Path(__file__).with_name("fuzz_nvml.py")), str(profile), *fakenvml.FUNCTIONS, "field:90", "field:91"]
     with subprocess.Popen(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout
@@ -68,7 +74,7 @@ def test_any_call_may_fail_in_any_way_on_any_gpu(system: str, library: Path, tmp
             assert changed(machine, healthy, 1 - int(gpu)) <= {"nvlink"}, f"{case}: the other GPU changed"
             assert function in WHOLE_GPU or len(changed(machine, healthy, int(gpu))) <= 2, case
         count += 1
-    assert count > 2000
+    assert count > (500 if CODES else 2000)
 
 
 @pytest.mark.deadline

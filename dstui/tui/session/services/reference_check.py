@@ -29,9 +29,13 @@ class ReferenceCheck:
         self._owner = owner
         self._waiting: Latest[tuple[Plan, int | None]] = Latest()
         self._child: ReferenceChecker | None = None
+        self._started = False
 
     def start(self, state: State) -> None:
-        """Start the child in a moment, and have it judge."""
+        """Start the child in a moment, and have it judge; once, whoever asks how often."""
+        if self._started:
+            return
+        self._started = True
         in_thread(self._owner, self._work)
         self.ask(state)
 
