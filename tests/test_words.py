@@ -42,7 +42,7 @@ FUNCTIONS = {"look": "probe, read, inspect", "looks": "probe", "looked": "probed
 """The same for names of functions and classes; in a text they are plain English."""
 TEXTS = {word: NAMES[word] for word in ("barred", "wishes", "crowd", "ladder", "oracle", "voices", "advise")}
 """Of these, those that docstrings and comments do not have either."""
-CONTRACTS = re.compile(r"--oracle|\boracle/|args\.oracle|\"oracle\"|\"front\"|dstui[./]oracle")
+CONTRACTS = re.compile(r"--(?:no-)?oracle|\boracle/|args\.(?:no_)?oracle|\"oracle\"|\"front\"|dstui[./]oracle")
 """Where such a word is part of a contract: the option, the package that runs under the job's interpreter, a key of status.json."""
 
 

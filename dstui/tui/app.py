@@ -119,7 +119,8 @@ class DstuiApp(TerminalApp):
             self.switch_mode(RUN_MODE)
             self.run_screen.enter()
         else:
-            self._start_reference()
+            if self.reference is not None:  # who only watches a job has no use for a child that imports DeepSpeed beside it
+                self.reference.start(self.session.state)
             self.switch_mode(PLAN_MODE)
             self.plan_screen.show_step(step, path)
         self._follow_gpus()
@@ -160,24 +161,17 @@ class DstuiApp(TerminalApp):
         if self.leaving:
             return
         for service in self.services:  # first the ones that have other processes to wait for
-            if service is not self.reference:
+            if service is not self.reference or self.job is None:
                 service.start(self.session.state)
         self.session.begin_checks()
         for service in self.services:
             self.session.subscribe(service.changed)
         if self.job is not None:
             self.watch_job(self.job)
-            return
-        self._start_reference()
-        if self.fresh:
+        elif self.fresh:
             self.opening.ask_what_to_open()
         else:
             self.opening.offer_drafts()
-
-    def _start_reference(self) -> None:
-        """Once the Plan is seen: who only watches a job has no use for a child that imports DeepSpeed beside it."""
-        if self.reference is not None:
-            self.reference.start(self.session.state)
 
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""

@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +176,23 @@ class Farm:
     def cable(self, host: str, *, plugged: bool) -> None:
         """Pull a host's cable, or plug it in again."""
         do("ip", "-n", self.namespace("switch"), "link", "set", host, "up" if plugged else "down")
+
+
+@contextlib.contextmanager
+def etc(farm: Farm, host: str, name: str, text: str) -> Iterator[None]:
+    """Another content of a file in /etc/ssh of a host, for a while. It is written in place: the file is mounted."""
+    file = farm.etc(host) / "ssh" / name
+    before = file.read_text()
+    file.write_text(text)
+    try:
+        yield
+    finally:
+        file.write_text(before)
+
+
+def forced(farm: Farm, command: str) -> str:
+    """authorized_keys by which every login runs only this command."""
+    return f'command="{command}" ' + (farm.state / "user_key.pub").read_text()
 
 
 def own_temporary_folder() -> None:

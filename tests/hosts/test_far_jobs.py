@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "machine"))
 
 import fakenvml
 from far import BEHAVE, Far
-from farm import Farm, command_of
+from farm import Farm, command_of, etc, forced
 
 from dstui.run.jobs.ranks import read_record
 from dstui.run.observe.usage import Sampler, together
@@ -119,6 +119,15 @@ def test_a_host_that_lacks_something_is_named_before_anything_starts(far: Far) -
     assert "h2: there is no file /tmp/only-here.py (job.script): nothing was started" in err
     assert "h1: " not in err
     assert far.left("h1") == far.left("h2") == []
+
+
+def test_a_host_that_answers_only_when_the_job_is_given_up_keeps_nothing_of_it(far: Far) -> None:
+    with etc(far.farm, "h1", "authorized_keys", forced(far.farm, "eval $SSH_ORIGINAL_COMMAND | (sleep 1; cat); touch /tmp/over")):
+        far.start(job="{script: /nowhere.py, workdir: /tmp}")
+        code, out, err = far.wait()
+        assert code == 1 and "h2: there is no file /nowhere.py" in err, out + err
+        wait_for(lambda: "over" in far.farm.run("h1", "ls", "/tmp").stdout.split())
+        assert far.left("h1") == far.left("h2") == []
 
 
 @pytest.mark.deadline

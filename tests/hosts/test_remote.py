@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from farm import Farm
+from farm import Farm, etc, forced
 
 from dstui.doctor.gather import READY
 from dstui.hosts.ssh import SIGNS, failure, python_command, ssh_command
@@ -32,23 +31,6 @@ def views(farm: Farm, tmp_path: Path, hosts: Sequence[str], deadline: float = 20
     ran = machine(farm, "--hosts", str(file), "--json", "--deadline", str(deadline))
     assert ran.returncode == 0 and ran.stderr == "", ran.stderr
     return {view["host"]: view for view in json.loads(ran.stdout)["hosts"]}
-
-
-@contextlib.contextmanager
-def etc(farm: Farm, host: str, name: str, text: str) -> Iterator[None]:
-    """Another content of a file in /etc/ssh of a host, for a while. It is written in place: the file is mounted."""
-    file = farm.etc(host) / "ssh" / name
-    before = file.read_text()
-    file.write_text(text)
-    try:
-        yield
-    finally:
-        file.write_text(before)
-
-
-def forced(farm: Farm, command: str) -> str:
-    """authorized_keys by which every login runs only this command."""
-    return f'command="{command}" ' + (farm.state / "user_key.pub").read_text()
 
 
 def test_every_host_is_looked_at_with_nothing_installed_there(farm: Farm, tmp_path: Path) -> None:

@@ -63,6 +63,11 @@ class JobHosts:
         return [host for host in self.living if not host.reached]
 
     @property
+    def starting(self) -> list[JobHost]:
+        """The hosts that have not answered yet since the job was started."""
+        return [host for host in self.living if host.status.state == "starting"]
+
+    @property
     def lacking(self) -> list[JobHost]:
         """The hosts where nothing can be started."""
         return [host for host in self.living if host.lacks]

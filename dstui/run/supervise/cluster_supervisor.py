@@ -20,6 +20,8 @@ from dstui.run.supervise.supervisor import LINGER_FAILED, STUCK, Supervisor
 
 REACHING = 60.0
 """Seconds that hosts get to be reached before anything is started."""
+ANSWERING = 3.0
+"""Seconds that hosts which are being reached when the job is given up get to answer: the folder may have been made there just then."""
 ALONE = 8.0
 """Seconds after a failure in which the ranks of other hosts may fail or end by themselves: no launcher ends them."""
 FAR_LINGER = 6.0
@@ -139,10 +141,10 @@ class ClusterSupervisor(Supervisor):
     def clear(self) -> None:
         """Leave nothing of this attempt behind, on any host; what runs here, a launcher of all hosts, ends last."""
         by_itself = self.ranks.over and self.asked is None
-        for host in self.cluster.living:
-            if host.status.state == "starting":  # nothing can be there
-                host.enter("ended", host.status.problem)
-                host.close()
+        self._until(lambda: not self.cluster.starting or self.lasting("answering", True) > ANSWERING)
+        for host in self.cluster.starting:  # nothing can be there
+            host.enter("ended", host.status.problem)
+            host.close()
         linger = (LINGER_FAILED if self.ranks.exit_code() else FAR_LINGER) if by_itself else 0.0
         self.cluster.stop(linger=linger, ask=not by_itself)
         self._until(lambda: not self.cluster.stopping)
