@@ -75,7 +75,13 @@ RAISED = {
         ("RuntimeError: Error compiling objects for extension", "torch/utils/cpp_extension.py"),
         ("RuntimeError: Failed to find C compiler. Please specify via CC environment variable.", "triton/common/build.py"),
     ],
-    "LIB-MISSING": [("RuntimeError: Could not load libtorchcodec. Likely causes:", "torchcodec/a.py")],
+    "LIB-MISSING": [
+        (
+            "OSError: [WinError 126] The specified module could not be found. Error loading c10.dll or one of its dependencies.",
+            "torch/a.py",
+        ),
+        ("RuntimeError: Could not load libtorchcodec. Likely causes:", "torchcodec/a.py"),
+    ],
     "MODEL-FILES": [
         ("OSError: Incorrect path_or_model_id: '/models/x'. Please provide either the path to a local folder", "transformers/utils/hub.py"),
         ("FileNotFoundError: [Errno 2] No such file or directory: '/models/llama/tokenizer.model'", ""),
@@ -95,7 +101,11 @@ RAISED = {
         ("ValueError: Connection error, and we cannot find the requested files in the cached path.", "transformers/file_utils.py"),
     ],
     "TRACKER-LOGIN": [("wandb.errors.AuthenticationError: API key verification failed", "wandb/a.py")],
-    "ALLOC-REFUSED": [("pyarrow.lib.ArrowMemoryError: malloc of size 123 failed", "pyarrow/a.py")],
+    "WINDOWS": [("OSError: [WinError 1314] A required privilege is not held by the client", "deepspeed/ops/op_builder/builder.py")],
+    "ALLOC-REFUSED": [
+        ("OSError: [WinError 1455] The paging file is too small for this operation to complete", "torch/__init__.py"),
+        ("pyarrow.lib.ArrowMemoryError: malloc of size 123 failed", "pyarrow/a.py"),
+    ],
     "BOTH-PRECISION": [("ValueError: At most one of fp16 and bf16 can be True, but not both", "transformers/training_args.py")],
     "NAN": [
         ("AssertionError: found NaN in local grad norm in backward pass", "megatron/core/a.py"),
@@ -107,6 +117,7 @@ RAISED = {
     ],
     "AUTO-UNRESOLVED": [("TypeError: '>' not supported between instances of 'str' and 'int'", "deepspeed/runtime/config.py")],
     "USER-PY": [
+        ("BrokenPipeError: [WinError 109] The pipe has been ended", ""),
         ("torch._C._LinAlgError: linalg.svd: The algorithm failed to converge", ""),
         ("StopIteration", ""),
         ("FileExistsError: [Errno 17] File exists: 'out'", ""),

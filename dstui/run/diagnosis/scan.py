@@ -67,11 +67,18 @@ def _at_its_place(signature: Signature, raised: Raised | None) -> Signature:
         return BY_ID["MODEL-LOAD"]
     if signature.id == "MODEL-FILES" and "save" in raised.own.function:  # a folder to write to is missing, no model's file
         return BY_ID["USER-PY"]
+    if signature.id == "WINDOWS" and not raised.in_deepspeed:
+        return unnamed(raised, "")
     if signature.id == "AUTO-UNRESOLVED" and raised.name == "TypeError" and not raised.in_deepspeed:
         return BY_ID["USER-PY"]  # a number that YAML or a parser left as words
     if signature.id == "OOM-GPU" and "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS:
         return BY_ID["GPU-BUSY"]
     return signature
+
+
+def _same_chain(hit: Hit, raised: Raised) -> bool:
+    """Whether this exception was being handled when that one was raised."""
+    return hit.raised is not None and hit.raised.chain == raised.chain
 
 
 class Scanner:
@@ -86,7 +93,7 @@ class Scanner:
         self._kept: dict[tuple[str, str, int], list[Hit]] = defaultdict(list)
         self._time: dict[Key, float] = {}
         self._message: dict[Key, tuple[int, Raised]] = {}
-        """Where an exception that no signature knows stood: the lines after it are its message."""
+        """Where an exception stood: the lines after it are its message."""
         self._file_rank: int | None = None
         self._tracebacks = 0
         """Tracebacks in the files before the current one."""
@@ -105,27 +112,32 @@ class Scanner:
             return
         place, last = len(self.found.files) - 1, tail[-1][0]
         self.found.last[place] = tail[0][0]
-        for key, trace in self._traces.items():
-            if key[0] == place and (raised := trace.unnamed(last)) is not None:
+        traces = [(key, trace) for key, trace in self._traces.items() if key[0] == place]
+        for key, trace in traces:
+            if (raised := trace.unnamed(last)) is not None:
                 self._keep(unnamed(raised, tail[-1][1]), Label(tail[-1][1], key[1]), (place, last), key, raised)
-        opened = [trace.last_line for key, trace in self._traces.items() if key[0] == place and trace.open]
-        self.found.launcher_broke = any(trace.in_launcher for key, trace in self._traces.items() if key[0] == place)
-        if sentence := breaks_off(tail[-1][1], within_traceback=max(opened, default=-1) >= last - 1):
+        self.found.launcher_broke = any(trace.in_launcher for _, trace in traces)
+        opened = max((trace.last_line for _, trace in traces if trace.open), default=-1)
+        if sentence := breaks_off(tail[-1][1], within_traceback=opened >= last - 1):
             self.found.cut.append(f"{self.found.files[place]} {sentence} (line {last}).")
-        thrown = [hit for hit in self.found.hits if hit.at[0] == place and hit.raised and not hit.raised.ignored]
-        earliest, latest = (pick((hit.at[1] for hit in thrown), default=0) for pick in (min, max))
-        went_on = latest < last - WENT_ON or earliest < last - LONG
-        logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in thrown) and not self.found.ends
-        if thrown and ((logged and went_on) or advances([text for number, text in tail if number > latest])):
-            self._survived(thrown)
+        self._who_survived(place, tail)
+
+    def _who_survived(self, place: int, tail: list[tuple[int, str]]) -> None:
+        """Exceptions of a file after which its run went on: those that were logged, or printed within a loop that its end shows at work."""
+        raised = [hit for hit in self.found.hits if hit.at[0] == place and hit.raised and not hit.raised.ignored]
+        lines, last = [hit.at[1] for hit in raised] or [0], tail[-1][0]
+        went_on = max(lines) < last - WENT_ON or min(lines) < last - LONG
+        logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
+        if raised and ((logged and went_on) or advances([text for number, text in tail if number > max(lines)])):
+            self._survived(raised)
             self.found.tracebacks = self._tracebacks
         elif of := finished(tail[-1][1]):
-            self._survived(within := [hit for hit in thrown if hit.raised and hit.raised.within == of])
+            self._survived(within := [hit for hit in raised if hit.raised and hit.raised.within == of])
             self.found.tracebacks -= sum(hit.raised is not None and not hit.raised.logged for hit in within)
 
     @staticmethod
     def _survived(hits: list[Hit]) -> None:
-        """Exceptions have ended nothing: somebody logged them, or a loop that printed them came to its end or went on."""
+        """These exceptions have ended nothing."""
         for hit in hits:
             if hit.raised:
                 hit.raised = replace(hit.raised, ignored=True)
@@ -150,7 +162,9 @@ class Scanner:
             ignoring, of_tracker = trace.ignoring, trace.of_tracker
             raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
             self.found.tracebacks += HEADER in label.text and not ignoring and not trace.logged
-            self.found.tracebacks -= raised is not None and of_tracker and not trace.logged
+            if raised is not None and of_tracker:
+                self._survived([hit for hit in self.found.hits if hit.stream == f"{place[0]}:{label.stream}" and _same_chain(hit, raised)])
+                self.found.tracebacks -= not trace.logged
             self._launchers.feed(label, place, key)
             self._dumps.feed(label, place)
         signs = [(sign, signature) for sign, signature in shape.signs if not code or signature.in_code]

@@ -193,6 +193,7 @@ SIGNATURES = (
             ),
             rx("version `", r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found"),
             rx("DLL load failed", r"DLL load failed while importing"),
+            rx("[WinError ", r"\[WinError (?:126|127|1114)\]"),
             rx("Could not load lib", r"Could not load lib(?:torchcodec|rary libcudnn\S*)"),
         ),
         (
@@ -243,7 +244,11 @@ SIGNATURES = (
         "root",
         "DeepSpeed does not build on Windows itself",
         "Its sources need a POSIX system; only some releases have Windows wheels.",
-        (rx("[WinError", r"\[WinError \d+\]"), "create_dir_symlink", "The system cannot find the file specified"),
+        (
+            rx("[WinError", r"\[WinError (?!126\b|127\b|1114\b|1455\b)\d+\]"),
+            "create_dir_symlink",
+            "The system cannot find the file specified",
+        ),
         ("Use WSL 2, or one of the Windows wheels",),
     ),
     Signature(

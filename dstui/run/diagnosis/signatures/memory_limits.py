@@ -163,6 +163,7 @@ SIGNATURES = (
         (
             rx("DefaultCPUAllocator", r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"),
             rx("Cannot allocate memory", r"Cannot allocate memory"),
+            rx("[WinError ", r"\[WinError (?:8|14|1455)\]"),
             rx("MemoryError", r"^(?:[\w.]*\.)?_?(?:Array|Arrow)?MemoryError\b"),
         ),
         (
