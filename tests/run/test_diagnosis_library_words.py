@@ -126,11 +126,20 @@ RAISED = {
 }
 SHELLS = {
     "KILLED-UNKNOWN": [
+        "nbclient.exceptions.DeadKernelError: Kernel died",
         "zsh: killed     python train.py",
         "[1]+  Killed                  nohup python train.py",
         "[1]    1234 killed     python x.py",
     ],
-    "CTRL-C": ["Terminated", "[1]+  Terminated              nohup python train.py", "^C", "Training interrupted by user"],
+    "SLURM-TIME": ["Error: The job running on runner x has exceeded the maximum execution time of 360 minutes."],
+    "SLURM-CANCEL": ["TERM_OWNER: job killed by owner."],
+    "CTRL-C": [
+        "Error: The operation was canceled.",
+        "Terminated",
+        "[1]+  Terminated              nohup python train.py",
+        "^C",
+        "Training interrupted by user",
+    ],
     "SIGABRT": ["corrupted double-linked list", "Aborted"],
     "OOM-HOST": [
         "slurmstepd: error: Job 123 exceeded memory limit (1234 > 1000), being killed",

@@ -19,6 +19,7 @@ SIGNATURES = (
             rx("illed", r"^(?:zsh: killed\b|\[\d+\]\s*[+-]?\s+(?:\d+ )?[Kk]illed\s)"),
             rx("]Killed", r"(?:it/s|s/it)\] *Killed$"),
             rx("Killed", r"^make: \*\*\* \[.*\] Killed"),
+            rx("DeadKernelError", r"DeadKernelError: Kernel died"),
             rx("ernel", r"^The [Kk]ernel (?:crashed while executing code|appears to have died)"),
         ),
         ("Look for the kernel's word: dmesg | grep -i oom, or oom_kill in the cgroup's memory.events",),
@@ -152,6 +153,7 @@ SIGNATURES = (
         (
             "DUE TO TIME LIMIT",
             "TERM_RUNLIMIT",
+            rx("maximum execution time", r"has exceeded the maximum execution time of \d+"),  # GitHub's runners
             rx("walltime", r"job killed: walltime \d+ exceeded limit"),
             rx("DeadlineExceeded", r"(?:[Rr]eason:?\s+|reason=)\"?DeadlineExceeded"),
         ),
@@ -172,7 +174,10 @@ SIGNATURES = (
         "stop",
         "The SLURM job was cancelled",
         "By scancel, or by srun after one task failed.",
-        (rx("CANCELLED AT", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (?!.*DUE TO (?:TIME|PREEMPTION|NODE))"),),
+        (
+            "TERM_OWNER",
+            rx("CANCELLED AT", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (?!.*DUE TO (?:TIME|PREEMPTION|NODE))"),
+        ),
         alone=True,
         confirm="sacct -j JOB --format=State,ExitCode,End",
     ),
@@ -210,6 +215,7 @@ SIGNATURES = (
             ),
             rx("^C", r"^(?:\^C)+$"),
             rx("nterrupted by", r"^(?!.*(?i:\b(?:if|when|can|be|not|resume\w*)\b)).{0,80}\b[Ii]nterrupted by (?:the )?user\W*$"),
+            rx("The operation was cancel", r"The operation was cancell?ed\.?$"),
             rx("srun: interrupt", r"^srun: (?:interrupt|sending Ctrl-C)"),
         ),
         alone=True,
