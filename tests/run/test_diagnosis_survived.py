@@ -175,3 +175,41 @@ def test_an_exception_of_any_name_is_read_behind_its_frames(tmp_path: Path, fram
     )
     assert (found.cause, found.kind) == ("USER-PY", "failure")
     assert last in found.title
+
+
+def test_a_warning_that_there_is_no_gpu_is_no_reason_where_somebody_stopped_the_run(tmp_path: Path) -> None:
+    warning = (
+        "/opt/env/torch/cuda/__init__.py:52: UserWarning: CUDA initialization: Found no NVIDIA driver on your system. (Triggered at a.cpp)"
+    )
+    found = of_lines(tmp_path / "log", [warning, "step 1 loss 2.0", *traceback(None, "KeyboardInterrupt")])
+    assert (found.kind, found.cause) == ("stop", "CTRL-C")
+
+
+def test_a_stop_long_before_an_exception_in_the_same_file_was_that_of_an_earlier_run(tmp_path: Path) -> None:
+    stop = "WARNING:torch.distributed.elastic.multiprocessing.api:Sending process 4150 closing signal SIGHUP"
+    steps = [f"step {n} loss 2.0" for n in range(1100)]
+    assert of_lines(tmp_path / "a", [stop, *steps, *PLAIN]).cause == "USER-PY"
+    assert of_lines(tmp_path / "b", [stop, *steps[:9], *PLAIN]).cause == "SIGHUP", "what follows at once follows from it"
+
+
+@pytest.mark.parametrize(
+    ("cause", "line"),
+    [
+        ("KILLED-UNKNOWN", "epochs:  20%|##   | 3/15 [1:27:15<5:56:40, 1783.41s/it, det_loss=2.59, loss=3.71, lr=0.01]Killed"),
+        ("NO-DS-CMD", "./all.sh: line 24: /home/me/gone/.venv/bin/accelerate: No such file or directory"),
+    ],
+)
+def test_the_one_line_that_tells_the_end_is_read(tmp_path: Path, cause: str, line: str) -> None:
+    assert of_lines(tmp_path / "log", [line]).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("cause", "line"),
+    [
+        ("NCCL-SYSTEM", "RuntimeError: NCCL Error 3: internal error - please report this issue to the NCCL developers"),
+        ("DATA", "Exception: Dataset not found."),
+        ("DATA", "OSError: Cannot find data file. "),
+    ],
+)
+def test_an_exception_that_names_its_reason_is_told_by_it(tmp_path: Path, cause: str, line: str) -> None:
+    assert of_lines(tmp_path / "log", traceback(None, line)).cause == cause

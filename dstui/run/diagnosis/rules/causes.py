@@ -71,9 +71,9 @@ def _raised_by_launcher(hits: list[Hit]) -> bool:
 def roots(context: FailureContext) -> list[Hit]:
     """Hits that may be causes: not ignored, not handled, not after a stop."""
     hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _counts(context, hit)] + context.deaths()
-    hits = [hit for hit in hits if not WARNED.search(hit.text)] or hits
-    hits = _since_the_start(context, uncaught(context, _of_the_last_run(context, hits)))
     stop = _first_stop(context)
+    hits = [hit for hit in hits if not WARNED.search(hit.text)] or ([] if stop else hits)
+    hits = _since_the_start(context, uncaught(context, _of_the_last_run(context, hits)))
     if stop is None:
         return hits
     if _went_on(context, stop):
@@ -202,7 +202,15 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
 def _first_stop(context: FailureContext) -> Hit | None:
     """The first word of a stop that was not itself a consequence."""
     stops = [hit for hit in context.found.hits if hit.signature.role == "stop" and not _consequence(context, hit)]
+    stops = [stop for stop in stops if not _of_an_earlier_run(context, stop)]
     return min(stops, key=context.order) if stops else None
+
+
+def _of_an_earlier_run(context: FailureContext, stop: Hit) -> bool:
+    """Whether an exception ended a program so long after a stop that another run must have been written to the same file."""
+    if len(context.found.files) > 1 or context.found.several_nodes:
+        return False
+    return any(hit.raised and hit.raised.traced and hit.at[1] - stop.at[1] > LONG_AFTER for hit in context.found.hits)
 
 
 def _consequence(context: FailureContext, stop: Hit) -> bool:

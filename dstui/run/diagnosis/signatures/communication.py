@@ -118,7 +118,7 @@ SIGNATURES = (
         "root",
         "A system call inside NCCL failed",
         "The network between two hosts (refused, timed out), /dev/shm, or a limit on files or locked memory.",
-        ("ncclSystemError", "unhandled system error"),
+        ("ncclSystemError", "unhandled system error", rx("internal error", r"NCCL Error 3: internal error")),
         (
             Remedy("Let NCCL say more", patches.environment("NCCL_DEBUG", "INFO")),
             "Where all ranks of one host show it, look at that host and its network",

@@ -17,7 +17,7 @@ SIGNATURES = (
         (
             rx("Killed", r"^(?:.*: line \d+: +\d+ )?Killed\b"),
             rx("illed", r"^(?:zsh: killed\b|\[\d+\]\s*[+-]?\s+(?:\d+ )?[Kk]illed\s)"),
-            rx("]Killed", r"(?:it/s|s/it)\] *Killed$"),
+            rx("]Killed", r"(?:it/s|s/it)[^]\[]{0,300}\] *Killed$"),
             rx("Killed", r"^make: \*\*\* \[.*\] Killed"),
             rx("DeadKernelError", r"DeadKernelError: Kernel died"),
             rx("ernel", r"^The [Kk]ernel (?:crashed while executing code|appears to have died)"),

@@ -66,6 +66,10 @@ SIGNATURES = (
             rx(": not found", r"(?:^|: )(?:deepspeed|torchrun|accelerate|python3?|mpirun|srun): not found"),
             rx("failed to run command", r"^nohup: failed to run command \S+(?<!\.sh\W)(?<!\.py\W): No such file"),
             rx("executable file not found in", r"\"[^\"]+\": executable file not found in \$PATH"),
+            rx(
+                "No such file or directory",
+                r"^[^:\s]+: line \d+: \S+/bin/(?:python3?|accelerate|torchrun|deepspeed): No such file or directory",
+            ),
             rx("No such file or directory", r"(?:execve\(\)|exec): [\w-]+: .*No such file or directory"),
         ),
         (

@@ -94,6 +94,7 @@ SIGNATURES = (
         ("End the processes that hold the GPU (nvidia-smi lists them), or choose other GPUs with cluster.include",),
         "nvidia-smi shows the pid and its memory.",
         explains=("OOM-GPU",),
+        sure=False,  # the other process may be a rank of the same run, on the wrong GPU
         alike=("OOM-GPU",),
     ),
     Signature(

@@ -105,6 +105,8 @@ SIGNATURES = (
             "ArrowInvalid",
             rx("pyarrow.lib.Arrow", r"pyarrow\.lib\.Arrow(?!Memory)\w+"),
             rx("Unable to find", r"FileNotFoundError: Unable to find '"),
+            rx("ataset not found", r"(?:Exception|Error): Dataset not found\b"),
+            rx("Cannot find data file", r"Error: Cannot find data file"),
             rx("Unknown split", r"ValueError: Unknown split \"?\w+"),
             rx("Config name is missing", r"ValueError: Config name is missing"),
             rx("BuilderConfig", r"ValueError: BuilderConfig '?\S+ not found"),
