@@ -97,6 +97,6 @@ def _no_command(target: Target, found: list[Finding]) -> Iterator[Finding]:
 
 
 def _evaluated(context: Any) -> Iterator[Finding]:
-    from dstui.check.rules import RULES
+    from dstui.check.rules.all_rules import RULES
 
     return (finding for rule in RULES.values() if rule.applies(context) for finding in rule.findings(context))

@@ -12,7 +12,7 @@ from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.auto_values import FILLED
 from dstui.check.context import flatten
 from dstui.check.rule import Rule
-from dstui.check.rules import RULES
+from dstui.check.rules.all_rules import RULES
 from dstui.files import SHIPPED, find_plan, read_plan
 from dstui.output import say, tell
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey

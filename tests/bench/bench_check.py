@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dstui.adopt.dsconfig import read_dsconfig
 from dstui.check import check
-from dstui.check.rules import RULES
+from dstui.check.rules.all_rules import RULES
 from dstui.machine.snapshot import Gpu, Machine
 from dstui.plan import load
 from dstui.render.jsontext import json_lines

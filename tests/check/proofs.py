@@ -9,7 +9,7 @@ from test_rules import PARSED
 
 from dstui.check.accelerate import RULES as ACCELERATE
 from dstui.check.rule import Rule
-from dstui.check.rules import RULES
+from dstui.check.rules.all_rules import RULES
 
 HOW = {
     "parse": "errors that DeepSpeed's parser shows (tests/check/test_rules.py)",

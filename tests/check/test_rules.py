@@ -11,7 +11,7 @@ from zenflow import FLOWS, MOMENTS, our_moment
 
 from dstui.check import check, check_config
 from dstui.check.reference import ReferenceChecker
-from dstui.check.rules import RULES
+from dstui.check.rules.all_rules import RULES
 from dstui.machine.snapshot import Software
 from dstui.plan import load
 from dstui.plan.catalogue import NEWEST

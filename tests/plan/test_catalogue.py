@@ -85,6 +85,6 @@ def test_no_key_of_a_model_is_missing() -> None:
 
 
 def test_looking_up_imports_nothing_heavy() -> None:
-    code = "import sys; from dstui.plan.catalogue import lookup; lookup('bf16.enabled'); from dstui.check.rules import RULES; print(*sys.modules)"
+    code = "import sys; from dstui.plan.catalogue import lookup; lookup('bf16.enabled'); from dstui.check.rules.all_rules import RULES; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"torch", "deepspeed", "pydantic", "accelerate", "transformers", "textual"} & set(loaded)
