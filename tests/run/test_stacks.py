@@ -42,8 +42,11 @@ def test_each_living_rank_tells_its_frames_from_the_innermost_outwards(hanging_j
     assert [(stack.rank, stack.reason) for stack in found] == [(0, ""), (1, "")]
     for stack in found:
         assert stack.threads[0].name == "MainThread"
-        assert stack.threads[0].frames[-1].startswith("<module> (") and all("behave.py:" in frame for frame in stack.threads[0].frames)
-    assert found[0].threads[0].frames[0] != found[1].threads[0].frames[0]
+        assert stack.threads[0].frames[-1].startswith("<module> (behave.py:")
+    # Rank 1 asks again and again whether a file is there, and may be met within os.path.exists.
+    own = [[frame for frame in stack.threads[0].frames if "behave.py:" in frame] for stack in found]
+    assert own[0] == list(found[0].threads[0].frames)
+    assert own[0][0] != own[1][0]
 
 
 @needs_py_spy
