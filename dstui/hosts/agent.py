@@ -244,10 +244,11 @@ class Gauge:
 
     def end(self) -> None:
         """Close both ends of it: the child ends with its standard input, as it does where the agent is killed."""
-        os.close(self.output)
+        if self.output >= 0:  # once: it may have ended by itself
+            os.close(self.output)
         if self.process is not None and self.process.stdin is not None:
             self.process.stdin.close()
-        self.process = None
+        self.process, self.output = None, -1
 
 
 class Agent:

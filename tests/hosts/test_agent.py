@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from dstui.hosts.agent import Gauge
 from dstui.hosts.connection import BOOT, source
 from tests.waiting import wait_for
 
@@ -40,3 +41,10 @@ def test_an_agent_ends_with_its_connection_but_in_a_step_of_slurm_only_after_wha
     assert stays.wait(20) == 0
     for name in ("stays", "leaves"):
         wait_for((tmp_path / name / "ended-1").exists)
+
+
+def test_what_tells_of_the_gpus_may_end_by_itself_and_is_ended_once(tmp_path: Path) -> None:
+    for python in (sys.executable, str(tmp_path / "none")):
+        gauge = Gauge(python, str(tmp_path / "gone.py"))
+        wait_for(lambda gauge=gauge: gauge.newest() == b"" and gauge.process is None)  # type: ignore[misc]
+        gauge.end()

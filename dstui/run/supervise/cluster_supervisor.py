@@ -141,7 +141,7 @@ class ClusterSupervisor(Supervisor):
     def clear(self) -> None:
         """Leave nothing of this attempt behind, on any host; what runs here, a launcher of all hosts, ends last."""
         by_itself = self.ranks.over and self.asked is None
-        self._until(lambda: not self.cluster.starting or self.lasting("answering", True) > ANSWERING)
+        self._until(lambda: self.lasting("answering", bool(self.cluster.starting)) > ANSWERING or not self.cluster.starting)
         for host in self.cluster.starting:  # nothing can be there
             host.enter("ended", host.status.problem)
             host.close()
