@@ -18,8 +18,6 @@ class Reading:
     regex: str
     meaning: str
     look: str
-    alike: tuple[str, ...] = ()
-    """Causes that such an exception often comes from."""
 
 
 READINGS = (
@@ -46,56 +44,48 @@ READINGS = (
         r"'(\w+)' object has no attribute '(\w+)'",
         "A `{0}` has no `{1}`: another type came there than is expected, or another release of its library.",
         "the type in that line, and the release of the library that `{0}` comes from",
-        ("IMPORT-VERSION",),
     ),
     Reading(
         "AttributeError",
         r"module '([\w.]+)' has no attribute '(\w+)'",
         "The installed `{0}` has no `{1}`: another release than expected, or a file of that name in the way.",
         "pip show {0}, and where python imports it from",
-        ("IMPORT-VERSION",),
     ),
     Reading(
         "KeyError",
         r"KeyError: (.+)",
         "There is no entry {0} in what is read there.",
         "the keys that are there: print them just before",
-        ("DATA",),
     ),
     Reading(
         "IndexError",
         r"",
         "An index lies beyond the end of what is read there.",
         "the length of it, and where the index comes from",
-        ("DATA",),
     ),
     Reading(
         "TypeError",
         r"unexpected keyword argument '(\w+)'",
         "The function takes no `{0}`: another release of its library than the code was written for.",
         "the function's arguments in the installed release",
-        ("IMPORT-VERSION",),
     ),
     Reading(
         "TypeError",
         r"missing \d+ required (?:positional|keyword-only) arguments?: (.+)",
         "The function needs {0} too: the call is not complete, or made for another release of its library.",
         "the function's arguments in the installed release",
-        ("IMPORT-VERSION",),
     ),
     Reading(
         "TypeError",
         r"",
         "A value of another type than expected came there.",
         "the types of the values in that line",
-        ("IMPORT-VERSION", "DATA"),
     ),
     Reading(
         "FileNotFoundError NotADirectoryError IsADirectoryError",
         r"'([^']+)'",
         "`{0}` is not there, or is not what was expected.",
         "whether `{0}` exists on every host, from the folder that the ranks start in",
-        ("DATA", "MODEL-FILES", "CONFIG-PATH"),
     ),
     Reading(
         "AssertionError",
@@ -108,49 +98,42 @@ READINGS = (
         r"",
         "A condition that the code insists on was false.",
         "the values that the message names",
-        ("CONFIG-ASSERT", "PARALLEL-SIZE"),
     ),
     Reading(
         "ZeroDivisionError",
         r"",
         "Something that was counted is zero: no batch, no step, an empty data set.",
         "the length of the data set and of its loader on every rank",
-        ("DATA",),
     ),
     Reading(
         "NotImplementedError",
         r"",
         "What was asked for does not exist in this class or release.",
         "what the installed release can do",
-        ("IMPORT-VERSION", "CONFIG-ASSERT"),
     ),
     Reading(
         "RuntimeError AcceleratorError",
         r"not implemented for '(\w+)'",
         "PyTorch has no such operation for the type {0} on that device; 16-bit types on a CPU are the usual case.",
         "the device and the type of the tensors in that line",
-        ("DTYPE-MIX", "NO-GPU"),
     ),
     Reading(
         "RuntimeError AcceleratorError",
         r"CUDA error|CU(?:BLAS|DNN|FFT|SPARSE)_STATUS|cuDNN error",
         "A kernel failed on the GPU; the line in the traceback may come later than the fault.",
         "the line that CUDA_LAUNCH_BLOCKING=1 shows",
-        ("CUDA-ASSERT", "CUDA-ILLEGAL", "OOM-GPU"),
     ),
     Reading(
         "OSError",
         r"\[Errno 5\]",
         "The disk, or the file system of the network, failed while it was read or written.",
         "dmesg, and the file by itself: cat FILE > /dev/null",
-        ("CKPT-DISK", "RACE-FS", "DATA"),
     ),
     Reading(
         "FileExistsError",
         r"'([^']+)'",
         "`{0}` is there already, and the code insists on making it.",
         "whether `{0}` is left from an earlier run; exist_ok=True where that is meant",
-        ("RACE-FS",),
     ),
     Reading("StopIteration", r"", "An iterator had nothing more to give.", "the length of the data on every rank"),
     Reading("UnicodeDecodeError", r"", "A file is not in the encoding that it was read in.", "the file's encoding (open(…, encoding=…))"),
@@ -160,14 +143,12 @@ READINGS = (
         r"",
         "Something did not answer in time.",
         "whether what it waits for is alive",
-        ("NO-INTERNET", "RDZV-TIMEOUT"),
     ),
     Reading(
         "ConnectionError ConnectionRefusedError ConnectionResetError",
         r"",
         "Another program or host could not be reached, or went away.",
         "whether it is alive, and its own log",
-        ("NO-INTERNET", "RDZV-TIMEOUT"),
     ),
 )
 """The first whose name and words fit."""
@@ -175,43 +156,6 @@ ANY = Reading("", "", "", "what the message names")
 OF_A_LIBRARY = re.compile(r"(?:ray|torch|grpc|requests|urllib3|botocore|subprocess|concurrent|multiprocessing)\.")
 """How an exception begins whose class tells of another process or host."""
 ELSEWHERE = re.compile(r"CUDA|cuDNN|CU(?:BLAS|DNN)_|NCCL")
-RAISERS: dict[str, tuple[str, ...]] = {
-    "accelerate/": ("IMPORT-VERSION", "DEVICE-MIX"),
-    "apex/": ("OP-BUILD", "OP-ABI"),
-    "bitsandbytes/": ("BNB-CUDA", "OP-ABI"),
-    "datasets/": ("DATA", "RACE-FS"),
-    "flash_attn/": ("DTYPE-MIX", "DTYPE-UNSUPPORTED"),
-    "h5py/": ("DATA", "RACE-FS"),
-    "lightning": ("IMPORT-VERSION", "DATA"),
-    "numpy/lib/": ("DATA", "USER-SHAPE"),
-    "pandas/": ("DATA", "IMPORT-VERSION"),
-    "peft/": ("IMPORT-VERSION", "MODEL-FILES"),
-    "sentencepiece/": ("MODEL-FILES", "MODEL-LOAD"),
-    "torch/cuda/": ("NO-GPU", "DRIVER-OLD"),
-    "torch/optim/": ("NO-GRAD", "DTYPE-MIX"),
-    "trl/": ("IMPORT-VERSION", "DATA"),
-    "vllm/": ("OOM-GPU", "IMPORT-VERSION"),
-    "xformers/": ("OP-ABI", "DTYPE-MIX"),
-    "deepspeed/ops/": ("OP-BUILD", "CUDA-MISMATCH"),
-    "deepspeed/runtime/config": ("CONFIG-ASSERT", "BATCH-ASSERT"),
-    "deepspeed/runtime/zero/": ("Z3-PARTITIONED", "Z3-INFLIGHT"),
-    "deepspeed/runtime/": ("CONFIG-ASSERT", "DS-INTERNAL-VERSION"),
-    "huggingface_hub/": ("MODEL-FILES", "NO-INTERNET"),
-    "safetensors/": ("MODEL-LOAD", "CKPT-DISK"),
-    "tokenizers/": ("MODEL-FILES", "IMPORT-VERSION"),
-    "torch/distributed/checkpoint": ("CKPT-SHAPE", "MODEL-LOAD"),
-    "torch/distributed/": ("RDZV-TIMEOUT", "NCCL-SYSTEM"),
-    "torch/nn/": ("USER-SHAPE", "DTYPE-MIX"),
-    "torch/serialization": ("MODEL-LOAD", "CKPT-DISK"),
-    "torch/utils/cpp_extension": ("OP-BUILD", "NO-NVCC"),
-    "torch/utils/data/": ("DATA", "DL-WORKER"),
-    "transformers/tokenization": ("MODEL-FILES", "IMPORT-VERSION"),
-    "transformers/configuration": ("MODEL-FILES", "IMPORT-VERSION"),
-    "transformers/": ("IMPORT-VERSION", "DATA"),
-    "triton/": ("OP-BUILD", "OP-ABI"),
-    "wandb/": ("TRACKER-LOGIN", "NO-INTERNET"),
-}
-"""Part of the path of what raised an exception -> causes that are met there; the first that fits."""
 
 
 def reading(raised: Raised, text: str) -> tuple[str, str]:
@@ -221,12 +165,6 @@ def reading(raised: Raised, text: str) -> tuple[str, str]:
     where = raised.own.where or raised.deepest.where
     look = f"At {where}: look at {known.look.format(*groups)}" if where else f"Look at {known.look.format(*groups)}"
     return " ".join(filter(None, (_path(raised), known.meaning.format(*groups)))), look
-
-
-def alike_of(raised: Raised, text: str) -> tuple[str, ...]:
-    """Causes that an exception like it often comes from: by the library that raised it, then by its kind."""
-    place = next((causes for path, causes in RAISERS.items() if path in raised.deepest.file), ())
-    return (*place, *_fitting(raised, text)[0].alike)
 
 
 def points_elsewhere(raised: Raised, text: str) -> bool:

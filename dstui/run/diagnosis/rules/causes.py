@@ -12,6 +12,7 @@ from dstui.run.diagnosis.rank_resolution import first_failing
 from dstui.run.diagnosis.rules.uncaught import uncaught
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.diagnosis.subjects import PROGRAMMING, said
 from dstui.run.diagnosis.verdict import Verdict
 
 AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
@@ -57,8 +58,8 @@ def cause(context: FailureContext) -> Verdict | None:
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
     confidence = _confidence(context, first, same, certain or rank is None)
-    if confidence == "high" and (others or _first_stop(context)):
-        confidence = "medium"
+    if others or _first_stop(context):
+        confidence = "medium" if confidence == "high" else "low"
     return Verdict(first.signature, confidence, same, rank, list(others), sub)
 
 
@@ -182,11 +183,7 @@ def _same_process(hit: Hit, other: Hit) -> bool:
 def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: bool) -> Confidence:
     signature = first.signature
     if signature.id == "USER-PY":
-        return (
-            "high"
-            if first.raised and first.raised.in_user_code and not first.raised.ignored and not points_elsewhere(first.raised, first.text)
-            else "medium"
-        )
+        return _of_the_script(first)
     if signature.id == "SIGBUS-SHM" and not any("us error" in hit.text or "shared memory" in hit.text for hit in hits):
         return "medium"  # the signal alone: a mapped file on a full disk does it too
     guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # by its place alone
@@ -197,6 +194,17 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
         end.at[0] == first.at[0] and end.at < (first.noticed or first.at) for end in context.bad_ends
     )
     return "high" if shown and not before else "medium"  # where a process had ended badly before, there may be a cause before this one
+
+
+def _of_the_script(hit: Hit) -> Confidence:
+    """How sure it is that an exception whose words no signature knows is the script's own fault: a mistake of programming in its own line
+    is; where a library raised it, and its message speaks of something that is a cause of its own, that is a guess."""
+    raised = hit.raised
+    if raised is None:
+        return "medium"
+    if raised.in_user_code and not raised.ignored and not points_elsewhere(raised, hit.text):
+        return "high" if raised.name in PROGRAMMING or not said(hit.text) else "medium"
+    return "low" if raised.name not in PROGRAMMING and said(hit.text) else "medium"
 
 
 def _first_stop(context: FailureContext) -> Hit | None:
