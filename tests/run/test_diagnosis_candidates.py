@@ -43,10 +43,41 @@ def test_of_the_causes_that_are_alike_the_one_that_the_text_has_a_word_of_comes_
 def test_an_exception_that_a_library_raised_points_to_what_that_library_is_known_for(tmp_path: Path) -> None:
     found = of_lines(tmp_path / "log", traceback(None, "ValueError: odd", LIBRARY.format("datasets")))
     assert (found.cause, found.confidence, found.could_be) == ("USER-PY", "medium", ("DATA", "RACE-FS"))
-    own = of_lines(tmp_path / "log", traceback(None, "KeyError: 'labels'"))
-    assert (own.confidence, own.could_be) == ("high", ()), "the script's own line needs no rival"
+    own = of_lines(tmp_path / "log", traceback(None, "TypeError: 'labels' is no list"))
+    assert (own.confidence, own.could_be) == ("high", ()), "a mistake in the script's own line needs no rival"
+    key = of_lines(tmp_path / "log", traceback(None, "KeyError: 'labels'"))
+    assert (key.confidence, key.could_be[0]) == ("medium", "DATA"), "what is not there may be missing in the data"
 
 
 def test_an_end_without_a_cause_names_what_the_text_mentions(tmp_path: Path) -> None:
     found = of_lines(tmp_path / "log", [*spawned(2), "[rank1]: write failed, retrying: [Errno 28] No space left on device", *ended(2, 1)])
-    assert (found.cause, found.could_be) == (None, ("CKPT-DISK",))
+    assert (found.cause, found.could_be[0], found.could_be[-1]) == (None, "CKPT-DISK", "USER-PY")
+    bare = of_lines(tmp_path / "log", [*spawned(2), *ended(2, 127)])
+    assert (bare.cause, bare.could_be) == (None, ("NO-DS-CMD", "NO-SCRIPT"))
+
+
+def test_the_words_of_a_message_tell_what_an_exception_that_nobody_knows_could_be(tmp_path: Path) -> None:
+    """None of these is a signature's; each says in our own words what a library of tomorrow may say."""
+    for words, cause in (
+        ("RuntimeError: fused op got Half where it wants Float", "DTYPE-MIX"),
+        ("ValueError: these two arrays have other shapes", "USER-SHAPE"),
+        ("RuntimeError: operands live on cuda:1 and on the cpu", "DEVICE-MIX"),
+        ("ValueError: the data set has no rows", "DATA"),
+        ("RuntimeError: the kernel did not compile", "OP-BUILD"),
+        ("RuntimeError: NCCL gave up", "NCCL-SYSTEM"),
+        ("OSError: the pretrained tokenizer is not here", "MODEL-FILES"),
+        ("ValueError: zero_stage and this option are exclusive", "CONFIG-ASSERT"),
+        ("RuntimeError: that download of https://host/x went wrong", "NO-INTERNET"),
+        ("RuntimeError: non-finite values everywhere", "NAN"),
+        ("OSError: nobody may write there: quota", "CKPT-DISK"),
+    ):
+        found = of_lines(tmp_path / "log", traceback(None, words, LIBRARY.format("odd")))
+        assert (found.cause, found.confidence) == ("USER-PY", "low"), words
+        assert cause in found.could_be, (words, found.could_be)
+
+
+def test_of_a_failed_run_the_last_exception_that_a_line_names_is_told_where_nothing_better_is_known(tmp_path: Path) -> None:
+    named = "RuntimeError: the mesh is upside down"
+    found = of_lines(tmp_path / "log", [*spawned(2), named, *(f"step {n}" for n in range(90)), *ended(2, 1)])
+    assert (found.cause, found.kind, found.confidence) == ("USER-PY", "failure", "low")
+    assert "upside down" in found.title

@@ -10,10 +10,10 @@ import pytest
 from crash_texts import of_lines, traceback
 
 from dstui.run.diagnosis import report
-from dstui.run.diagnosis.exceptions import RAISERS, READINGS
 from dstui.run.diagnosis.pages import cause_names, cause_pages, causes_document
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import ALL, BY_ID
+from dstui.run.diagnosis.subjects import FUNCTIONS, KINDS, MESSAGES, RAISERS
 
 
 @pytest.mark.parametrize("name", cause_names())
@@ -32,7 +32,8 @@ def test_a_diagnosis_names_the_page_that_tells_more(tmp_path: Path) -> None:
 
 
 def test_a_cause_that_could_be_meant_too_has_a_page_and_a_fact_that_tells_it_apart() -> None:
-    named = {name for one in (*ALL, *READINGS) for name in one.alike} | {name for causes in RAISERS.values() for name in causes}
+    tables = (*(one.alike for one in ALL), *(one.causes for one in (*MESSAGES, *FUNCTIONS)), *RAISERS.values(), *KINDS.values())
+    named = {name for causes in tables for name in causes}
     for name in sorted(named):
         assert BY_ID[name].confirm, name
         assert BY_ID[name].role in ("root", "symptom", "quiet", "hint", "stop"), name

@@ -235,7 +235,7 @@ def test_a_file_that_cannot_be_written_is_no_missing_model(tmp_path: Path) -> No
         "FileNotFoundError: [Errno 2] No such file or directory: 'out/last.ckpt'",
     ]
     found = of_lines(tmp_path / "a", [line.format("save_last") for line in lines])
-    assert (found.cause, found.confidence) == ("USER-PY", "medium")
+    assert (found.cause, found.confidence) == ("USER-PY", "low")
     assert of_lines(tmp_path / "b", [line.format("restore") for line in lines]).cause == "MODEL-FILES"
 
 

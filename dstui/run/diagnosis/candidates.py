@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
+from dstui.run.diagnosis.exits import exits_in
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
+from dstui.run.diagnosis.rules.causes import HANDLED
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.subjects import likely, said
 from dstui.run.diagnosis.verdict import Verdict
@@ -13,6 +17,12 @@ TOLD = 3
 UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
 """Causes that say no more than that something ended."""
 CAN_BE_CAUSES = ("root", "symptom")
+WARNING = re.compile(r"(?i)\bwarn(?:ing)?\b")
+ERROR = re.compile(r"(?i)error|fail|fatal|cannot|can't|could not|unable|denied|refused|not found|no such|invalid|abort")
+LAST = 6
+"""Lines at the end that may tell an error in words that nobody knows."""
+OF_STATUS: dict[int, tuple[str, ...]] = {1: ("USER-PY",), 2: ("USER-PY",), 126: ("CKPT-PERM", "NO-DS-CMD"), 127: ("NO-DS-CMD", "NO-SCRIPT")}
+"""What interpreters and shells end with -> of what."""
 
 
 def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
@@ -24,49 +34,59 @@ def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
     """
     if verdict.confidence == "high":
         return ()
-    mentioned = _mentioned(context, verdict)
+    told = (*(_answer(one.id) for one in (verdict.signature,) if one), *verdict.others)
+    strong, weak = _mentioned(context, verdict)
     if verdict.signature is None:
-        found = [*mentioned, *(one for hit in reversed(context.found.named) for one in said(hit.text))] if context.failed else []
+        found = [*strong, *weak, *_spoken_of(context)] if context.failed else []
     else:
-        alike = sorted(_alike(verdict), key=lambda one: one not in mentioned)
-        found = [*(one for one in alike if one in mentioned), *mentioned[:1], *alike]
-    shown = {verdict.signature and _answer(verdict.signature.id), *verdict.others, *context.found.ruled_out}
-    room = TOLD - bool(verdict.signature) - len(verdict.others)
-    return tuple(one for one in dict.fromkeys(map(_answer, found)) if one not in shown)[: max(room, 0)]
+        alike = _alike(verdict)
+        found = [*(one for one in alike if one in {*strong, *weak}), *strong[:1], *alike, *weak]
+    left = [one for one in dict.fromkeys(found) if one not in {*told, *context.found.ruled_out}]
+    if _known_exception(verdict) and "USER-PY" not in told:  # whatever its words are, the script's own mistake may have led to them
+        left.insert(1, "USER-PY")
+    return tuple(dict.fromkeys(left))[: max(TOLD - len(told), 0)]
 
 
-def _mentioned(context: FailureContext, verdict: Verdict) -> list[str]:
-    """Other causes that the text has a word of, those that say an end first, then the latest."""
-    told = verdict.signature
-    hits = [
-        hit
-        for hit in context.found.hits
-        if hit.signature.role in CAN_BE_CAUSES
-        and hit.signature.id not in UNNAMED
-        and not (told and hit.signature.id in told.explains)
-    ]
-    hits.sort(key=_weight, reverse=True)
-    return list(dict.fromkeys(_answer(hit.signature.id) for hit in hits))
+def _mentioned(context: FailureContext, verdict: Verdict) -> tuple[list[str], list[str]]:
+    """Other causes that the text has a word of, the latest first: those that say an end, and mere mentions."""
+    signature = verdict.signature
+    explained = (signature.id, *signature.explains) if signature else ()
+    found: tuple[list[str], list[str]] = [], []
+    for hit in sorted(context.found.hits, key=lambda hit: hit.at, reverse=True):
+        counts = hit.signature.role in CAN_BE_CAUSES and hit.signature.id not in (*UNNAMED, *explained)
+        if counts and not WARNING.search(hit.text):
+            found[not _says_an_end(hit)].append(_answer(hit.signature.id))
+    return found
 
 
-def _weight(hit: Hit) -> tuple[bool, tuple[int, int]]:
-    traced = hit.raised is not None and hit.raised.traced and not hit.raised.ignored
-    return traced or hit.signature.alone, hit.at
+def _says_an_end(hit: Hit) -> bool:
+    dealt_with = (hit.raised is not None and hit.raised.ignored) or HANDLED.search(hit.text)
+    return not dealt_with and (hit.signature.alone or (hit.raised is not None and hit.raised.traced))
+
+
+def _spoken_of(context: FailureContext) -> list[str]:
+    """What the last lines with an error's words speak of, what the consequences may have come from, what the exit status stands for."""
+    last = [line for lines in context.found.tails.values() for line in lines[-LAST:] if ERROR.search(line) and not exits_in(line)]
+    fallen = [one for hit in context.found.hits if hit.signature.role == "cascade" for one in hit.signature.alike]
+    ended = [one for end in context.bad_ends for one in OF_STATUS.get(end.exit.code, ())]
+    return [*(one for line in reversed(last) for one in said(line)), *fallen, *ended]
 
 
 def _alike(verdict: Verdict) -> list[str]:
+    """Causes that leave the same words, those first that these very words speak of too."""
     signature, first = verdict.signature, verdict.hits[0] if verdict.hits else None
     named = list(signature.alike) if signature else []
-    if first is None or first.raised is None:
-        return named
-    by_words = likely(first.raised, first.text)
+    by_words = likely(first.raised, first.text) if first is not None and first.raised is not None else ()
     if signature is BY_ID["USER-PY"]:
-        return list(by_words)
+        named = list(by_words)
     named.sort(key=lambda one: by_words.index(one) if one in by_words else len(by_words))
-    if first.raised.traced:  # whatever a known cause's words are, the script's own mistake may have led to them
-        named.insert(1, "USER-PY")
-    return named
+    return list(map(_answer, named))
+
+
+def _known_exception(verdict: Verdict) -> bool:
+    raised = verdict.hits[0].raised if verdict.hits else None
+    return verdict.signature is not BY_ID["USER-PY"] and raised is not None and raised.traced
 
 
 def _answer(one: str) -> str:
-    return BY_ID[one].answer or one if one in BY_ID else one
+    return BY_ID[one].answer or one

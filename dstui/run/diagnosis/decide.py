@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Findings
 from dstui.run.diagnosis.rules.causes import cause
-from dstui.run.diagnosis.rules.excerpts import excerpt
+from dstui.run.diagnosis.rules.excerpts import excerpt, last_named
 from dstui.run.diagnosis.rules.stops import asked, ended_by_signal, stopped
 from dstui.run.diagnosis.rules.successes import nothing_failed, quiet, well
 from dstui.run.diagnosis.rules.waits import hint, left_early, other_collective, symptom, timed_out
@@ -33,6 +33,7 @@ RULES: tuple[Callable[[FailureContext], Verdict | None], ...] = (
     quiet,
     nothing_failed,
     excerpt,
+    last_named,
 )
 """In this order: what a rule finds, no later one is asked for."""
 

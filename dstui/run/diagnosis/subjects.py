@@ -1,4 +1,4 @@
-"""What an exception speaks of, where no signature knows its words: causes by its message, by the functions above it, by who raised it. Pure.
+"""What an exception speaks of that no signature knows: causes by its message, by the functions above it, by who raised it. Pure.
 
 None of that proves a cause. Each is a vote, and the causes with the most are what a careful reader would look at next.
 """
@@ -25,66 +25,89 @@ class Subject:
     causes: tuple[str, ...]
 
 
-def _about(words: str, *causes: str) -> Subject:
-    return Subject(re.compile(words, re.IGNORECASE), causes)
+def _about(causes: str, *words: str) -> Subject:
+    return Subject(re.compile("|".join(words), re.IGNORECASE), tuple(causes.split()))
 
 
 MESSAGES = (
-    _about(r"out of memory|cuda.{0,20}alloc", "OOM-GPU"),
-    _about(r"cannot allocate|\balloc(?:ate|ation)\b|not enough memory|\bRAM\b", "ALLOC-REFUSED", "OOM-HOST"),
-    _about(r"\bshapes?\b|\bdim(?:ension)?s?\b|\bmismatch|broadcast|\bnumel|elements|same (?:size|length)|expected size|got size|_size\b", "USER-SHAPE"),
-    _about(r"dtype|\bhalf\b|bfloat16|float(?:16|32|64)?\b|\bfp16|\bbf16|\blong\b|precision|type \w*tensor", "DTYPE-MIX", "DTYPE-UNSUPPORTED"),
-    _about(r"same device|cuda:\d|on (?:the )?(?:cpu|gpu|cuda)\b|\bcpu\b.*\bcuda\b|device type|is_cuda|CUDA tensor", "DEVICE-MIX", "NO-GPU"),
-    _about(r"\bGPUs?\b.*(?:avail|found|requir|request|visible)|(?:requir|request|need)\w*\b.*\bGPUs?\b|device_count|ordinal", "INVALID-ORDINAL", "NO-GPU"),
+    _about("OOM-GPU", r"out of memory|cuda.{0,20}alloc"),
+    _about("ALLOC-REFUSED OOM-HOST", r"cannot allocate|\balloc(?:ate|ation)\b|not enough memory|\bRAM\b"),
     _about(
-        r"data ?(?:set|loader|frame|file)s?\b|_data\b|\bcsv\b|jsonl?\b|parquet|\bimages?\b|\bvideos?\b|\bsamples?\b|\bcolumns?\b|\bsplits?\b"
-        r"|\brows?\b|\blabels?\b|decode|corrupt|truncated|\btokens?\b|\bannotations?\b|\barchive\b",
+        "USER-SHAPE",
+        r"\bshapes?\b|\bdim(?:ension)?s?\b|\bmismatch|broadcast|\bnumel|elements|same (?:size|length)|expected size",
+        r"got size|_size\b",
+    ),
+    _about(
+        "DTYPE-MIX DTYPE-UNSUPPORTED",
+        r"dtype|\bhalf\b|bfloat16|float(?:16|32|64)?\b|\bfp16|\bbf16|\blong\b|precision|type \w*tensor",
+    ),
+    _about("DEVICE-MIX NO-GPU", r"same device|cuda:\d|on (?:the )?(?:cpu|gpu|cuda)\b|\bcpu\b.*\bcuda\b|device type|is_cuda|CUDA tensor"),
+    _about(
+        "INVALID-ORDINAL NO-GPU",
+        r"\bGPUs?\b.*(?:avail|found|requir|request|visible)|(?:requir|request|need)\w*\b.*\bGPUs?\b|device_count",
+        r"ordinal",
+    ),
+    _about(
         "DATA",
+        r"data ?(?:set|loader|frame|file)s?\b|_data\b|\bcsv\b|jsonl?\b|parquet|\bimages?\b|\bvideos?\b|\bsamples?\b",
+        r"\bcolumns?\b|\bsplits?\b|\brows?\b|\blabels?\b|decode|corrupt|truncated|\btokens?\b|\bannotations?\b",
+        r"\barchive\b",
     ),
-    _about(r"tokenizer|pre-?trained|\bmodel_(?:name|path|id)|config\.json|\bweights?\b.*(?:load|find|found|file|missing)|\bhub\b", "MODEL-FILES", "MODEL-LOAD"),
-    _about(r"checkpoint|\bckpt|state[_ ]?dict|resum|\.pth?\b|\.ckpt\b|\.safetensors\b", "CKPT-SHAPE", "CKPT-FOLDER", "MODEL-FILES"),
     _about(
-        r"config|\barg(?:ument|s)?\b|\boptions?\b|\bsetting|--\w|must be (?:set|specified|given|one of|positive|between)|should be (?:set|one of)"
-        r"|not supported|unsupported|incompatible|cannot be used (?:with|together)|\bexclusive|invalid (?:value|choice)|zero.?stage|deepspeed",
-        "CONFIG-ASSERT",
-        "PARALLEL-SIZE",
+        "MODEL-FILES MODEL-LOAD",
+        r"tokenizer|pre-?trained|\bmodel_(?:name|path|id)|config\.json",
+        r"\bweights?\b.*(?:load|find|found|file|missing)|\bhub\b",
     ),
-    _about(r"divisible|divide|parallel|world.?size|\bn?ranks?\b|num_(?:gpus|processes|nodes)", "PARALLEL-SIZE", "CONFIG-ASSERT"),
-    _about(r"\bversions?\b|upgrade|downgrade|deprecat|has been (?:removed|renamed)|no longer|keyword argument|has no attribute", "IMPORT-VERSION"),
-    _about(r"install|\bmodule\b.*not|not available|\bpackage", "IMPORT-MISSING", "IMPORT-VERSION"),
-    _about(r"\.so\b|\.dll\b|shared (?:object|library)|symbol", "LIB-MISSING", "OP-ABI"),
-    _about(r"compil|nvcc|ninja|extension|\.cu\b|\bkernels?\b|triton|ptxas|\bgcc\b", "OP-BUILD", "OP-ABI"),
-    _about(r"connect|timed? ?out|unreachable|\bsocket|rendezvous|\bTCPStore|\bhost(?:name)?\b", "RDZV-TIMEOUT", "NO-INTERNET"),
-    _about(r"https?://|\burl\b|download|\bproxy|\bssl\b|certificate|\bHTTP", "NO-INTERNET", "HUB-RATE"),
-    _about(r"api.?key|log(?:ged)? ?in|wandb|mlflow|comet|unauthori[sz]ed|credential", "TRACKER-LOGIN", "NO-INTERNET"),
-    _about(r"\bnccl|\brccl|oneccl|communicator", "NCCL-SYSTEM", "NCCL-CUDA", "IB"),
-    _about(r"collective|\bbarrier|all_?reduce|all_?gather|watchdog", "NCCL-WATCHDOG", "HANG-DESYNC"),
-    _about(r"permission|read-only|not writ(?:e|)able|access denied", "CKPT-PERM"),
-    _about(r"exists?\b.*already|already exists|\block(?:ed)?\b|\bstale\b|\bbusy\b", "RACE-FS"),
-    _about(r"no space|quota|disk|\bwrit(?:e|ing|ten)\b", "CKPT-DISK", "CKPT-PERM"),
-    _about(r"\bnan\b|\binf(?:inite|inity)?\b|non-?finite|diverg|overflow|ill-conditioned|singular", "NAN", "LOSS-SCALE-MIN"),
-    _about(r"\bgrad(?:ient)?s?\b|backward|autograd|requires_grad", "NO-GRAD", "DDP-UNUSED"),
-    _about(r"index .*out of|out of (?:range|bounds)|assert", "CUDA-ASSERT", "DATA"),
-    _about(r"no such file|not (?:be )?(?:found|exist)|(?:not|n't) (?:find|exist)|missing", "DATA", "MODEL-FILES"),
-    _about(r"CUDA error|CUDNN|CUBLAS|\bdriver\b", "CUDA-ILLEGAL", "DRIVER-OLD"),
-    _about(r"partition|zero.?3|ds_status|ds_id", "Z3-PARTITIONED", "Z3-INFLIGHT"),
+    _about("CKPT-SHAPE CKPT-FOLDER MODEL-FILES", r"checkpoint|\bckpt|state[_ ]?dict|resum|\.pth?\b|\.ckpt\b|\.safetensors\b"),
+    _about(
+        "CONFIG-ASSERT PARALLEL-SIZE",
+        r"config|\barg(?:ument|s)?\b|\boptions?\b|\bsetting|--\w",
+        r"must be (?:set|specified|given|one of|positive|between)|should be (?:set|one of)|not supported|unsupported",
+        r"incompatible|cannot be used (?:with|together)|\bexclusive|invalid (?:value|choice)|zero.?stage|deepspeed",
+    ),
+    _about("PARALLEL-SIZE CONFIG-ASSERT", r"divisible|divide|parallel|world.?size|\bn?ranks?\b|num_(?:gpus|processes|nodes)"),
+    _about(
+        "IMPORT-VERSION",
+        r"\bversions?\b|upgrade|downgrade|deprecat|has been (?:removed|renamed)|no longer|keyword argument",
+        r"has no attribute",
+    ),
+    _about("IMPORT-MISSING IMPORT-VERSION", r"install|\bmodule\b.*not|not available|\bpackage"),
+    _about("LIB-MISSING OP-ABI", r"\.so\b|\.dll\b|shared (?:object|library)|symbol"),
+    _about("OP-BUILD OP-ABI", r"compil|nvcc|ninja|extension|\.cu\b|\bkernels?\b|triton|ptxas|\bgcc\b"),
+    _about("RDZV-TIMEOUT NO-INTERNET", r"connect|timed? ?out|unreachable|\bsocket|rendezvous|\bTCPStore|\bhost(?:name)?\b"),
+    _about("NO-INTERNET HUB-RATE", r"https?://|\burl\b|download|\bproxy|\bssl\b|certificate|\bHTTP"),
+    _about("TRACKER-LOGIN NO-INTERNET", r"api.?key|log(?:ged)? ?in|wandb|mlflow|comet|unauthori[sz]ed|credential"),
+    _about("NCCL-SYSTEM NCCL-CUDA IB", r"\bnccl|\brccl|oneccl|communicator"),
+    _about("NCCL-WATCHDOG HANG-DESYNC", r"collective|\bbarrier|all_?reduce|all_?gather|watchdog"),
+    _about("CKPT-PERM", r"permission|read-only|not writ(?:e|)able|access denied"),
+    _about("RACE-FS", r"exists?\b.*already|already exists|\block(?:ed)?\b|\bstale\b|\bbusy\b"),
+    _about("CKPT-DISK CKPT-PERM", r"no space|quota|disk|\bwrit(?:e|ing|ten)\b"),
+    _about("NAN LOSS-SCALE-MIN", r"\bnan\b|\binf(?:inite|inity)?\b|non-?finite|diverg|overflow|ill-conditioned|singular"),
+    _about("NO-GRAD DDP-UNUSED", r"\bgrad(?:ient)?s?\b|backward|autograd|requires_grad"),
+    _about("CUDA-ASSERT DATA", r"index .*out of|out of (?:range|bounds)|assert"),
+    _about("DATA MODEL-FILES", r"no such file|not (?:be )?(?:found|exist)|(?:not|n't) (?:find|exist)|missing"),
+    _about("CUDA-ILLEGAL DRIVER-OLD", r"CUDA error|CUDNN|CUBLAS|\bdriver\b"),
+    _about("Z3-PARTITIONED Z3-INFLIGHT", r"partition|zero.?3|ds_status|ds_id"),
 )
 """What the words of a message are about."""
 FUNCTIONS = (
-    _about(r"from_pretrained|cached_file|snapshot_download|hf_hub|_repo|tokeniz", "MODEL-FILES", "MODEL-LOAD"),
-    _about(r"load_(?:state_dict|checkpoint|ckpt|model|weights|params)|torch/serialization|resume|restore", "CKPT-SHAPE", "MODEL-LOAD", "MODEL-FILES"),
-    _about(r"save|checkpoint.*write|dump\b", "CKPT-DISK", "CKPT-PERM"),
-    _about(r"data|__getitem__|collat|loader|\bfetch|read_(?:csv|json|parquet)|preproc|image|sampler|batch", "DATA"),
-    _about(r"init_process_group|init_distributed|rendezvous|setup_ddp|init_dist", "RDZV-TIMEOUT", "NCCL-SYSTEM", "NO-GPU"),
-    _about(r"barrier|all_?reduce|all_?gather|broadcast|distributed_c10d", "NCCL-SYSTEM", "NCCL-WATCHDOG"),
-    _about(r"arg|config|validate|__post_init__|setup|initialize", "CONFIG-ASSERT"),
-    _about(r"backward|autograd", "NO-GRAD", "OOM-GPU"),
-    _about(r"forward|nn/|functional|loss|attention|attn|encod|metric", "USER-SHAPE", "DTYPE-MIX"),
-    _about(r"optim|\bstep\b|scaler|adam", "DTYPE-MIX", "NO-GRAD"),
-    _about(r"jit|compile|build|cpp_extension|triton|kernel", "OP-BUILD", "OP-ABI"),
-    _about(r"<module>|import", "IMPORT-VERSION"),
-    _about(r"wandb|mlflow|tracker|log(?:ger)?\b", "TRACKER-LOGIN"),
-    _about(r"\.to\b|cuda", "NO-GPU", "DEVICE-MIX"),
+    _about("MODEL-FILES MODEL-LOAD", r"from_pretrained|cached_file|snapshot_download|hf_hub|_repo|tokeniz"),
+    _about(
+        "CKPT-SHAPE MODEL-LOAD MODEL-FILES",
+        r"load_(?:state_dict|checkpoint|ckpt|model|weights|params)|torch/serialization|resume|restore",
+    ),
+    _about("CKPT-DISK CKPT-PERM", r"save|checkpoint.*write|dump\b"),
+    _about("DATA", r"data|__getitem__|collat|loader|\bfetch|read_(?:csv|json|parquet)|preproc|image|sampler|batch"),
+    _about("RDZV-TIMEOUT NCCL-SYSTEM NO-GPU", r"init_process_group|init_distributed|rendezvous|setup_ddp|init_dist"),
+    _about("NCCL-SYSTEM NCCL-WATCHDOG", r"barrier|all_?reduce|all_?gather|broadcast|distributed_c10d"),
+    _about("CONFIG-ASSERT", r"arg|config|validate|__post_init__|setup|initialize"),
+    _about("NO-GRAD OOM-GPU", r"backward|autograd"),
+    _about("USER-SHAPE DTYPE-MIX", r"forward|nn/|functional|loss|attention|attn|encod|metric"),
+    _about("DTYPE-MIX NO-GRAD", r"optim|\bstep\b|scaler|adam"),
+    _about("OP-BUILD OP-ABI", r"jit|compile|build|cpp_extension|triton|kernel"),
+    _about("IMPORT-VERSION", r"import"),
+    _about("TRACKER-LOGIN", r"wandb|mlflow|tracker|log(?:ger)?\b"),
+    _about("NO-GPU DEVICE-MIX", r"\.to\b|cuda"),
 )
 """What the functions, and the files that they stand in, are there for: of the script's own frame and of the one that raised it."""
 RAISERS: dict[str, tuple[str, ...]] = {
@@ -128,6 +151,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "AttributeError": ("IMPORT-VERSION",),
     "TypeError": ("IMPORT-VERSION", "DATA"),
     "ImportError": ("IMPORT-VERSION", "IMPORT-MISSING"),
+    "ModuleNotFoundError": ("IMPORT-MISSING", "IMPORT-VERSION"),
     "KeyError": ("DATA", "CKPT-SHAPE"),
     "IndexError": ("DATA",),
     "FileNotFoundError": ("DATA", "MODEL-FILES", "CONFIG-PATH"),
@@ -151,16 +175,18 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """Type of an exception -> causes that it is met with."""
 
-PROGRAMMING = frozenset(
-    "NameError UnboundLocalError AttributeError TypeError IndexError ZeroDivisionError NotImplementedError RecursionError SyntaxError"
-    " IndentationError TabError StopIteration".split()
-)
+CLASS = re.compile(r"[A-Za-z_][\w.]*(?::\s|\s*$)")
+"""How the line of an exception begins."""
+PROGRAMMING = frozenset({
+    "NameError", "UnboundLocalError", "AttributeError", "TypeError", "IndexError", "ZeroDivisionError", "NotImplementedError",
+    "RecursionError", "SyntaxError", "IndentationError", "TabError", "StopIteration",
+})  # fmt: skip
 """Types whose exceptions tell of the code that raised them, whatever their message names."""
 
 
 def likely(raised: Raised, text: str) -> tuple[str, ...]:
     """Causes that an exception like it comes from, the likeliest first."""
-    votes = _votes(MESSAGES, text, MESSAGE)
+    votes = _votes(MESSAGES, message(text), MESSAGE)
     for frame, share in ((raised.own, 1.0), (raised.deepest, 0.5)):
         if frame.file:
             votes.update(_votes(FUNCTIONS, f"{'/'.join(frame.file.split('/')[-2:])}:{frame.function}", FRAMES * share))
@@ -172,7 +198,12 @@ def likely(raised: Raised, text: str) -> tuple[str, ...]:
 
 def said(text: str) -> tuple[str, ...]:
     """Causes that the words of a message alone speak of, the likeliest first."""
-    return tuple(cause for cause, _ in _votes(MESSAGES, text, MESSAGE).most_common())
+    return tuple(cause for cause, _ in _votes(MESSAGES, message(text), MESSAGE).most_common())
+
+
+def message(text: str) -> str:
+    """An exception's line without the name of its class."""
+    return text[found.end() :] if (found := CLASS.match(text.lstrip())) else text
 
 
 def _votes(subjects: tuple[Subject, ...], text: str, weight: float) -> Counter[str]:

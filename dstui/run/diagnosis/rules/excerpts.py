@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
+from dstui.run.diagnosis.rank_resolution import first_failing
 from dstui.run.diagnosis.rules.causes import HANDLED, WARNED, independent
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict
+
+OF_A_LAUNCHER = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")
+"""What tells that a process ended, and not of what."""
 
 
 def excerpt(context: FailureContext) -> Verdict | None:
@@ -19,8 +25,22 @@ def excerpt(context: FailureContext) -> Verdict | None:
         same = [hit for hit in hits if hit.signature is first]
         others = dict.fromkeys(hit.signature.answer or hit.signature.id for hit in hits if hit.signature is not first)
         return Verdict(first, "medium" if first.sure and not others else "low", same, same[0].rank, list(others))
-    named = [hit for hit in context.found.named if _may_be_the_end(context, hit)]
-    return Verdict(BY_ID["USER-PY"], "low", named[-1:], named[-1].rank) if named else None
+    return _last_named([hit for hit in context.found.named if _may_be_the_end(context, hit)])
+
+
+def last_named(context: FailureContext) -> Verdict | None:
+    """Of a run that failed, and of which nothing better is known: the last exception that a line names, without a traceback."""
+    if not context.failed or context.ended_well:
+        return None
+    told = (HANDLED, WARNED, OF_A_LAUNCHER)
+    verdict = _last_named([hit for hit in context.found.named if not any(words.search(hit.text) for words in told)])
+    if verdict is not None and verdict.rank is None:
+        verdict.rank, _ = first_failing(context, verdict.hits)
+    return verdict
+
+
+def _last_named(hits: list[Hit]) -> Verdict | None:
+    return Verdict(BY_ID["USER-PY"], "low", hits[-1:], hits[-1].rank) if hits else None
 
 
 def _may_be_the_end(context: FailureContext, hit: Hit) -> bool:

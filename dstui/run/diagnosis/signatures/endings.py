@@ -244,6 +244,7 @@ SIGNATURES = (
             rx("NCCL communicator was aborted", r"NCCL communicator was aborted"),
             "ncclInternalError: Internal check failed",
         ),
+        alike=("NCCL-SYSTEM", "KILLED-UNKNOWN"),
     ),
     Signature(
         "RDZV-CASCADE",
@@ -262,6 +263,7 @@ SIGNATURES = (
             "sendBytes failed on",
             rx('Failed to check the "should dump" flag', r"Failed to check the \"should dump\" flag on TCPStore"),
         ),
+        alike=("RDZV-TIMEOUT", "KILLED-UNKNOWN"),
     ),
     Signature(
         "GLOO-PEER",
@@ -272,6 +274,7 @@ SIGNATURES = (
             "Connection reset by peer",
             rx("gloo", r"gloo.*(?:Broken pipe|Socket closed|Connection refused)"),
         ),
+        alike=("KILLED-UNKNOWN", "INIT-HANG-NET"),
     ),
     Signature(
         "FR-DUMP",
