@@ -9,10 +9,10 @@ from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
 from dstui.run.diagnosis.rules.causes import HANDLED
 from dstui.run.diagnosis.signatures import BY_ID
-from dstui.run.diagnosis.subjects import likely, said
+from dstui.run.diagnosis.subjects import likely, subjects_of
 from dstui.run.diagnosis.verdict import Verdict
 
-TOLD = 3
+MOST = 3
 """Causes that are told altogether, the first, those beside it and what it could also be: a list that is longer helps nobody."""
 UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
 """Causes that say no more than that something ended."""
@@ -34,17 +34,17 @@ def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
     """
     if verdict.confidence == "high":
         return ()
-    told = (*(_answer(one.id) for one in (verdict.signature,) if one), *verdict.others)
+    reported = (*(_answer(one.id) for one in (verdict.signature,) if one), *verdict.others)
     strong, weak = _mentioned(context, verdict)
     if verdict.signature is None:
         found = [*strong, *weak, *_spoken_of(context)] if context.failed else []
     else:
         alike = _alike(verdict)
         found = [*(one for one in alike if one in {*strong, *weak}), *strong[:1], *alike, *weak]
-    left = [one for one in dict.fromkeys(found) if one not in {*told, *context.found.ruled_out}]
-    if _known_exception(verdict) and "USER-PY" not in told:  # whatever its words are, the script's own mistake may have led to them
+    left = [one for one in dict.fromkeys(found) if one not in {*reported, *context.found.ruled_out}]
+    if _known_exception(verdict) and "USER-PY" not in reported:  # whatever its words are, the script's own mistake may have led to them
         left.insert(1, "USER-PY")
-    return tuple(dict.fromkeys(left))[: max(TOLD - len(told), 0)]
+    return tuple(dict.fromkeys(left))[: max(MOST - len(reported), 0)]
 
 
 def _mentioned(context: FailureContext, verdict: Verdict) -> tuple[list[str], list[str]]:
@@ -69,7 +69,7 @@ def _spoken_of(context: FailureContext) -> list[str]:
     last = [line for lines in context.found.tails.values() for line in lines[-LAST:] if ERROR.search(line) and not exits_in(line)]
     fallen = [one for hit in context.found.hits if hit.signature.role == "cascade" for one in hit.signature.alike]
     ended = [one for end in context.bad_ends for one in OF_STATUS.get(end.exit.code, ())]
-    return [*(one for line in reversed(last) for one in said(line)), *fallen, *ended]
+    return [*(one for line in reversed(last) for one in subjects_of(line)), *fallen, *ended]
 
 
 def _alike(verdict: Verdict) -> list[str]:

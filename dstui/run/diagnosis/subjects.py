@@ -196,7 +196,7 @@ def likely(raised: Raised, text: str) -> tuple[str, ...]:
     return tuple(cause for cause, _ in votes.most_common())
 
 
-def said(text: str) -> tuple[str, ...]:
+def subjects_of(text: str) -> tuple[str, ...]:
     """Causes that the words of a message alone speak of, the likeliest first."""
     return tuple(cause for cause, _ in _votes(MESSAGES, message(text), MESSAGE).most_common())
 

@@ -12,7 +12,7 @@ from dstui.run.diagnosis.rank_resolution import first_failing
 from dstui.run.diagnosis.rules.uncaught import uncaught
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
-from dstui.run.diagnosis.subjects import PROGRAMMING, said
+from dstui.run.diagnosis.subjects import PROGRAMMING, subjects_of
 from dstui.run.diagnosis.verdict import Verdict
 
 AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
@@ -203,8 +203,8 @@ def _of_the_script(hit: Hit) -> Confidence:
     if raised is None:
         return "medium"
     if raised.in_user_code and not raised.ignored and not points_elsewhere(raised, hit.text):
-        return "high" if raised.name in PROGRAMMING or not said(hit.text) else "medium"
-    return "low" if raised.name not in PROGRAMMING and said(hit.text) else "medium"
+        return "high" if raised.name in PROGRAMMING or not subjects_of(hit.text) else "medium"
+    return "low" if raised.name not in PROGRAMMING and subjects_of(hit.text) else "medium"
 
 
 def _first_stop(context: FailureContext) -> Hit | None:

@@ -32,8 +32,8 @@ def last_named(context: FailureContext) -> Verdict | None:
     """Of a run that failed, and of which nothing better is known: the last exception that a line names, without a traceback."""
     if not context.failed or context.ended_well:
         return None
-    told = (HANDLED, WARNED, OF_A_LAUNCHER)
-    verdict = _last_named([hit for hit in context.found.named if not any(words.search(hit.text) for words in told)])
+    harmless = (HANDLED, WARNED, OF_A_LAUNCHER)
+    verdict = _last_named([hit for hit in context.found.named if not any(words.search(hit.text) for words in harmless)])
     if verdict is not None and verdict.rank is None:
         verdict.rank, _ = first_failing(context, verdict.hits)
     return verdict
