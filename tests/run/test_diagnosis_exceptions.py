@@ -45,7 +45,7 @@ def test_the_deepest_line_of_the_script_and_the_library_that_raised_are_both_nam
         ("AttributeError: 'Net' object has no attribute 'generate'", "A `Net` has no `generate`"),
         ("KeyError: 'labels'", "no entry 'labels'"),
         ("TypeError: fit() got an unexpected keyword argument 'callbacks'", "takes no `callbacks`"),
-        ("FileNotFoundError: [Errno 2] No such file or directory: 'data/train.words'", "`data/train.words` is not there"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'out/vocab.words'", "`out/vocab.words` is not there"),
         ("AssertionError", "it has no message"),
         ("ZeroDivisionError: division by zero", "empty data set"),
         ("my.package.OddInputError: {not a field} of {0}", ""),

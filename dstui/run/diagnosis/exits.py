@@ -87,6 +87,7 @@ SHORT = 200
 """Characters; a shell's line has fewer."""
 CONTAINER_LINE = re.compile(r"^(?:command terminated with exit code|\S+ exited with code|\S* ?Process completed with exit code) (\d+)\.?$")
 """What kubectl and docker compose say of a container's end."""
+MAKE_LINE = re.compile(r"^make(?:\[\d+\])?: \*\*\* \[.*\] Error (\d+)")
 CHILD_LINE = re.compile(r"CalledProcessError: Command .*(?:returned non-zero exit status (\d+)|died with <Signals\.\w+: (\d+)>)")
 DSTUI_LINE = re.compile(r"^dstui: rank (\d+) on \S+ ended with (\d+)(: it was killed after rank \d+ had failed)?$")
 
@@ -112,7 +113,7 @@ def exits_in(text: str) -> list[Exit]:
         return [] if found[3] else [Exit(translated(int(found[2])), int(found[1]))]
     if found := PDSH_LINE.search(text):
         return [Exit(translated(int(found[1])), whole=True)]
-    if found := CONTAINER_LINE.match(text.strip()):
+    if found := CONTAINER_LINE.match(text.strip()) or MAKE_LINE.match(text):
         return [Exit(translated(int(found[1])), whole=True)]
     if found := CHILD_LINE.search(text):
         return [Exit(int(found[1]) if found[1] else -int(found[2]), whole=True)] if "ninja" not in text else []

@@ -70,8 +70,12 @@ class FailureContext:
         """Whether an exception can have ended its process: it has a traceback, or little or nothing stands beside or after it."""
         if hit.raised is not None and hit.raised.traced:
             return True
+        return self.found.lines <= FEW or self.in_last_lines(hit)
+
+    def in_last_lines(self, hit: Hit) -> bool:
+        """Whether a file ends with it, or a line or two after it."""
         last = self.found.tails.get(self.found.files[hit.at[0]], [])[-LAST:]
-        return self.found.lines <= FEW or any(hit.text.strip()[:SAME] in line for line in last)
+        return any(hit.text.strip()[:SAME] in line for line in last)
 
     @cached_property
     def ended_well(self) -> bool:

@@ -101,7 +101,9 @@ def read_label(line: str, *, late: bool = True) -> Label:
 
 
 def _no_host(name: str | None) -> bool:
-    return name is not None and (name.lower() in NOT_HOSTS or name.lower().endswith(("error", ".sh")))
+    return name is not None and (
+        name.lower() in NOT_HOSTS or name.lower().endswith(("error", "exception", "interrupt", "exit", "timeout", "warning", ".sh", ".py"))
+    )
 
 
 def rank_in(text: str) -> int | None:

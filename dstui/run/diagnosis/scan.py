@@ -10,6 +10,7 @@ from dataclasses import replace
 from dstui.run.diagnosis.cuts import advances, breaks_off, finished
 from dstui.run.diagnosis.dumps import Dumps
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
+from dstui.run.diagnosis.kinds import cause_of, to_be_written
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
 from dstui.run.diagnosis.lines import Label, local_in, rank_in, read_label
 from dstui.run.diagnosis.prefixes import Prefixes
@@ -37,35 +38,23 @@ LOGGED = re.compile(r"\s*(?:\[?\d{4}-|\[?\d\d:\d\d|\[?(?:INFO|WARN|ERROR|DEBUG)\
 """How a line begins that somebody logged: no part of a message."""
 
 
-WRONG_CALL = re.compile(r"unexpected keyword argument|takes \d+ positional arguments? but|takes no (?:keyword )?arguments")
-"""What a call says that was written for another release; in a library's own code it is no mistake of the script."""
-PASSES_ON = frozenset(
-    {"_call_impl", "_wrapped_call_impl", "__call__", "wrapped_fn", "wrapper", "inner", "decorate_autocast", "decorate_context"}
-)
-"""Functions of libraries that hand on the arguments that they were given."""
+OF_FILES = frozenset({"MODEL-FILES", "MODEL-FILES-PART", "DATA-FILE"})
 FIRST_CALLS = frozenset({"set_device", "_lazy_init", "init", "synchronize", "mem_get_info", "current_stream"})
 """Functions of torch.cuda that need nothing but the GPU itself: no memory for them means that somebody else has it."""
 
 
 def unnamed(raised: Raised, text: str) -> Signature:
-    """The signature of an exception whose words no other one knows: by where it was raised, and of which kind."""
-    if raised.place:
-        return BY_ID[raised.place]
-    if raised.name in ("ImportError", "ModuleNotFoundError"):
-        return BY_ID["IMPORT-OTHER"]
-    passed_on = raised.deepest.function in PASSES_ON or "forward()" in text
-    if raised.name == "TypeError" and raised.deepest.of_library and not passed_on and WRONG_CALL.search(text):
-        return BY_ID["IMPORT-CALL"]
-    return BY_ID["USER-PY"]
+    """The signature of an exception whose words no other one knows."""
+    return BY_ID[cause_of(raised, text)]
 
 
 def _at_its_place(signature: Signature, raised: Raised | None) -> Signature:
     """The signature that the same words stand for where they were raised."""
     if raised is None:
         return signature
-    if signature.id == "CKPT-SHAPE" and raised.place == "MODEL-LOAD":
+    if signature.id == "CKPT-SHAPE" and "transformers/modeling_utils" in raised.deepest.file:
         return BY_ID["MODEL-LOAD"]
-    if signature.id == "MODEL-FILES" and "save" in raised.own.function:  # a folder to write to is missing, no model's file
+    if signature.id in OF_FILES and to_be_written(raised):
         return BY_ID["USER-PY"]
     if signature.id == "WINDOWS" and not raised.in_deepspeed:
         return unnamed(raised, "")

@@ -26,7 +26,7 @@ FACTS = (
     "distributed_c10d.py", "deepspeed/comm/", "Process ", "Thread ", "│ /",
     "(local_rank: ", "Failures:", "Root Cause", "exit with status code", "MPI_ABORT", "Abort(", "RUNNING AT", "KILLED BY SIGNAL",
     "crashed with exit", "exited abnormally", "of rank ", "EXIT CODE", "EXIT STATUS", "Exit code", "Child process with", "Global rank",
-    "died from signal", "exited with code",
+    "died from signal", "exited with code", "make: ***",
     *NEEDLES,
 )  # fmt: skip
 """Literal texts of what is understood beside the signatures."""

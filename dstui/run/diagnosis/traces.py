@@ -35,12 +35,6 @@ SHREDDED = re.compile(r"^[\w.]*?(\w{4,})\1|^[\w.]+(?:\s+:|Traceback)")
 """Two ranks that wrote into one pipe at once."""
 HEAD = 200
 """Characters of a line that can hold the names of two exceptions."""
-PLACES = {
-    "deepspeed/runtime/config": "CONFIG-ASSERT",
-    "models/auto/configuration_auto": "IMPORT-OTHER",
-    "transformers/modeling_utils": "MODEL-LOAD",
-}
-"""Part of a path -> the cause of an unknown exception that is raised there."""
 LOADERS = {"torch/serialization.py:load": "MODEL-FILES-PART"}
 """A file and a function of it that stand in the traceback -> the cause where a file is not there."""
 NEAR = 6
@@ -248,9 +242,7 @@ class Traces:
             in_user_code=traced and bool(frame.file) and not frame.of_library,
             in_launcher=self._launcher,
             clean=clean,
-            place=self._loader
-            if self._loader and name == "FileNotFoundError"
-            else next((cause for path, cause in PLACES.items() if path in frame.file), ""),
+            place=self._loader if name == "FileNotFoundError" else "",
             own=self._own,
             deepest=frame,
             at_exit=self.ignoring and self._exiting,

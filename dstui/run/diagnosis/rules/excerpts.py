@@ -13,6 +13,8 @@ from dstui.run.diagnosis.verdict import Verdict
 
 OF_A_LAUNCHER = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")
 """What tells that a process ended, and not of what."""
+GOES_ON = frozenset({"TOOL-GONE", "ENV-GONE", "SCRIPT-PERM"})
+"""What a script of a shell goes on after, unless it is the last that the text has."""
 
 
 def excerpt(context: FailureContext) -> Verdict | None:
@@ -46,5 +48,7 @@ def _last_named(hits: list[Hit]) -> Verdict | None:
 def _may_be_the_end(context: FailureContext, hit: Hit) -> bool:
     """Whether little or nothing stands beside or after it, and nobody says that it was dealt with."""
     if HANDLED.search(hit.text) or WARNED.search(hit.text) or (hit.raised and hit.raised.ignored):
+        return False
+    if hit.signature.id in GOES_ON and not context.in_last_lines(hit):
         return False
     return context.may_be_the_end(hit)

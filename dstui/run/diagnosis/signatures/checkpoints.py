@@ -81,6 +81,7 @@ SIGNATURES = (
         ("PermissionError", "Read-only file system", rx("[Errno ", r"\[Errno (?:13|30)\]")),
         ("Choose a folder that every host may write",),
         "touch FOLDER/x, on the host that failed.",
+        explains=("CONTAINER",),
         sure=False,
         alike=("CKPT-DISK", "RACE-FS"),
     ),

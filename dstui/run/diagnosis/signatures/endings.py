@@ -49,7 +49,11 @@ SIGNATURES = (
         "root",
         "A rank crashed in native code (segmentation fault)",
         "Libraries that do not fit together, an op built for another machine, a broken plug-in of NCCL.",
-        ("Segmentation fault", rx("segmentation fault", r"segmentation fault +\(core dumped\)|^\[\d+\].*segmentation fault")),
+        (
+            "Segmentation fault",
+            rx("segmentation fault", r"segmentation fault +\(core dumped\)|^\[\d+\].*segmentation fault"),
+            "Segfault encountered",
+        ),
         ("PYTHONFAULTHANDLER=1 prints the Python stack of the next one", "Look for two versions of a CUDA library: ldd, LD_LIBRARY_PATH"),
         "The stack under `Fatal Python error`.",
         explains=("SIGABRT",),

@@ -206,6 +206,17 @@ SIGNATURES = (
         alike=("OP-ABI", "IMPORT-MISSING", "IMPORT-VERSION"),
     ),
     Signature(
+        "PROGRAM-GONE",
+        "root",
+        "A program that the run calls is not installed",
+        "Something starts it by its name, and no folder of the PATH has it: on this host, or in the job's environment.",
+        remedies=("Install it on every host, or put its folder on the PATH of the ranks (on a cluster: load the module that brings it)",),
+        confirm="which NAME, in the environment of the ranks.",
+        sure=False,
+        alike=("IMPORT-MISSING", "NO-DS-CMD"),
+        answer="LIB-MISSING",
+    ),
+    Signature(
         "BNB-CUDA",
         "root",
         "bitsandbytes has no CUDA part that works here",

@@ -214,6 +214,7 @@ SIGNATURES = (
         ),
         ("docker run --gpus all; a PyTorch wheel with CUDA; unset CUDA_VISIBLE_DEVICES", "Without a GPU: map_location, no fp16, --use_cpu"),
         "nvidia-smi -L, and python -c 'import torch; print(torch.cuda.device_count())'",
+        explains=("CONTAINER",),
         sure=False,
         alike=("DRIVER-OLD", "WSL-LIBCUDA"),
         answer="NO-GPU",

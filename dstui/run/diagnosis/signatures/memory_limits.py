@@ -23,6 +23,8 @@ SIGNATURES = (
             rx("_RESULT_ERROR_OUT_OF_", r"(?:UR|ZE|PI)_RESULT_ERROR_OUT_OF_(?:RESOURCES|DEVICE_MEMORY)"),  # Intel's
             rx("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: Out of memory"),
             rx("GPU out of memory", r"(?:Error|Exception): .*\bGPU out of memory"),
+            "CUDA driver error: out of memory",
+            rx("OOM when allocating", r"OOM when allocating tensor"),  # TensorFlow's
         ),
         (
             Remedy("Halve the micro-batch and double the accumulation: the same batch, half the activations", patches.halve_micro_batch),
@@ -40,7 +42,11 @@ SIGNATURES = (
         "root",
         "A library of CUDA (cuBLAS, cuDNN) could not start on a GPU",
         "Most often no memory was left on the GPU for its workspace; an earlier failure of a kernel on the same GPU looks the same.",
-        (rx("_STATUS_NOT_INITIALIZED", r"CU(?:BLAS|DNN)_STATUS_NOT_INITIALIZED"),),
+        (
+            rx("_STATUS_NOT_INITIALIZED", r"CU(?:BLAS|DNN)_STATUS_NOT_INITIALIZED"),
+            "Unable to find a valid cuDNN algorithm",
+            rx("unable to find an engine to execute", r"(?:FIND|GET) was unable to find an engine to execute this computation"),
+        ),
         (
             Remedy("Halve the micro-batch and double the accumulation: the same batch, half the activations", patches.halve_micro_batch),
             "CUDA_LAUNCH_BLOCKING=1: where another line fails then, an index was out of range before",
@@ -188,6 +194,8 @@ SIGNATURES = (
             "out of shared memory",
             rx("shared memory", r"unable to (?:open|write to|allocate) .*shared memory"),
             rx("unable to mmap", r"unable to mmap \d+ bytes from file </torch_"),
+            rx("/torch_", r"unable to (?:open|write to|map).*</torch_\w+"),
+            rx("/dev/shm/", r"No space left on device: '/dev/shm/"),
         ),
         (
             "docker run --shm-size=16g or --ipc=host; in Kubernetes an emptyDir with medium: Memory at /dev/shm",
@@ -218,6 +226,7 @@ SIGNATURES = (
             rx("encountered in worker", r"Unexpected (?:segmentation fault|bus error|floating-point exception) encountered in worker"),
             rx("DataLoader worker", r"DataLoader worker \(pid(?:\(s\))?[^)]*\) (?:is killed by signal|exited unexpectedly)"),
             rx("Pin memory thread", r"Pin memory thread exited unexpectedly"),
+            rx("DataLoader timed out", r"DataLoader timed out after \d+ seconds"),
         ),
         ("Fewer workers (num_workers), smaller prefetch; num_workers=0 shows the error itself",),
         "dmesg (memory) and df /dev/shm (shared memory).",

@@ -21,6 +21,8 @@ SIGNATURES = (
             "401 Client Error",
             "Can't load tokenizer",
             "Can't load the configuration of",
+            rx("Can't load ", r"OSError: Can't load (?:the )?(?:\w+ ){1,2}for '"),
+            rx("was not found in model name list", r"OSError|EnvironmentError"),
             "does not appear to have a file named",
             rx(
                 "No such file or directory",
@@ -128,6 +130,8 @@ SIGNATURES = (
             rx("CastError", r"datasets\.\S*CastError"),
             rx("num_samples should be a positive integer", r"num_samples should be a positive integer value"),
             "UnidentifiedImageError",
+            "database disk image is malformed",
+            rx("not in the dataset", r"Column name \[.*\] not in the dataset"),
             rx("image file is truncated", r"image file is truncated"),
             rx("broken data stream", r"broken data stream when reading image file"),
             rx("BadZipFile", r"BadZipFile: "),

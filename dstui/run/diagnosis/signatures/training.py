@@ -163,6 +163,7 @@ SIGNATURES = (
         (
             rx("_STATUS_EXECUTION_FAILED", r"CU(?:BLAS|DNN)_STATUS_EXECUTION_FAILED"),
             rx("_STATUS_INTERNAL_ERROR", r"CU(?:BLAS|DNN)_STATUS_INTERNAL_ERROR"),
+            rx("_STATUS_INVALID_VALUE", r"CUBLAS_STATUS_INVALID_VALUE"),
         ),
         ("CUDA_LAUNCH_BLOCKING=1 gives the line; compare the largest token id with the rows of the embedding", "Run again on another GPU"),
         sure=False,
@@ -192,6 +193,7 @@ SIGNATURES = (
         "Its memory or NVLink could not correct an error.",
         (
             "uncorrectable ECC error",
+            "CUDA error: hardware error",
             "cudaErrorECCUncorrectable",
             "unspecified launch failure",
             "Uncorrectable NVLink error",
