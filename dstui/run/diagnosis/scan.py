@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from dstui.run.diagnosis.cuts import advances, breaks_off, finished
 from dstui.run.diagnosis.dumps import Dumps
+from dstui.run.diagnosis.exception_kinds import cause_of, to_be_written
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
-from dstui.run.diagnosis.kinds import cause_of, to_be_written
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
 from dstui.run.diagnosis.lines import Label, local_in, rank_in, read_label
 from dstui.run.diagnosis.prefixes import Prefixes
