@@ -85,14 +85,14 @@ KINDS = (
     Kind(
         "USER-SHAPE",
         r"(?i)^(?!.*(?:world|parallel|divisible|vocab|cache|buffer|window|pool|group|chunk|file.?size|data ?set|memory|checkpoint|config))"
-        r".*\b(?:shapes?|(?<!batch )(?<!batch_)sizes?|dim(?:ension)?s?|dimensional|\dD|channels|batch_size)\b.*?"
+        r".*\b(?:shapes?|(?<!batch )(?<!batch_)sizes?|dims|dimensions?|dimensional|\dD|channels|batch_size)\b.*?"
         r"(?:match|expect|\bmust\b|should|\bgot\b|inconsisten|different|same|broadcast|align|into shape|permute|invalid|supported|equal)",
         COMPUTING,
     ),
     Kind(
         "USER-SHAPE",
         r"(?i)(?:expect|\bmust\b|should|mismatch|reshape|broadcast|equal|different|same)"
-        r".*\b(?:shapes?|dim(?:ension)?s?|dimensional|\dD|equal size)\b",
+        r".*\b(?:shapes?|dims|dimensions?|dimensional|\dD|equal size)\b",
         COMPUTING,
     ),
     # What the machine has not.
@@ -103,6 +103,10 @@ KINDS = (
     Kind(
         "NO-GPU-ASKED",
         r"(?i)\brequires? (?:an? )?(?:cuda|nvidia|gpu)\b|\bno (?:cuda |nvidia )?gpus?\b.{0,20}(?:found|available|detected|visible)",
+    ),
+    Kind(
+        "TRACKER-LOGIN",
+        r"(?i)(?:wandb|mlflow|clearml|comet|neptune|swanlab).*(?:not configured|credential|api.?key|log(?:ged)? ?in|unauthori)",
     ),
     # Settings that do not go together.
     Kind(
@@ -147,7 +151,7 @@ PASSES_ON = frozenset(
 """Functions of libraries that hand on the arguments that they were given."""
 
 
-WRITES = re.compile(r"save|write|dump|mkdir|makedirs|copy|move|rename")
+WRITES = re.compile(r"save|write|dump|mkdir|makedirs|rename")
 """What functions are called that make files: where they do not find one, a folder is missing, and nothing that was to be read."""
 
 

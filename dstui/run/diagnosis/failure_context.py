@@ -9,6 +9,7 @@ from dstui.run.diagnosis.exits import SIGNAL_CAUSES
 from dstui.run.diagnosis.findings import Ended, Findings, Hit
 from dstui.run.diagnosis.lines import rank_in
 from dstui.run.diagnosis.rank_resolution import resolve, tracebacks
+from dstui.run.diagnosis.runs import keep_last_run
 from dstui.run.diagnosis.signatures import BY_ID
 
 ALIVE = 0.05
@@ -29,6 +30,7 @@ class FailureContext:
 
     def __init__(self, found: Findings) -> None:
         self.found = found
+        keep_last_run(found)
         resolve(found)
         found_there = [hit for hit in found.hits if hit.signature.id == "RACE-FS" and hit.raised and hit.raised.name == "FileExistsError"]
         if tracebacks(found_there) < 2 and self.processes < 2:  # where one process alone finds a folder, no other one has made it

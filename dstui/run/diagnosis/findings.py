@@ -115,6 +115,10 @@ class Findings:
     """The highest rank on a host that torchrun's labels tell."""
     last: dict[int, int] = field(default_factory=dict)
     """File, by its number -> where its last lines begin."""
+    final: dict[int, int] = field(default_factory=dict)
+    """File, by its number -> its last line with words."""
+    traced: dict[int, list[int]] = field(default_factory=dict)
+    """File, by its number -> the lines of tracebacks that were read: frames, not their source."""
     cut: list[str] = field(default_factory=list)
     """What shows that a log breaks off, a sentence each."""
     lines: int = 0

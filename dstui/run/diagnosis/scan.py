@@ -100,7 +100,7 @@ class Scanner:
         if not tail:
             return
         place, last = len(self.found.files) - 1, tail[-1][0]
-        self.found.last[place] = tail[0][0]
+        self.found.last[place], self.found.final[place] = tail[0][0], last
         traces = [(key, trace) for key, trace in self._traces.items() if key[0] == place]
         for key, trace in traces:
             if (raised := trace.unnamed(last)) is not None:
@@ -156,6 +156,8 @@ class Scanner:
                 self.found.tracebacks -= not trace.logged
             self._launchers.feed(label, place, key)
             self._dumps.feed(label, place)
+        if raised or trace.open or trace.at_frame:
+            self.found.traced.setdefault(place[0], []).append(number)
         signs = [(sign, signature) for sign, signature in shape.signs if not code or signature.in_code]
         self._signatures(signs, label, place, key, raised)
 

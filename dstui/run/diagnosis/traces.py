@@ -52,8 +52,9 @@ BACKGROUND = re.compile(r"threading\.py:_bootstrap_inner$|/wandb/sdk/internal/")
 """The first frame of every thread; wandb's own helper."""
 TRACKER = re.compile(
     r"/wandb/sdk/(?:internal/|interface/router|mailbox|lib/(?:asyncio_manager|sock_client|service))|/swanlab/data/callbacker"
+    r"|/logging/__init__\.py$"
 )
-"""Files of a tracker's own helpers: what they raise ended nothing, it follows from an end."""
+"""Files of a tracker's own helpers, and Python's logging, which prints its own errors: what they raise ended nothing."""
 LEVEL = re.compile(r"(?:^|[\[\s|:(-])(?:ERROR|CRITICAL|EXCEPTION)(?!: [A-Z])(?:[\]\s|:)-]|$)")
 """What a logger puts before a traceback that somebody hands to it."""
 

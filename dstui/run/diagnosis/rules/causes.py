@@ -9,7 +9,7 @@ from dstui.run.diagnosis.exceptions import points_elsewhere
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
 from dstui.run.diagnosis.rank_resolution import first_failing
-from dstui.run.diagnosis.rules.uncaught import uncaught
+from dstui.run.diagnosis.rules.uncaught import MISSING, uncaught
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.subjects import PROGRAMMING, subjects_of
@@ -100,7 +100,8 @@ def _of_the_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
     over = min((end.at for end in context.bad_ends), default=(1, 0))
     starts = [hit.at for hit in context.found.hits if hit.signature.id in STARTS and hit.at > over]
     again = max((at for at in starts if any(hit.at > at for hit in hits)), default=(0, 0))
-    return [hit for hit in hits if hit.at > max(before, again)]
+    late = [hit for hit in hits if hit.at > max(before, again)]
+    return hits if late and all(hit.signature.id in MISSING for hit in late) else late  # they miss what an earlier step was to make
 
 
 def _since_the_start(context: FailureContext, hits: list[Hit]) -> list[Hit]:

@@ -21,6 +21,10 @@ MISTAKES = frozenset(
 """What nobody raises to tell of something else: mistakes in the code that handled it, or came after it."""
 
 
+MISSING = frozenset({"MODEL-FILES", "MODEL-FILES-PART", "DATA-FILE", "CKPT-NONE"})
+"""What a program finds missing that another one may have had to make."""
+
+
 def uncaught(context: FailureContext, hits: list[Hit]) -> list[Hit]:
     """The hits without exceptions that their process survived, and without those of threads where something else ended the run."""
     left = [hit for hit in hits if hit.raised and hit.raised.traced and hit.raised.clean and hit.signature.role == "root"]
@@ -29,8 +33,8 @@ def uncaught(context: FailureContext, hits: list[Hit]) -> list[Hit]:
         survived += [hit for hit in left if hit.rank is None and hit.signature.id == UNKNOWN and hit.raised and hit.raised.process is None]
     ended = [hit for hit in left if hit.raised and not (hit.raised.logged or hit.raised.in_thread or hit.raised.in_launcher)]
     survived += [hit for hit in left if hit.raised and hit.raised.logged and any(_may_have_ended(other, hit) for other in ended)]
-    survived += _survived(left, survived, lambda hit: (hit.at[0], hit.stream, hit.raised and hit.raised.chain))
-    survived += _survived([hit for hit in left if _alone(context, hit)], survived, lambda hit: (hit.at[0], hit.stream, hit.rank))
+    survived += _survived(context, left, survived, lambda hit: (hit.at[0], hit.stream, hit.raised and hit.raised.chain))
+    survived += _survived(context, [hit for hit in left if _alone(context, hit)], survived, lambda hit: (hit.at[0], hit.stream, hit.rank))
     gone = {id(hit) for hit in survived}
     return [hit for hit in hits if id(hit) not in gone]
 
@@ -53,7 +57,7 @@ def _alone(context: FailureContext, hit: Hit) -> bool:
     return hit.rank is not None or context.single or (context.found.world is None and not context.ranks)
 
 
-def _survived(hits: list[Hit], gone: list[Hit], belongs: Callable[[Hit], Hashable]) -> list[Hit]:
+def _survived(context: FailureContext, hits: list[Hit], gone: list[Hit], belongs: Callable[[Hit], Hashable]) -> list[Hit]:
     """Of each group the hits but for the one that ended it, what else is said in its line, and those that say the same."""
     known, groups = {id(hit) for hit in gone}, defaultdict[Hashable, list[Hit]](list)
     for hit in sorted(hits, key=lambda hit: hit.at):
@@ -61,13 +65,26 @@ def _survived(hits: list[Hit], gone: list[Hit], belongs: Callable[[Hit], Hashabl
             groups[belongs(hit)].append(hit)
     found: list[Hit] = []
     for group in groups.values():
-        ended = _deciding(group)
+        ended = _deciding(context, group)
         found += [hit for hit in group if hit.at != ended.at and (hit.signature is not ended.signature or ended.signature.id == UNKNOWN)]
     return found
 
 
-def _deciding(hits: list[Hit]) -> Hit:
-    """The exception that says why, of several in the order of time."""
+def _misses_a_product(context: FailureContext, hit: Hit, hits: list[Hit]) -> bool:
+    """Whether a step of a job did not find a file, after a launcher had ended an earlier step for another reason."""
+    if hit.signature.id not in MISSING:
+        return False
+    before = [other.at for other in hits if other.at < hit.at and other.signature.id not in MISSING]
+    return any(
+        end.signature.id == "CHILD-FAILED" and end.raised is not None and end.raised.in_launcher and at < end.at < hit.at
+        for end in context.found.hits
+        for at in before
+    )
+
+
+def _deciding(context: FailureContext, hits: list[Hit]) -> Hit:
+    """The exception that says why, of several in the order of time; a step that only misses what one before was to make does not."""
+    hits = [hit for hit in hits if not _misses_a_product(context, hit, hits)] or hits
     last = hits[-1]
     if explaining := [hit for hit in hits if last.signature.id in hit.signature.explains]:
         return explaining[-1]

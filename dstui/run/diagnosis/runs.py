@@ -1,0 +1,89 @@
+"""One run after another in one file: somebody appended to it, or started again by hand what had failed. Only the last one is judged. Pure.
+
+Nothing of a run stands below its end but the words of those that it pulled down. So where many lines follow an end that say nothing of a
+failure, something else has run since, and what stands above them is over.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from dstui.run.diagnosis.findings import Findings, Hit
+
+QUIET = 60
+"""Lines without a word of a failure, after the end of a launcher or of a run of one process."""
+QUIET_AMONG_RANKS = 1000
+"""The same after the end of a rank, whose peers may go on."""
+FRAME = 2
+"""Lines of a traceback for each that is read: its source stands below it."""
+ALIKE = 4
+"""Of the last lines, those that differ in their numbers alone: a loop is at work."""
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
+LEAST_NUMBERS = 2
+FOLLOWS = ("symptom", "cascade")
+"""Roles of what only follows from another end, or may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Where something ended: a line, whether the whole run did, whether it only followed from another end."""
+
+    line: int
+    whole: bool
+    follows: bool
+
+
+def keep_last_run(found: Findings) -> None:
+    """Drop what earlier runs left, where one file holds several; several files are several ranks or hosts."""
+    if len(found.files) != 1 or found.several_nodes:
+        return
+    cut = _last_cut(found, _ends(found))
+    if cut == 0:
+        return
+    found.hits = [hit for hit in found.hits if hit.at[1] > cut]
+    found.named = [hit for hit in found.named if hit.at[1] > cut]
+    found.ends = [end for end in found.ends if end.at[1] > cut]
+    found.tracebacks = len({hit.at for hit in found.hits if hit.raised and hit.raised.traced and not hit.raised.ignored})
+    found.spoke = {hit.rank for hit in found.hits if hit.rank is not None and hit.signature.role in ("root", "symptom", "cascade")}
+    found.enqueued, found.closing, found.killed = {}, 0, [one for one in found.killed if one[2][1] > cut]
+
+
+def _ends(found: Findings) -> list[Over]:
+    """Everything that ended something, in the order of the lines."""
+    one = not found.agents and not found.labelled and found.world in (None, 1) and all(hit.rank in (None, 0) for hit in found.hits)
+    known = [Over(hit.at[1], one or _of_launcher(hit), hit.signature.role in FOLLOWS) for hit in found.hits if _ended(hit)]
+    told = [Over(end.at[1], one or end.exit.whole or end.root, False) for end in found.ends if end.exit.code != 0]
+    return sorted([*known, *told], key=lambda end: end.line)
+
+
+def _ended(hit: Hit) -> bool:
+    if hit.signature.role == "stop":
+        return True
+    raised = hit.raised is not None and hit.raised.traced
+    return hit.signature.role in ("root", *FOLLOWS) and (raised or hit.signature.alone)
+
+
+def _of_launcher(hit: Hit) -> bool:
+    return hit.signature.role == "stop" or (hit.raised is not None and hit.raised.in_launcher)
+
+
+def _last_cut(found: Findings, ends: list[Over]) -> int:
+    """The line of the last end after which something else ran; 0 where there is none."""
+    traced, last, cut = found.traced.get(0, []), found.final.get(0, 0), 0
+    for end, after in zip_longest(ends, ends[1:]):
+        until = after.line if after else last
+        quiet = until - end.line - FRAME * (bisect_left(traced, until) - bisect_right(traced, end.line))
+        enough = quiet >= (QUIET if end.whole else QUIET_AMONG_RANKS)
+        if enough and (at_work(next(iter(found.tails.values()), [])) if after is None else not after.follows):
+            cut = end.line
+    return cut
+
+
+def at_work(last: list[str]) -> bool:
+    """Whether the last lines of a file are those of a loop: they differ in their numbers alone."""
+    shapes = Counter(NUMBER.sub("0", line) for line in set(last) if len(NUMBER.findall(line)) >= LEAST_NUMBERS)
+    return max(shapes.values(), default=0) >= ALIKE

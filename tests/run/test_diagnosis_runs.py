@@ -1,0 +1,85 @@
+"""Several runs in one file: the last one is judged, and steps of a job that miss what an earlier one was to make blame that one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from crash_texts import of_lines, traceback
+
+BUG = [line.partition("]: ")[2] for line in traceback(0, "NameError: name 'x' is not defined")]
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 160.00 MiB."
+
+
+def steps(first: int, count: int) -> list[str]:
+    """A loop at work."""
+    return [f"step {number} loss 2.{number} lr 0.001" for number in range(first, first + count)]
+
+
+def launched(name: str, *raised: str) -> list[str]:
+    """A run of one rank under torchrun that failed."""
+    return [
+        *raised,
+        f"E1201 23:44:32.388000 5750 torch/distributed/elastic/multiprocessing/api.py:882] failed (exitcode: 1) local_rank: 0 (pid: 5758) of {name}",
+        "Traceback (most recent call last):",
+        '  File "/opt/env/lib/python3.11/site-packages/torch/distributed/launcher/api.py", line 291, in launch_agent',
+        "    raise ChildFailedError(",
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ",
+        "============================================================",
+        f"{name} FAILED",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  rank      : 0 (local_rank: 0)",
+        "  exitcode  : 1 (pid: 5758)",
+        "============================================================",
+    ]
+
+
+def test_where_a_later_run_breaks_off_at_work_nothing_is_said_to_have_failed(tmp_path: Path) -> None:
+    for earlier in (BUG, launched("train.py", *BUG)):
+        found = of_lines(tmp_path / "log", [*steps(0, 30), *earlier, *steps(0, 100)])
+        assert (found.cause, found.kind) == (None, None)
+        again = of_lines(tmp_path / "log", [*steps(0, 30), *earlier, *steps(0, 10)])
+        assert (again.cause, again.kind) == ("USER-PY", "failure"), "a few lines are no run"
+
+
+def test_the_end_of_the_last_run_is_told(tmp_path: Path) -> None:
+    for earlier in (BUG, launched("train.py", *BUG)):
+        begun = [*earlier, *steps(0, 100)]
+        killed = of_lines(tmp_path / "a", [*begun, "Killed"])
+        assert (killed.cause, killed.others) == ("KILLED-UNKNOWN", ())
+        stopped = of_lines(
+            tmp_path / "b", [*begun, "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***"]
+        )
+        assert (stopped.cause, stopped.kind) == ("SLURM-TIME", "stop")
+        well = of_lines(tmp_path / "c", [*begun, "Training complete!"])
+        assert well.kind == "success"
+
+
+def test_what_ranks_print_whose_peer_has_failed_is_no_later_run(tmp_path: Path) -> None:
+    ranks = [f"[rank{rank}]: {line}" for rank in (1, 0) for line in BUG]
+    found = of_lines(tmp_path / "log", [*ranks[: len(BUG)], *steps(0, 500), *ranks[len(BUG) :], "exits with return code = 1"])
+    assert (found.cause, found.ranks) == ("USER-PY", (0, 1))
+
+
+def test_steps_of_a_job_that_miss_what_the_first_was_to_make_have_failed_because_of_it(tmp_path: Path) -> None:
+    gone = traceback(0, "FileNotFoundError: [Errno 2] No such file or directory: '/out/base_checkpoints'")
+    lines = [*launched("pretrain.py", *traceback(0, OOM)), *launched("tune.py", *gone), *launched("eval.py", *gone)]
+    assert of_lines(tmp_path / "log", lines).cause == "OOM-GPU"
+    assert of_lines(tmp_path / "log", launched("tune.py", *gone)).cause == "MODEL-FILES"
+
+
+def test_an_error_of_pythons_own_logging_ended_nothing(tmp_path: Path) -> None:
+    lines = [
+        "--- Logging error ---",
+        "Traceback (most recent call last):",
+        '  File "/opt/env/lib/python3.11/logging/__init__.py", line 1089, in emit',
+        "    self.flush()",
+        "OSError: [Errno 116] Stale file handle",
+        "Call stack:",
+        '  File "train.py", line 55, in <module>',
+        "    train()",
+        "Message: 'step %d'",
+        *BUG,
+    ]
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.cause, found.others) == ("USER-PY", ())
