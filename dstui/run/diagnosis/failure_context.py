@@ -7,9 +7,9 @@ from functools import cached_property
 
 from dstui.run.diagnosis.exits import SIGNAL_CAUSES
 from dstui.run.diagnosis.findings import Ended, Findings, Hit
+from dstui.run.diagnosis.last_run import keep_last_run
 from dstui.run.diagnosis.lines import rank_in
 from dstui.run.diagnosis.rank_resolution import resolve, tracebacks
-from dstui.run.diagnosis.runs import keep_last_run
 from dstui.run.diagnosis.signatures import BY_ID
 
 ALIVE = 0.05

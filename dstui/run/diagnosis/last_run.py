@@ -29,7 +29,7 @@ FOLLOWS = ("symptom", "cascade")
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class End:
     """Where something ended: a line, whether the whole run did, whether it only followed from another end."""
 
     line: int
@@ -52,12 +52,12 @@ def keep_last_run(found: Findings) -> None:
     found.enqueued, found.closing, found.killed = {}, 0, [one for one in found.killed if one[2][1] > cut]
 
 
-def _ends(found: Findings) -> list[Over]:
+def _ends(found: Findings) -> list[End]:
     """Everything that ended something, in the order of the lines."""
     one = not found.agents and not found.labelled and found.world in (None, 1) and all(hit.rank in (None, 0) for hit in found.hits)
-    known = [Over(hit.at[1], one or _of_launcher(hit), hit.signature.role in FOLLOWS) for hit in found.hits if _ended(hit)]
-    told = [Over(end.at[1], one or end.exit.whole or end.root, False) for end in found.ends if end.exit.code != 0]
-    return sorted([*known, *told], key=lambda end: end.line)
+    known = [End(hit.at[1], one or _of_launcher(hit), hit.signature.role in FOLLOWS) for hit in found.hits if _ended(hit)]
+    reported = [End(end.at[1], one or end.exit.whole or end.root, False) for end in found.ends if end.exit.code != 0]
+    return sorted([*known, *reported], key=lambda end: end.line)
 
 
 def _ended(hit: Hit) -> bool:
@@ -71,7 +71,7 @@ def _of_launcher(hit: Hit) -> bool:
     return hit.signature.role == "stop" or (hit.raised is not None and hit.raised.in_launcher)
 
 
-def _last_cut(found: Findings, ends: list[Over]) -> int:
+def _last_cut(found: Findings, ends: list[End]) -> int:
     """The line of the last end after which something else ran; 0 where there is none."""
     traced, last, cut = found.traced.get(0, []), found.final.get(0, 0), 0
     for end, after in zip_longest(ends, ends[1:]):
