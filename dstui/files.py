@@ -118,6 +118,22 @@ def state_on_disk(path: Path, text: str) -> Literal["new", "changed", "same"]:
         return "new" if error.errno == errno.ENAMETOOLONG else "changed"
 
 
+def check_unused(path: Path) -> None:
+    """Raise FileProblem where `write_atomic` would refuse a new text without `replace`: before the work that makes the text."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise FileProblem(f"{path}: {reason(error)}") from None
+    if is_file(path):
+        raise FileProblem(_taken(path))
+
+
+def _taken(path: Path) -> str:
+    return f"{path} exists with other content: it is replaced only when asked (--force)"
+
+
 def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bool = False) -> bool:
     """Write a file whole or not at all; False where the same bytes stood there already.
 
@@ -131,7 +147,7 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     if is_there(path) and not is_file(path):
         raise FileProblem(f"{path}: {reason(OSError(errno.EISDIR if is_folder(path) else errno.ENXIO, ''))}, and is not replaced")
     if state == "changed" and not replace:
-        raise FileProblem(f"{path} exists with other content: it is replaced only when asked (--force)")
+        raise FileProblem(_taken(path))
     temporary = None
     try:
         mode = path.stat().st_mode & 0o7777 if state == "changed" else (0o777 if executable else 0o666) & ~_umask()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dstui.arguments import seconds
 from dstui.check.rules.machine.recommendations import recommendation_lines
-from dstui.files import FileProblem, read_text, write_atomic
+from dstui.files import FileProblem, check_unused, read_text, write_atomic
 from dstui.machine.discreet import without_names
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
@@ -51,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _machine(args: argparse.Namespace) -> int:
+    if args.save and not args.machine and not args.force:
+        check_unused(args.save)
     machine = read_machine(args.machine) if args.machine else probe(args.deadline or HERE_SECONDS, serials=args.full)
     if args.save and not args.machine:
         machine = _with_types(machine)

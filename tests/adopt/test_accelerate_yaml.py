@@ -95,12 +95,26 @@ def made_up(rng: random.Random) -> dict[str, Any]:
     return {**kept, "distributed_type": "DEEPSPEED", "deepspeed_config": chosen}
 
 
-def test_the_way_there_and_back_gives_what_accelerate_loads() -> None:
+ONE_CHILD = pytest.mark.xdist_group("accelerate")
+"""Its imports take longer than the answers."""
+
+
+def texts() -> list[str]:
     rng = random.Random(14)
-    texts = [*PUBLISHED.values(), *(yaml.safe_dump(made_up(rng)) for _ in range(300))]
-    back = [again(adopted(text)) for text in texts]
-    said = ask_accelerate(releases.accelerate(), [*texts, *back])["loaded"]
-    for text, before, after in zip(texts, said[: len(texts)], said[len(texts) :], strict=True):
+    return [*PUBLISHED.values(), *(yaml.safe_dump(made_up(rng)) for _ in range(300))]
+
+
+@pytest.fixture(scope="module")
+def accelerate() -> dict[str, Any]:
+    """What accelerate loads of the texts and of the ones that come back of them, and what it writes for the sets of answers."""
+    back = [again(adopted(text)) for text in texts()]
+    return ask_accelerate(releases.accelerate(), [*texts(), *back], [questionnaire(a) for a in answer_sets()])
+
+
+@ONE_CHILD
+def test_the_way_there_and_back_gives_what_accelerate_loads(accelerate: dict[str, Any]) -> None:
+    said, number = accelerate["loaded"], len(texts())
+    for text, before, after in zip(texts(), said[:number], said[number:], strict=True):
         assert after == before, text
         assert isinstance(before, dict), f"{before}: {text}"
 
@@ -200,11 +214,11 @@ def plan_of(a: Mapping[str, Any]) -> Plan:
     return load(yaml.safe_dump({"version": 1, "cluster": cluster, "accelerate": accelerate, "deepspeed": deepspeed}, sort_keys=False))
 
 
-def test_the_yaml_of_a_plan_is_the_one_that_accelerate_config_writes_for_the_same_answers() -> None:
+@ONE_CHILD
+def test_the_yaml_of_a_plan_is_the_one_that_accelerate_config_writes_for_the_same_answers(accelerate: dict[str, Any]) -> None:
     sets = answer_sets()
     assert len(sets) >= 50
-    written = ask_accelerate(releases.accelerate(), [], [questionnaire(a) for a in sets])["written"]
-    for a, wanted in zip(sets, written, strict=True):
+    for a, wanted in zip(sets, accelerate["written"], strict=True):
         made = yaml.safe_load(accelerate_yaml(plan_of(a), pool(a)))
         if a.get("launcher") == "standard":
             made["deepspeed_config"].pop("deepspeed_hostfile", None)

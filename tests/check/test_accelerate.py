@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from dstui.adopt.signs import is_accelerate
 from dstui.check import check
 from dstui.check.accelerate import RULES, check_accelerate
 from dstui.plan import load
+from tests import command
 
 BASE: dict[str, Any] = {"compute_environment": "LOCAL_MACHINE", "distributed_type": "DEEPSPEED", "num_processes": 4}
 
@@ -124,9 +123,7 @@ def dstui_check(folder: Path, text: str, **files: str) -> tuple[int, dict[str, l
     """The exit status, and of each file that was judged the codes with their lines."""
     for name, content in {"acc.yaml": f"distributed_type: DEEPSPEED\nnum_processes: 4\n{text}\n", **files}.items():
         (folder / name.replace("__", ".")).write_text(content)
-    done = subprocess.run(
-        [sys.executable, "-m", "dstui", "check", "--json", "acc.yaml"], cwd=folder, capture_output=True, text=True, check=False
-    )
+    done = command.dstui("check", "--json", "acc.yaml", cwd=folder)
     found = {one["file"]: [(d["code"], d["line"]) for d in one["diagnostics"]] for one in json.loads(done.stdout)["files"]}
     return done.returncode, found
 

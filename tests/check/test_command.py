@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from dstui.cli import main
+from tests import command
 
 GOOD = '{"train_micro_batch_size_per_gpu": 2, "gradient_clipping": 1.0, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}\n'
 PLAN = """version: 1
@@ -248,6 +249,6 @@ def test_a_hostfiles_mistakes_are_findings(tmp_path: Path, text: str | None, rep
     plan.write_text("version: 1\njob: {script: t.py, args: ['{ds_config}']}\ncluster: {hostfile: hosts, include: h1}\ndeepspeed: {}\n")
     if text is not None:
         (tmp_path / "hosts").write_text(text)
-    ran = subprocess.run([sys.executable, "-m", "dstui", "check", str(plan)], capture_output=True, text=True, check=False)
+    ran = command.dstui("check", plan)
     for part in reported.replace("PLAN", str(plan)).split("|"):
         assert part in ran.stdout, ran.stdout

@@ -89,9 +89,7 @@ def test_the_rank_that_failed_first_gives_the_status(job: Path, what: str, code:
     assert list(processes_of(job)) == []
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.whole_deepspeed), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
-)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_stops_the_whole_job(job: Path, number: int, code: int) -> None:
     process = start(job, what="stay")
     assert process.stdout is not None

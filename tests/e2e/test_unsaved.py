@@ -29,7 +29,7 @@ def opened(tmp_path: Path) -> Iterator[list[Terminal]]:
 def dstui(opened: list[Terminal], folder: Path, *args: str) -> Terminal:
     """dstui in a terminal, with a state folder of its own."""
     env = {"XDG_STATE_HOME": str(folder / "state")}
-    opened.append(Terminal([sys.executable, "-m", "dstui", *args], env=env, cwd=str(folder)))
+    opened.append(Terminal([sys.executable, "-m", "dstui", *args, "--no-oracle"], env=env, cwd=str(folder)))
     return opened[-1]
 
 

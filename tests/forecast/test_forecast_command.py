@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +13,11 @@ from targets import EIGHT_H100, ONE_4090, PLAN
 from dstui.commands.forecast import bytes_of
 from dstui.files import FileProblem
 from dstui.machine.snapshot import Machine
+from tests import command
 
 
 def dstui(*words: str | Path, home: Path) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "HF_HOME": str(home), "XDG_CACHE_HOME": str(home)}
-    return subprocess.run([sys.executable, "-m", "dstui", *map(str, words)], capture_output=True, text=True, env=env, cwd=home, check=False)
+    return command.dstui(*words, cwd=home, env={"HF_HOME": str(home), "XDG_CACHE_HOME": str(home)})
 
 
 def saved(machine: Machine, folder: Path) -> Path:

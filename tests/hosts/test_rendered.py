@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from farm import Farm
 
+from tests.whole_deepspeed import BARE_LAUNCHER
+
 PLAN = """\
 version: 1
 job: {script: rank.py, args: ["{ds_config}"]}
-cluster: {hosts: {h1: 1, h2: 1}, env: {MINE: 'a "$HOME" b'}}
+cluster: {hosts: {h1: 1, h2: 1}, env: {MINE: 'a "$HOME" b', PYTHONPATH: BARE_LAUNCHER}}
 deepspeed: {train_micro_batch_size_per_gpu: 2}
-"""
+""".replace("BARE_LAUNCHER", BARE_LAUNCHER)
 SCRIPT = """\
 import json, os, socket, sys
 config = json.load(open(next(word for word in sys.argv if word.endswith(".json"))))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import fakenvml
 import pytest
 
 from dstui.machine.discreet import without_names
+from tests import command
 
 
 def dstui(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "dstui", "machine", *words], capture_output=True, text=True, timeout=60, check=False)
+    return command.dstui("machine", *words)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ FILES = [
     "user@a slots=2 max_slots=8\n", "a slots=-1\n", "a max_slots=8 slots=4\n", "fe80::1 slots=1\n", "a Slots=2\n",
 ]  # fmt: skip
 
-ORACLE = """
+ORACLE = """# asks the launcher
 import json, sys
 from deepspeed.launcher.runner import _parse_hostfile, parse_resource_filter
 files, filters, pool = json.loads(sys.stdin.read())

@@ -19,13 +19,16 @@ from dstui.plan.launchers import ALL
 from dstui.render.artifacts import artifacts
 from dstui.render.target import Target
 from tests.machines import NO_GPU
+from tests.whole_deepspeed import BARE_LAUNCHER
 
 Both = Callable[[str], tuple[list[str], list[str], dict[str, Any]]]
-ASK = """
+ASK = """# asks the launcher
 import json, os, sys
 from argparse import Namespace
 import deepspeed.launcher.runner as runner
 from deepspeed.launcher import multinode_runner as classes
+
+del os.environ["PYTHONPATH"]  # by which this process has found them
 
 def answer(asked):
     os.chdir(asked["workdir"])
@@ -72,7 +75,7 @@ pytestmark = pytest.mark.xdist_group("deepspeed's launcher")
 @pytest.fixture(scope="module")
 def launcher_child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     """DeepSpeed's launcher, which says what it would start."""
-    clean = {"PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home")), "DS_ACCELERATOR": "cpu"}
+    clean = {"PYTHONPATH": BARE_LAUNCHER, "PATH": os.environ["PATH"], "HOME": str(tmp_path_factory.mktemp("home")), "DS_ACCELERATOR": "cpu"}
     with subprocess.Popen([sys.executable, "-c", ASK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=clean) as child:
         yield child
 

@@ -77,7 +77,7 @@ def test_deepspeeds_own_parser_takes_every_command_as_it_is_meant() -> None:
     jobs = ["{script: train.py, args: [--deepspeed_config, {ds_config}, --num_gpus, 9]}", "{module: pkg.train, args: [-x]}"]
     argvs = [launch_spec(plan(cluster, job), GPUS).argv("/x/ds.json")[3:] for cluster in clusters for job in jobs]
     ask = (
-        "import json, sys\nfrom deepspeed.launcher.runner import parse_args\n"
+        "# asks the launcher\nimport json, sys\nfrom deepspeed.launcher.runner import parse_args\n"
         "print('ANSWER' + json.dumps([vars(parse_args(argv)) for argv in json.load(sys.stdin)]))"
     )
     answer = subprocess.run(

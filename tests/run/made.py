@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from dstui.run.jobs.folder import JobFolder
+from tests import command
 from tests.job_json import write_status_json
 
 PLAN = """\
@@ -42,8 +40,6 @@ def made(path: Path, plan: str = PLAN, logs: dict[int, str] | None = None, **fac
 
 def dstui(*words: object, cwd: Path) -> tuple[int, str, str]:
     """The command as a user types it, who has no other runs: exit status, standard output, standard error."""
-    argv = [sys.executable, "-m", "dstui", *map(str, words)]
-    env = {**os.environ, "XDG_STATE_HOME": str(cwd / "state")}
-    done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    done = command.dstui(*words, cwd=cwd, env={"XDG_STATE_HOME": str(cwd / "state")})
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr

@@ -1,6 +1,7 @@
 """What happens to real jobs, each by itself and side by side: start, interfere, wait for the end, collect what is left.
 
-An end, a failure and a stop happen under the launcher that users have (WHOLE_DEEPSPEED), everything else under one that starts without torch.
+A failure and a stop happen under the launcher that users have (WHOLE_DEEPSPEED; a good end does in tests/e2e/test_headless.py), everything
+else under one that starts without torch.
 """
 
 from __future__ import annotations
@@ -43,9 +44,7 @@ def everything_said(lab: Lab) -> dict[str, Any]:
     (lab.path / "pkg").mkdir()
     (lab.path / "pkg" / "__init__.py").touch()
     (lab.path / "pkg" / "train.py").write_text((Path(__file__).parent / "behave.py").read_text())
-    folder = lab.start(
-        "all:facts", "all:noise", "{ds_config}", 'it\'s a \\"test\\" $HOME', job="module: pkg.train", cluster=WHOLE_DEEPSPEED
-    )
+    folder = lab.start("all:facts", "all:noise", "{ds_config}", 'it\'s a \\"test\\" $HOME', job="module: pkg.train")
     follower = Follower(folder)
     return ending(folder, events=told(follower), follower=follower, again=told(Follower(folder)))
 
@@ -147,6 +146,7 @@ def nobody_looks(lab: Lab) -> dict[str, Any]:
     """The supervisor is killed, and the job ends before anybody looks."""
     folder = lab.start(f"all:wait {lab.path / 'go'}", "0:exit 5")
     ready(folder)
+    wait_for(lambda: status_json(folder)["state"] == "running")
     kill_supervisor(folder)
     (lab.path / "go").touch()
     wait_for(lambda: not of_job(folder))

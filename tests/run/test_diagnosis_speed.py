@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ MOST = 40
 QUICK = 0.001
 """Seconds that nobody can measure."""
 FILLERS = (" ", "a", "A", "1", "a.", "a/", ": ", "(", "[", "'", '{"a":', "-", "|", "Error", "1/", "] ")
+ALL_LINES = os.environ.get("DSTUI_LINES") == "all"
+"""Every beginning with every filler: four times as many lines."""
 LITERAL = re.compile(r"(?:\\[^\w\s]|[\w :,'`=/-])+")
 """Parts of a regular expression that stand for themselves."""
 ORDINARY = [
@@ -44,10 +47,10 @@ def literals(sign: Sign) -> Iterator[str]:
 
 
 def hostile(sign: Sign) -> Iterator[tuple[str, str]]:
-    """Beginnings of lines, and what is to be repeated after them."""
-    for beginning in dict.fromkeys(literals(sign)):
+    """Beginnings of lines, and what is to be repeated after them: each beginning with some of the fillers, or with all."""
+    for number, beginning in enumerate(dict.fromkeys(literals(sign))):
         yield "", beginning
-        yield from ((beginning, filler) for filler in FILLERS)
+        yield from ((beginning, filler) for filler in FILLERS[0 if ALL_LINES else number % 4 :: 1 if ALL_LINES else 4])
 
 
 def of(length: int, beginning: str, repeated: str) -> str:

@@ -68,10 +68,14 @@ def test_extensions_are_built_where_torch_builds_them() -> None:
     assert build_root({"HOME": "/h"}) == Path("/h/.cache/torch_extensions")
 
 
-BATON = (
-    "import sys; from torch.utils.file_baton import FileBaton; assert FileBaton(sys.argv[1]).try_acquire(); print('held', flush=True);"
-    "sys.stdin.read()"
-)
+BATON = """
+import runpy, sys
+from importlib.util import find_spec
+torch = find_spec("torch").submodule_search_locations[0]  # this one file of it, which needs nothing of the rest
+assert runpy.run_path(torch + "/utils/file_baton.py")["FileBaton"](sys.argv[1]).try_acquire()
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture

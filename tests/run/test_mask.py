@@ -239,7 +239,7 @@ words = st.sampled_from(ORDINARY.replace(",", " ").split()) | st.integers().map(
 
 @given(st.lists(words, max_size=30).map(" ".join))
 def test_their_words_in_any_order_are_untouched_but_behind_a_secret_name(text: str) -> None:
-    if not any(name in text for name in ("HF_TOKEN", "WANDB_API_KEY", "auth_token", "password", "key", "token", "_TOKEN")):
+    if not any(name in text.lower() for name in ("token", "password", "key")):
         assert mask(text) == text
 
 

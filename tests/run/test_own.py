@@ -29,6 +29,7 @@ from dstui.run.jobs.processes import find as process_with
 from dstui.run.jobs.records import ProcessRecord
 from dstui.run.jobs.status import ranks_of
 from dstui.run.supervise.stop import stop
+from tests import command
 from tests.job_json import refreshed_json, status_json
 from tests.own import owned
 from tests.terminal import Terminal
@@ -86,9 +87,7 @@ def contents(path: Path) -> dict[str, tuple[int, bytes]]:
 
 
 def dstui(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "dstui", *map(str, words)]
-    env = {**os.environ, "XDG_STATE_HOME": str(cwd / "state")}
-    done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, check=False, timeout=100, stdin=subprocess.DEVNULL)
+    done = command.dstui(*words, cwd=cwd, env={"XDG_STATE_HOME": str(cwd / "state")})
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
@@ -206,9 +205,7 @@ def test_a_copy_of_a_job_that_runs_is_only_looked_at_and_the_job_ends_as_if_nobo
     shutil.copytree(folder.path, copy.path)
     before = contents(copy.path)
     for words in (("diagnose", copy.path), ("logs", copy.path, "--follow"), ("runs",), ("stop", copy.path), ("stacks", copy.path)):
-        done = subprocess.run(
-            [sys.executable, "-m", "dstui", *map(str, words)], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=100
-        )
+        done = command.dstui(*words, cwd=tmp_path)
         assert "Traceback" not in done.stderr
         if words[0] == "stop":
             assert done.returncode == 1 and f"is a copy of {folder.path}" in done.stderr
@@ -308,7 +305,7 @@ def test_a_run_that_the_index_does_not_take_can_be_stopped_by_who_started_it_and
     ready(folder)
     said = [event["text"] for _, event in folder.read_events() if "index" in event.get("text", "")]
     assert len(said) == 1 and "the index of runs cannot be written" in said[0] and "SIGTERM" in said[0]
-    elsewhere = subprocess.run([sys.executable, "-m", "dstui", "stop", str(folder.path)], capture_output=True, text=True, check=False)
+    elsewhere = command.dstui("stop", folder.path)
     assert elsewhere.returncode == 1 and "is not in your index" in elsewhere.stderr and len(of_job(folder)) >= 2
     assert stop(folder).left == [] and end_of(folder)["state"] == "stopped"
 
@@ -385,8 +382,8 @@ def test_without_a_name_the_newest_run_of_this_folder_is_meant(places: tuple[Pat
     monkeypatch.chdir(third)
     with pytest.raises(LookupError, match=f"tiny-20260101-000009 in {second}; tiny-big-20260101-000003 in {first}"):
         find()
-    for command in ("stop", "attach", "logs", "stacks", "bundle"):
-        done = subprocess.run([sys.executable, "-m", "dstui", command], cwd=third, capture_output=True, text=True, check=False)
+    for word in ("stop", "attach", "logs", "stacks", "bundle"):
+        done = command.dstui(word, cwd=third)
         assert done.returncode == 1 and "No run was started in this folder: name one." in done.stderr
 
 

@@ -2,7 +2,7 @@
 
 `python -m deepspeed.launcher.runner` and the `deepspeed.launcher.launch` that it starts import the package they lie in, and with it torch
 and all of DeepSpeed: two seconds of processor time each, of which they use a logger, the numactl command and the accelerator for CPUs. In
-these two programs the package is this one: the installed runner.py, launch.py and whatever they use are run as they are, and what they
+these two programs, and in those that only ask them, the package is this one: the installed runner.py, launch.py and whatever they use are run as they are, and what they
 only import is not there. In every other program, above all in the ranks, it is the installed package itself.
 """
 
@@ -12,6 +12,8 @@ from pathlib import Path
 from types import ModuleType
 
 LAUNCHERS = (["-m", "deepspeed.launcher.runner"], ["-u", "-m", "deepspeed.launcher.launch"])
+ASKED = "# asks the launcher\n"
+"""The beginning of a program (`python -c`) of a test which wants nothing else of DeepSpeed."""
 
 _here = Path(__file__).parents[1]
 _installed = PathFinder.find_spec("deepspeed", [entry for entry in sys.path if Path(entry) != _here])
@@ -37,7 +39,8 @@ def _only_what_the_launcher_uses():
     )
 
 
-if any(sys.orig_argv[1 : 1 + len(words)] == words for words in LAUNCHERS):
+_asked = any(word.startswith(ASKED) for word in sys.orig_argv[2:3])
+if _asked or any(sys.orig_argv[1 : 1 + len(words)] == words for words in LAUNCHERS):
     _only_what_the_launcher_uses()
 else:
     __spec__.loader.exec_module(sys.modules[__name__])
