@@ -123,3 +123,38 @@ def test_a_script_goes_on_after_a_command_that_it_did_not_find(tmp_path: Path) -
 def test_a_class_before_another_ones_name_is_no_host(tmp_path: Path) -> None:
     found = of_lines(tmp_path / "log", raised("odd.errors.OuterException: ValueError: nothing of all that", ""))
     assert (found.cause, found.host) == ("USER-PY", None)
+
+
+SAID = [
+    "loading",
+    "step 1",
+    "step 2",
+    "step 3",
+    "step 4",
+    "step 5",
+    "step 6",
+    *raised("ValueError: two arrays of different shapes: (3,) and (4,)", ""),
+]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "2026-03-04T10:11:{:02d}.1234567Z ",
+        "[2026-03-04 10:11:{:02d}] ",
+        "Mar  4 10:11:{:02d} ",
+        "gpu-node-7: ",
+        "gpu07.cluster.local: ",
+    ],
+)
+def test_what_stands_before_every_line_of_a_file_is_taken_off(tmp_path: Path, before: str) -> None:
+    plain = of_lines(tmp_path / "a", SAID)
+    found = of_lines(tmp_path / "b", [before.format(number) + line for number, line in enumerate(SAID)])
+    assert (found.cause, found.why, found.could_be) == (plain.cause, plain.why, plain.could_be) == ("USER-SHAPE", plain.why, plain.could_be)
+    assert found.host == (before.strip(": ") if before.startswith("gpu") else None)
+
+
+def test_a_step_that_srun_cancelled_because_a_task_had_failed_is_no_stop(tmp_path: Path) -> None:
+    cancelled = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***"
+    assert of_lines(tmp_path / "a", ["srun: error: n1: task 1: Exited with exit code 1", cancelled]).kind == "failure"
+    assert of_lines(tmp_path / "b", [cancelled, "srun: error: n1: task 1: Exited with exit code 1"]).cause == "SLURM-CANCEL"

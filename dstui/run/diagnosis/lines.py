@@ -56,7 +56,9 @@ REPORTED = re.compile(
 """A rank that the program, or NCCL's watchdog, names itself by: `[Rank 2] …`, `rank: 2 | …`, `[util:158, rank=2] …`."""
 UNRECOGNIZED = re.compile(r"unrecognized arguments: .*--local[-_]rank[= ](\d{1,5})\b")
 FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
-NOT_HOSTS = frozenset({"srun", "slurmstepd", "error", "warning", "info", "note", "fatal", "debug", "step", "loss", "epoch", "main"})
+NOT_HOSTS = frozenset(
+    {"srun", "slurmstepd", "error", "warning", "info", "note", "fatal", "debug", "step", "loss", "epoch", "main", "wandb", "traceback"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def read_label(line: str, *, late: bool = True) -> Label:
     for _ in range(3):
         for pattern, kind in LABELS:
             found = pattern.match(text)
-            if found is None or (kind == "host" and (host or _no_host(found[1]))):
+            if found is None or (kind == "host" and (host or is_no_host(found[1]))):
                 continue
             stream += found[0].strip()
             text = text[found.end() :]
@@ -100,7 +102,8 @@ def read_label(line: str, *, late: bool = True) -> Label:
     return Label(text, stream, rank, host, task, local)
 
 
-def _no_host(name: str | None) -> bool:
+def is_no_host(name: str | None) -> bool:
+    """Whether a name before a colon is a program's, a class's or a level's."""
     return name is not None and (
         name.lower() in NOT_HOSTS or name.lower().endswith(("error", "exception", "interrupt", "exit", "timeout", "warning", ".sh", ".py"))
     )

@@ -28,6 +28,8 @@ HEAD, TAIL = 64 << 20, 448 << 20
 """Bytes of a huge file that are read at its two ends; in between only lines are counted."""
 HEAD_SHOWN = 1024
 """Bytes at the beginning that tell how a file is written."""
+HEAD_LINES = 20
+"""Lines at the beginning that tell what stands before each."""
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 """Colours, which notebooks put within the words that are looked for."""
 HEADER = b"Traceback (most recent"
@@ -118,10 +120,14 @@ class Readable(Protocol):
 
 def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
     """The lines of a file; `size`: its bytes, where it is one that can be skipped through."""
+    begun = False
     tail: deque[tuple[int, bytes]] = deque(maxlen=MOST_BLANK)
     nothing = scanner.shapes.nothing
     for first, lines in _chunks(file, size):
         scanner.found.lines += len(lines)
+        if not begun:
+            scanner.see_beginning([decode(line[:LONGEST]) for line in lines[:HEAD_LINES] if line.strip()])
+            begun = True
         # The loop that all of a log goes through: 0.6 µs for a line that is like one before.
         for number, line in enumerate(lines, first):
             if line.translate(None, DIGITS) not in nothing:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from dstui.run.diagnosis.lines import is_no_host
 from dstui.run.diagnosis.traces import HEADER
 
 RANK = r"(?:\[rank\d+\]: ?)?"
@@ -15,6 +16,15 @@ HEAD = re.compile(rf"^(.{{1,160}}?)(?<!\w)(?={RANK}(?:\w{{0,60}}(?:Error|Excepti
 BAR = re.compile(r"\d%\||(?:it|s)/(?:s|it)\b|\[rank\d+\]: *$|(?:Error|Exception|Interrupt|Exit)\W*$|\(exitcode: ")
 """What stands before a traceback by chance: a progress bar that had not ended its line, a rank's label, the exception in a notebook,
 torchrun's word for an end where somebody joined the lines."""
+STAMP = re.compile(
+    r"(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d):?(?: |$)"
+    r"(?! ?(?:[-|:,(]|\[?(?:INFO|WARN|ERROR|DEBUG|CRITICAL|FATAL|TRACE)))"
+)
+"""A moment before whatever a program says (ts, kubectl logs, the runners of GitHub), not as a part of a logger's head."""
+HOST = re.compile(r"([A-Za-z][\w.-]*): ")
+"""What pdsh and its like put before each line."""
+ENOUGH, MOSTLY = 6, 0.8
+"""Lines at the beginning of a file of which so many begin alike that all do."""
 NUMBER = re.compile(r"(?:[0-9a-f]{4,}-)+[0-9a-f]{4,}|\d+")
 MOST = 8
 
@@ -24,6 +34,23 @@ class Prefixes:
 
     def __init__(self) -> None:
         self._known: dict[str, re.Pattern[str]] = {}
+        self._always: tuple[re.Pattern[str], ...] = ()
+
+    def see_beginning(self, lines: list[str]) -> None:
+        """The first lines of the file: what all of them begin with stands before every line."""
+        for pattern in (STAMP, HOST):
+            begun = sum(_fits(pattern, line) is not None for line in lines)
+            if begun >= max(ENOUGH, MOSTLY * len(lines)):
+                self._always = (*self._always, pattern)
+                lines = [pattern.sub("", line, count=1) for line in lines]
+
+    def stripped(self, line: str) -> tuple[str, str | None]:
+        """A line without what stands before every line of this file, and the host that this names."""
+        host = None
+        for pattern in self._always:
+            if found := _fits(pattern, line):
+                line, host = line[found.end() :], found[1] if pattern is HOST else host
+        return line, host
 
     def without(self, text: str) -> str:
         """A line without the prefix that lines of this file are known to have."""
@@ -41,6 +68,11 @@ class Prefixes:
         shape = NUMBER.sub("0", found[1])
         if shape not in self._known:
             self._known[shape] = re.compile("".join(_words(found[1])))
+
+
+def _fits(pattern: re.Pattern[str], line: str) -> re.Match[str] | None:
+    found = pattern.match(line)
+    return None if found is not None and pattern is HOST and is_no_host(found[1]) else found
 
 
 def _words(prefix: str) -> list[str]:

@@ -95,6 +95,10 @@ class Scanner:
         self._prefixes = Prefixes()
         self._tracebacks = self.found.tracebacks
 
+    def see_beginning(self, lines: list[str]) -> None:
+        """The first lines of the current file, before any is fed: they show what stands before each."""
+        self._prefixes.see_beginning(lines)
+
     def end(self, tail: list[tuple[int, str]]) -> None:
         """The end of the current file, and its last lines with words, each with its number."""
         if not tail:
@@ -168,6 +172,13 @@ class Scanner:
 
     def _label(self, line: str) -> Label:
         """The labels of a line, also behind what wrappers of this file put before it."""
+        line, host = self._prefixes.stripped(line)
+        if host is not None:
+            label = self._label_of(line)
+            return replace(label, host=label.host or host, stream=host + label.stream)
+        return self._label_of(line)
+
+    def _label_of(self, line: str) -> Label:
         outer = read_label(line, late=False)
         bare = self._prefixes.without(outer.text)
         if bare == outer.text:

@@ -25,11 +25,18 @@ def asked(context: FailureContext) -> Verdict | None:
 
 
 def stopped(context: FailureContext) -> Verdict | None:
-    stops = [hit for hit in context.found.hits if hit.signature.role == "stop"]
+    stops = [hit for hit in context.found.hits if hit.signature.role == "stop" and not _followed(context, hit)]
     for one in STOPS:
         if hits := [hit for hit in stops if hit.signature.id == one]:
             return Verdict(BY_ID[one], "high", hits)
     return None
+
+
+def _followed(context: FailureContext, stop: Hit) -> bool:
+    """Whether srun cancelled the step because one of its tasks had ended badly by itself."""
+    if stop.signature.id != "SLURM-CANCEL":
+        return False
+    return any(end.at[0] == stop.at[0] and end.at < stop.at and end.exit.task is not None and end.exit.code > 0 for end in context.bad_ends)
 
 
 def ended_by_signal(context: FailureContext) -> Verdict | None:
