@@ -126,7 +126,7 @@ def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
     for first, lines in _chunks(file, size):
         scanner.found.lines += len(lines)
         if not begun:
-            scanner.see_beginning([decode(line[:LONGEST]) for line in lines[:HEAD_LINES] if line.strip()])
+            scanner.learn_beginning([decode(line[:LONGEST]) for line in lines[:HEAD_LINES] if line.strip()])
             begun = True
         # The loop that all of a log goes through: 0.6 µs for a line that is like one before.
         for number, line in enumerate(lines, first):

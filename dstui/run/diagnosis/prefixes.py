@@ -36,7 +36,7 @@ class Prefixes:
         self._known: dict[str, re.Pattern[str]] = {}
         self._always: tuple[re.Pattern[str], ...] = ()
 
-    def see_beginning(self, lines: list[str]) -> None:
+    def learn_beginning(self, lines: list[str]) -> None:
         """The first lines of the file: what all of them begin with stands before every line."""
         for pattern in (STAMP, HOST):
             begun = sum(_fits(pattern, line) is not None for line in lines)

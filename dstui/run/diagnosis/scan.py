@@ -95,9 +95,9 @@ class Scanner:
         self._prefixes = Prefixes()
         self._tracebacks = self.found.tracebacks
 
-    def see_beginning(self, lines: list[str]) -> None:
+    def learn_beginning(self, lines: list[str]) -> None:
         """The first lines of the current file, before any is fed: they show what stands before each."""
-        self._prefixes.see_beginning(lines)
+        self._prefixes.learn_beginning(lines)
 
     def end(self, tail: list[tuple[int, str]]) -> None:
         """The end of the current file, and its last lines with words, each with its number."""
