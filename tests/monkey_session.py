@@ -76,8 +76,9 @@ class Played:
 class MonkeySession:
     """One folder; sessions in it, one after the other."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.plan = folder, folder / "plan.yaml"
+    def __init__(self, folder: Path, *options: str) -> None:
+        """`options`: of dstui, beside the Plan."""
+        self.folder, self.plan, self.options = folder, folder / "plan.yaml", options
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "t.py").write_text(SCRIPT)
         self.env = {"XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "config"), "DS_ACCELERATOR": "cpu"}
@@ -127,7 +128,7 @@ class MonkeySession:
         for draft in self.folder.glob("state/dstui/drafts/*"):
             draft.unlink()
         self.output, self.received = bytearray(), 0
-        terminal = Terminal([sys.executable, "-m", "dstui", "plan.yaml"], env=self.env, cwd=str(self.folder))
+        terminal = Terminal([sys.executable, "-m", "dstui", "plan.yaml", *self.options], env=self.env, cwd=str(self.folder))
         terminal.wait("1 · Machine", "q quit")
         return terminal
 

@@ -128,18 +128,18 @@ def test_a_terminal_that_is_closed_misses_nothing_when_the_job_is_looked_at_from
     terminal = launch_script(
         start,
         tmp_path,
-        "import os, time\nfor number in range(300):\n    print(f'number {number} of rank {os.environ[\"RANK\"]}', flush=True)\n    time.sleep(0.03)\n",
+        "import os, time\nfor number in range(120):\n    print(f'number {number} of rank {os.environ[\"RANK\"]}', flush=True)\n    time.sleep(0.03)\n",
     )
     terminal.wait("×2 number 20 of rank")
     terminal.kill(signal.SIGHUP)
     assert terminal.exit_code() == 128 + signal.SIGHUP
     again = start("attach")
-    again.wait("Log: all ranks", "×2 number 299 of rank", "succeeded")
+    again.wait("Log: all ranks", "×2 number 119 of rank", "succeeded")
     for rank in ("0", "1"):
         again.press(rank)
         again.wait(f"Log: rank {rank}")
         again.press("f")
-        again.wait(f"number 299 of rank {rank}", " 300 lines")
+        again.wait(f"number 119 of rank {rank}", " 120 lines")
         again.press("\x1b[H")
         again.wait(f"number 0 of rank {rank}", f"number 1 of rank {rank}")
     again.press("q")
