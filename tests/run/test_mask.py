@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import string
 import time
@@ -234,7 +235,9 @@ def test_ordinary_lines_are_untouched(line: str) -> None:
     assert mask(line) == line
 
 
-words = st.sampled_from(ORDINARY.replace(",", " ").split()) | st.integers().map(str) | st.floats().map(str)
+# a commit's forty digits are what a tracker's key looks like, behind `pass: ` too
+words = st.sampled_from([word for word in ORDINARY.replace(",", " ").split() if not re.fullmatch("[0-9a-f]{40}", word)])
+words |= st.integers().map(str) | st.floats().map(str)
 
 
 @given(st.lists(words, max_size=30).map(" ".join))
