@@ -71,6 +71,8 @@ def private_names(path: Path) -> Iterator[str]:
 
 def private_texts(path: Path) -> Iterator[str]:
     """Docstrings and comments."""
+    if not any(word in path.read_text().lower() for word in TEXTS):
+        return  # most files: reading them token by token takes longer than all else here
     for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
         if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""')):
             words = re.findall(r"[a-z]+", CONTRACTS.sub("", token.string.lower()))

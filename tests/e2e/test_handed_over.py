@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from dstui.run.jobs.access_time import was_read, watch
-from tests.terminal import PATIENCE
+from tests.command import dstui
 
 READS = """\
 import argparse, json, os
@@ -37,10 +35,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *words: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "dstui", "--headless", *options, "--run-dir", "run", "--set", "cluster.cpu_ranks=2"]
-    argv += ["ds_config.json", "--", "train.py", *words]
-    env = {**os.environ, "DS_ACCELERATOR": "cpu"}
-    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    ranks = ("--run-dir", "run", "--set", "cluster.cpu_ranks=2")
+    script = ("ds_config.json", "--", "train.py", *words)
+    return dstui("--headless", *options, *ranks, *script, cwd=folder, env={"DS_ACCELERATOR": "cpu"})
 
 
 @pytest.mark.parametrize("word", ["ds_config.json", "./ds_config.json", "{ds_config}", "ABSOLUTE"])
@@ -87,14 +84,7 @@ def test_a_job_that_nobody_configured_is_no_success_for_whoever_looks_later(fold
     if was_read(folder / "tried") is None:
         pytest.skip("this disk keeps no times of access")
     run(folder)
-    found = subprocess.run(
-        [sys.executable, "-m", "dstui", "diagnose", "run", "--json"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    found = dstui("diagnose", "run", "--json", cwd=folder)
     told = json.loads(found.stdout)
     assert (told["cause"], told["kind"]) == ("CONFIG-UNREAD", "failure")
     assert told["fixes"][0]["patch"] == [{"op": "add", "path": "/job/args", "value": ["--conf", "{ds_config}"]}]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.command import dstui
 
 pytestmark = pytest.mark.launcher
 
@@ -31,8 +31,7 @@ models:
 def test_every_rank_finds_both_configurations_and_its_numbers_are_measured(tmp_path: Path) -> None:
     (tmp_path / "two.py").write_text(SCRIPT)
     (tmp_path / "plan.yaml").write_text(PLAN)
-    command = [sys.executable, "-m", "dstui", "--headless", "plan.yaml", "--json", "--run-dir", "run"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = dstui("--headless", "plan.yaml", "--json", "--run-dir", "run", cwd=tmp_path)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     events = [json.loads(line) for line in done.stdout.splitlines()]
     told = {event["rank"]: event["text"] for event in events if event["event"] == "line" and "stages" in event["text"]}

@@ -7,6 +7,7 @@ used is measured.
 from __future__ import annotations
 
 import base64
+import gc
 import os
 import pickle
 import resource
@@ -116,8 +117,12 @@ def serve(memory: int, cpu: int, deadline: float) -> None:
 
     from dstui import cli
 
-    for name in ("headless", "check.rules", "arguments", "documents", "adopt.new_plan", *(f"commands.{name}" for name in cli.COMMANDS)):
+    parts = ("headless", "check.rules.all_rules", "arguments", "documents", "adopt.new_plan", "run.diagnosis.job_diagnosis")
+    for name in (*parts, *(f"commands.{name}" for name in cli.COMMANDS)):
         importlib.import_module(f"dstui.{name}")
+    for name in ("importlib.metadata", "importlib.resources", "platformdirs", "yaml"):
+        importlib.import_module(name)
+    gc.freeze()  # what is there before a fork is no garbage of what comes after it
     for line in sys.stdin.buffer:
         words, cwd, env = pickle.loads(base64.b64decode(line))
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
