@@ -83,3 +83,27 @@ def test_an_error_of_pythons_own_logging_ended_nothing(tmp_path: Path) -> None:
     ]
     found = of_lines(tmp_path / "log", lines)
     assert (found.cause, found.others) == ("USER-PY", ())
+
+
+def test_the_runs_of_spawn_in_one_file_are_told_apart(tmp_path: Path) -> None:
+    def spawned_run(process: int, last: str) -> list[str]:
+        head = ["torch.multiprocessing.spawn.ProcessRaisedException: ", "", f"-- Process {process} terminated with the following error:"]
+        return [*head, "Traceback (most recent call last):", '  File "/home/me/train.py", line 9, in main', "    go()", last]
+
+    lines = [*spawned_run(0, "ZeroDivisionError: division by zero"), *steps(0, 100), *spawned_run(6, OOM)]
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.cause, found.first_failing_rank, found.others) == ("OOM-GPU", 6, ())
+
+
+def test_a_program_that_was_asked_to_end_was_stopped(tmp_path: Path) -> None:
+    heard = ["[rank: 0] Received SIGTERM: 15", "pid 233044 killing 233222 with 15", "[rank: 1] Received SIGTERM: 15"]
+    found = of_lines(tmp_path / "a", [*steps(0, 80), *heard, *steps(80, 2)])
+    assert (found.cause, found.kind) == ("CTRL-C", "stop")
+    failed = of_lines(tmp_path / "b", [*steps(0, 80), *BUG, *heard])
+    assert failed.cause == "USER-PY"
+
+
+def test_the_shells_word_for_a_kill_may_stand_behind_a_number(tmp_path: Path) -> None:
+    assert (
+        of_lines(tmp_path / "log", [*steps(0, 80), " 380/5000 [=>....] - ETA: 2:33:19 - Time (s): 2.9100Killed"]).cause == "KILLED-UNKNOWN"
+    )

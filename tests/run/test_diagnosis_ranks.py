@@ -338,3 +338,33 @@ def test_a_quotation_that_is_indented_names_the_task_too(tmp_path: Path) -> None
     ]
     found = of_lines(tmp_path / "log", lines)
     assert (found.cause, found.first_failing_rank) == ("SIGSEGV", 640)
+
+
+def test_two_ranks_of_four_are_not_every_rank(tmp_path: Path) -> None:
+    """The agent had to end the two others, and its table has none of them."""
+    closing = [f"W0101 api.py:897] Sending process {pid} closing signal SIGTERM" for pid in (501, 502)]
+    rows = ["[1]:", "  rank      : 3 (local_rank: 3)", "  exitcode  : 1 (pid: 503)"]
+    root = ["Root Cause (first observed failure):", "[0]:", "  rank      : 1 (local_rank: 1)", "  exitcode  : 1 (pid: 500)"]
+    end = [*closing, "E0101 api.py:869] failed (exitcode: 1) local_rank: 1 (pid: 500) of binary: python", "Failures:", *rows, *root]
+    labelled = [*traceback(3, "KeyError: 'labels'"), *traceback(1, "KeyError: 'labels'")]
+    found = of_lines(tmp_path / "a", [*labelled, *end])
+    assert (found.every_rank, found.first_failing_rank) == (False, 3)
+    found = of_lines(tmp_path / "b", [*(line.partition("]: ")[2] for line in labelled), *end])
+    assert (found.every_rank, found.first_failing_rank) == (False, 1)
+
+
+def test_tracebacks_that_two_ranks_wrote_into_each_other_line_by_line_count_twice(tmp_path: Path) -> None:
+    lines = [line.partition("]: ")[2] for line in traceback(0, "KeyError: 'labels'")]
+    found = of_lines(tmp_path / "log", ["dist_world_size=2", *(line for line in lines for _ in range(2))])
+    assert found.every_rank
+
+
+def test_the_number_of_processes_that_accelerate_took_is_read_and_its_advice_is_not(tmp_path: Path) -> None:
+    note = [
+        "The following values were not passed to `accelerate launch` and had defaults used instead:",
+        "\t`--num_processes` was set to a value of `2`",
+        "\t\tIf this was unintended please pass in `--num_processes=1`.",
+    ]
+    lines = [line.partition("]: ")[2] for line in traceback(0, "KeyError: 'labels'")]
+    assert of_lines(tmp_path / "a", [*note, *lines, *lines]).every_rank
+    assert of_lines(tmp_path / "b", [*note, *lines]).first_failing_rank is None

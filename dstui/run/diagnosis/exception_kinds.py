@@ -13,6 +13,8 @@ from dstui.run.diagnosis.subjects import PROGRAMMING
 from dstui.run.diagnosis.traces import Raised
 
 NO_FILE = r"FileNotFoundError|NotADirectoryError|IsADirectoryError"
+DATA_PATH = r"(?i)data(?:sets?)?[/_'.]|/(?:train|val|valid|test|images?|labels?|annotations?|imagenet|coco)\b"
+"""What the path of a file of the data has."""
 COMPUTING = r"RuntimeError|ValueError|AssertionError|IndexError|AcceleratorError"
 DATA_CODE = (
     r"/(?:PIL|h5py|cv2|librosa|torchaudio|decord|av|lmdb|webdataset|pyarrow|nibabel|pydicom|rasterio|imageio|pycocotools|tensorflow_datasets)/"
@@ -64,7 +66,7 @@ KINDS = (
     ),
     Kind("DATA-FILE", names=NO_FILE, code=DATA_CODE),
     Kind("DATA-FILE", r"\.(?:xlsx?|tsv|mat|nii|gz|pickle|feather|hdf5|db|xml|html|bmp|tiff?|gif|mkv|ogg|pt|vocab)'$", NO_FILE),
-    Kind("DATA-FILE", r"(?i)data(?:sets?)?[/_']|/(?:train|val|valid|test|images?|labels?|annotations?|imagenet|coco)\b", NO_FILE),
+    Kind("DATA-FILE", DATA_PATH, NO_FILE),
     Kind("DATA-FILE", names=NO_FILE, own=r"(?i)dataset|data_?loader|:\w*(?:__getitem__|read|load)\w*$"),
     # Numbers: what an operation refuses.
     Kind("NAN-RAISED", r"(?i)\bloss\b.{0,40}\b(?:nan|inf(?:inite)?|not finite|non-?finite|diverged)\b"),
@@ -151,7 +153,7 @@ PASSES_ON = frozenset(
 """Functions of libraries that hand on the arguments that they were given."""
 
 
-WRITES = re.compile(r"save|write|dump|mkdir|makedirs|rename")
+WRITES = re.compile(r"save(?!d)|write|dump|mkdir|makedirs|rename")
 """What functions are called that make files: where they do not find one, a folder is missing, and nothing that was to be read."""
 
 
@@ -162,7 +164,7 @@ def to_be_written(raised: Raised) -> bool:
 
 def cause_of(raised: Raised, text: str) -> str:
     """The id of the signature that an exception belongs to whose words no other one knows: USER-PY where nothing tells."""
-    if raised.place:
+    if raised.place and not re.search(DATA_PATH, text):
         return raised.place
     if raised.name in ("ImportError", "ModuleNotFoundError"):
         return "IMPORT-OTHER"

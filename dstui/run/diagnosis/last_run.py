@@ -55,7 +55,7 @@ def keep_last_run(found: Findings) -> None:
 def _ends(found: Findings) -> list[End]:
     """Everything that ended something, in the order of the lines."""
     one = not found.agents and not found.labelled and found.world in (None, 1) and all(hit.rank in (None, 0) for hit in found.hits)
-    known = [End(hit.at[1], one or _of_launcher(hit), hit.signature.role in FOLLOWS) for hit in found.hits if _ended(hit)]
+    known = [End(hit.at[1], one or _of_launcher(hit), _follows(hit)) for hit in found.hits if _ended(hit)]
     reported = [End(end.at[1], one or end.exit.whole or end.root, False) for end in found.ends if end.exit.code != 0]
     return sorted([*known, *reported], key=lambda end: end.line)
 
@@ -67,8 +67,13 @@ def _ended(hit: Hit) -> bool:
     return hit.signature.role in ("root", *FOLLOWS) and (raised or hit.signature.alone)
 
 
+def _follows(hit: Hit) -> bool:
+    return hit.signature.role in FOLLOWS and hit.signature.id != "CHILD-FAILED"
+
+
 def _of_launcher(hit: Hit) -> bool:
-    return hit.signature.role == "stop" or (hit.raised is not None and hit.raised.in_launcher)
+    raised = hit.raised
+    return hit.signature.role == "stop" or (raised is not None and (raised.in_launcher or raised.process is not None))
 
 
 def _last_cut(found: Findings, ends: list[End]) -> int:

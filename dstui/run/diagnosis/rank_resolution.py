@@ -95,18 +95,23 @@ def every_rank(context: FailureContext, hits: list[Hit]) -> bool:
     ranks = {hit.rank for hit in hits if hit.rank is not None and hit.signature.role in ("root", "symptom")}
     if len(ranks) > 1:
         whole_host = len(ranks) >= A_HOST and max(ranks) - min(ranks) + 1 == len(ranks)
-        return ranks >= (context.heard if whole_host else context.ranks)
+        return ranks >= (context.heard if whole_host else context.ranks) and (whole_host or len(ranks) >= context.processes)
     children = {hit.raised.child for hit in hits if hit.raised and hit.raised.child is not None}
     if len(children) > 1 and children == set(range(1, len(children) + 1)):
         return True
-    return 1 < context.processes <= shown(hit for hit in hits if hit.rank is None) or _all_ended_alike(context, hits)
+    unlabelled = [hit for hit in hits if hit.rank is None]
+    texts = {hit.text for hit in unlabelled if hit.raised}
+    beside = [
+        hit for hit in context.found.named if hit.rank is None and hit.text in texts
+    ]  # of tracebacks that were written into each other
+    return 1 < context.processes <= shown(unlabelled) + len(beside) or _all_ended_alike(context, hits)
 
 
 def _all_ended_alike(context: FailureContext, hits: list[Hit]) -> bool:
     """Whether torchrun's table has every rank as ended by itself with an exception's status, and nobody speaks of a lost peer."""
     ended = {end.rank for end in context.bad_ends if end.exit.code == 1 and end.rank is not None}
     peers = any(hit.signature.role in ("cascade", "symptom") and hit.signature.id != "CHILD-FAILED" for hit in context.found.hits)
-    return len(ended) > 1 and ended >= context.ranks and not peers and any(hit.raised for hit in hits)
+    return len(ended) >= max(context.processes, 2) and ended >= context.ranks and not peers and any(hit.raised for hit in hits)
 
 
 def first_failing(context: FailureContext, hits: list[Hit]) -> tuple[int | None, bool]:

@@ -23,7 +23,7 @@ REPORTED = re.compile(
     r"|^\s+nproc_per_node\s+: (\d+)"  # and its launch configuration
     r"|MEMBER: \d+/(\d+)|Starting with (\d+) processes"  # Lightning
     r"|store-based barrier for key:\S+ with (\d+) (?:nodes|clients)"
-    r"|Num processes: (\d+)"  # accelerate
+    r"|Num processes: (\d+)|`--num_processes` was set to a value of `(\d+)`"  # accelerate
     r"|\bnranks (\d+)"  # NCCL
     r"|\b[Rr]ank:? \d+/(\d+)\b|\(rank/world-size\) \d+/(\d+)"
     r"|Process \d+, total (\d+)|Process \(global: \d+, local \d+\), total (\d+)"  # timm, OpenCLIP
@@ -55,11 +55,15 @@ NEEDLES = (
     "machine_rank", "node_rank", "nnodes", "simple_launcher",
 )  # fmt: skip
 """Literal texts (without digits) of which one is in every such line."""
+ADVICE = "please pass in `--num_processes="
+"""What accelerate says of how it could have been started."""
 MOST = 1 << 16
 
 
 def world_in(text: str) -> int | None:
     """The number of ranks that a line tells, or the least that it shows; None where it says nothing of them."""
+    if ADVICE in text:
+        return None
     if found := REPORTED.search(text):
         return _number(found)
     if ONE.search(text):

@@ -44,6 +44,9 @@ def ended_by_signal(context: FailureContext) -> Verdict | None:
     asked = [end for end in context.found.ends if end.exit.code in (-1, -2, -15)]
     if any(end.exit.code not in (-1, -2) for end in context.bad_ends):
         asked = [end for end in asked if end.exit.local]  # torchrun's word for the one that ended by itself
+    heard = [hit for hit in context.found.hits if hit.signature.id == "SIGTERM-HEARD"]
+    if heard and not asked and not context.failed:
+        return Verdict(BY_ID["CTRL-C"], "medium", heard)
     if not asked:
         return None
     end = asked[0]

@@ -17,7 +17,7 @@ SIGNATURES = (
         (
             rx("Killed", r"^(?:.*: line \d+: +\d+ )?Killed\b"),
             rx("illed", r"^(?:zsh: killed\b|\[\d+\]\s*[+-]?\s+(?:\d+ )?[Kk]illed\s)"),
-            rx("]Killed", r"(?:it/s|s/it)[^]\[]{0,300}\] *Killed$"),
+            rx("Killed", r"(?:(?:it/s|s/it)[^]\[]{0,300}\] *|\d)Killed$"),
             rx("Killed", r"^make: \*\*\* \[.*\] Killed"),
             rx("DeadKernelError", r"DeadKernelError: Kernel died"),
             rx("ernel", r"^The [Kk]ernel (?:crashed while executing code|appears to have died)"),
@@ -225,6 +225,12 @@ SIGNATURES = (
         alone=True,
         alike=("SLURM-CANCEL", "SIGHUP"),
         source="deepspeed/launcher/launch.py:sigkill_handler",
+    ),
+    Signature(
+        "SIGTERM-HEARD",
+        "hint",
+        "The program says that it was asked to end (SIGTERM)",
+        signs=(rx("eceived SIGTERM", r"[Rr]eceived SIGTERM\b"), rx("aught signal", r"[Cc]aught signal (?:15|2|SIGTERM|SIGINT)\b")),
     ),
     # What follows from another end.
     Signature(
