@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from crash_texts import of_lines
+from crash_texts import of_lines, traceback
 
 from dstui.run.diagnosis.shapes import Shapes
 from dstui.run.diagnosis.world_size import world_in
