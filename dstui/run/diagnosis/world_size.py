@@ -55,14 +55,14 @@ NEEDLES = (
     "machine_rank", "node_rank", "nnodes", "simple_launcher",
 )  # fmt: skip
 """Literal texts (without digits) of which one is in every such line."""
-ADVICE = "please pass in `--num_processes="
+HINT = "please pass in `--num_processes="
 """What accelerate says of how it could have been started."""
 MOST = 1 << 16
 
 
 def world_in(text: str) -> int | None:
     """The number of ranks that a line tells, or the least that it shows; None where it says nothing of them."""
-    if ADVICE in text:
+    if HINT in text:
         return None
     if found := REPORTED.search(text):
         return _number(found)
