@@ -17,7 +17,7 @@ from textual.errors import NoWidget
 from textual.filter import LineFilter
 
 from dstui.tui.kit.driver import LastingDriver
-from dstui.tui.kit.safe_drawing import SAFELY
+from dstui.tui.kit.safe_drawing import SAFELY, together
 from dstui.tui.kit.themes import DARK, LIGHT
 from dstui.tui.kit.threads import in_thread
 from dstui.tui.session.settings import remember, remembered
@@ -36,6 +36,13 @@ class TerminalApp(App[int]):
         self.theme = wanted if isinstance(wanted, str) and wanted in self.available_themes else DARK.name
         self.leaving = False
 
+    def refresh_css(self, animate: bool = True) -> None:
+        """Other colours: parse the styles anew. Before there is a screen, its first widget parses them anyway."""
+        if self.screen_stack:
+            super().refresh_css(animate)
+        else:
+            self.stylesheet.set_variables(self.get_css_variables())
+
     def remember_theme(self) -> None:
         """From now on another theme is one that somebody has chosen."""
         self.watch(self, "theme", self._remember, init=False)
@@ -45,7 +52,7 @@ class TerminalApp(App[int]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's own, and the one without which nothing goes to the terminal."""
-        return [*super().get_line_filters(), SAFELY]
+        return (together(*super().get_line_filters(), SAFELY),)
 
     def get_driver_class(self) -> type[Driver]:
         """Textual's own for this platform, lasting where it is that of a Unix terminal."""
