@@ -17,6 +17,7 @@ from dstui.tui.kit.row_list import RowList
 from dstui.tui.run.job_view import JobView
 from tests import machines
 from tests.machines import A100, NO_GPU, gpus, joined
+from tests.tui.sparing import ask_no_widget_that_waits, paint_where_the_test_stops, parse_each_style_sheet_once
 
 PLAN = """\
 version: 1
@@ -45,6 +46,14 @@ def machine(count: int = 0) -> Machine:
     return machines.machine(*gpus(count, **A100), links=joined(count), host=NO_GPU.host)
 
 
+@pytest.fixture(autouse=True)
+def _spared(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse_each_style_sheet_once(monkeypatch)
+    ask_no_widget_that_waits(monkeypatch)
+    if not request.node.get_closest_marker("every_frame"):
+        paint_where_the_test_stops(monkeypatch)
+
+
 @pytest.fixture
 def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     """`async with open_app(text, gpus=2, size=(120, 40)) as pilot`: the app, its first checks and looks done."""
@@ -69,10 +78,9 @@ def open_app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
 async def until(pilot: Pilot[int], true: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for something that can be observed."""
     for _ in range(int(seconds / 0.02)):
-        await pilot.pause()
+        await pilot.pause()  # 0.02 s at least
         if true():
             return
-        await pilot.pause(0.02)
     raise AssertionError(f"not within {seconds} s; the screen shows:\n{screen(pilot)}")
 
 

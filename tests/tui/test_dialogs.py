@@ -82,6 +82,7 @@ async def test_a_setting_is_found_once(open_app: Open) -> None:
         assert len(pilot.app.screen_stack) <= 2 and not isinstance(pilot.app.screen, Find)
 
 
+@pytest.mark.every_frame
 async def test_in_every_dialog_f1_helps_and_ctrl_q_leaves_or_asks(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
@@ -151,6 +152,7 @@ async def test_escape_leads_back_from_the_review_and_from_the_list_of_jobs(open_
         assert pilot.app.step.id == "zero" and pilot.app.focused.id == "form-rows"
 
 
+@pytest.mark.every_frame
 async def test_over_a_job_every_dialog_ends_once(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job(tmp_path / "job"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from dstui.logs.log_filter import Filter
 from tests.flood import end, lines_of_each, running_job, shown, start_flood
 from tests.tui.conftest import Open, attach, screen, until
@@ -13,6 +15,7 @@ RANKS, RATE, SECONDS = 8, 12_000, 1.0
 LINES = lines_of_each(RANKS, RATE, SECONDS)
 
 
+@pytest.mark.every_frame
 async def test_the_screen_shows_every_line_of_a_flood_that_it_watched(open_app: Open, tmp_path: Path) -> None:
     folder = running_job(tmp_path / "job", RANKS)
     async with open_app() as pilot:

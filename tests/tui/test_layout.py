@@ -70,6 +70,7 @@ async def test_a_screen_too_small_says_what_is_needed_and_can_be_left(open_app: 
         await until(pilot, lambda: pilot.app._exit)
 
 
+@pytest.mark.every_frame
 async def test_resizing_to_and_fro_loses_nothing(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("6", "enter", "9")
@@ -83,6 +84,7 @@ async def test_resizing_to_and_fro_loses_nothing(open_app: Open) -> None:
 
 
 @pytest.mark.parametrize("key", ["question_mark", "slash"])
+@pytest.mark.every_frame
 async def test_a_dialog_longer_than_the_screen_scrolls_and_follows_its_size(open_app: Open, key: str) -> None:
     async with open_app(size=(60, 16)) as pilot:
         await pilot.press("3", key)

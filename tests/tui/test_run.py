@@ -41,6 +41,7 @@ async def show_job(pilot: Pilot[int], job: JobFolder) -> None:
     """Attach to the job, and wait until all of it was read."""
     await attach(pilot, job)
     await until(pilot, lambda: store(pilot).state.run == "failed" and "exit status 3" in screen(pilot))
+    await until(pilot, lambda: "1 ✖ failed" in text_of(pilot, "#ranks"))
 
 
 async def test_a_job_that_ended_shows_its_summary_and_each_rank_in_words(open_app: Open, job: JobFolder) -> None:
