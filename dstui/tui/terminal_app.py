@@ -45,10 +45,11 @@ class TerminalApp(App[int]):
 
     def remember_theme(self) -> None:
         """From now on another theme is one that somebody has chosen."""
-        self.watch(self, "theme", self._remember, init=False)
 
-    def _remember(self, name: str) -> None:
-        in_thread(self, partial(remember, "theme", name))
+        def keep(name: str) -> None:
+            in_thread(self, partial(remember, "theme", name))
+
+        self.watch(self, "theme", keep, init=False)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's own, and the one without which nothing goes to the terminal."""
