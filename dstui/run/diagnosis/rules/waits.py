@@ -65,7 +65,8 @@ def _what_they_waited_in(context: FailureContext, hits: list[Hit]) -> Verdict:
     first = min(hits, key=context.order)
     late = context.behind()
     silent = len(late) == 1 and first.signature.id != "NCCL-WATCHDOG"  # whose reporters end by it, and the silent one may still be at work
-    known = late and (context.found.enqueued or silent) and len(late) < max(len(context.ranks), 2)
+    differ = len(set(context.found.enqueued.values())) > 1
+    known = late and (differ or silent) and len(late) < max(len(context.ranks), 2)
     rank = late[0] if known else first.rank
     signature = first.signature
     if signature.id == "NCCL-WATCHDOG" and context.found.preparing:
