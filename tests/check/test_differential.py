@@ -18,7 +18,7 @@ from dstui.plan.catalogue import DATA, NEWEST, RELEASES
 from tests.accelerators import says
 from tests.releases import FOLDER
 
-SAMPLE = settings(max_examples=150, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+SAMPLE = settings(max_examples=100, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("source", ["catalogue", "deepspeed"])
@@ -48,7 +48,7 @@ def test_our_verdict_is_an_older_parsers(version: str) -> None:
     tally = Tally()
 
     @seed(1)
-    @settings(SAMPLE, max_examples=40)
+    @settings(SAMPLE, max_examples=25)
     @given(configs(facts["keys"]), st.integers(1, 16))
     def agree(config: dict[str, object], ranks: int) -> None:
         compare(config, ranks, version, oracle, tally)
@@ -64,7 +64,7 @@ def test_our_verdict_is_initializes(fp16: bool, tmp_path: Path) -> None:
     differ: list[str] = []
 
     @seed(1)
-    @settings(SAMPLE, max_examples=5)
+    @settings(SAMPLE, max_examples=3)
     @given(engines())
     def agree(config: dict[str, object]) -> None:
         if found := difference(config, engine):

@@ -37,17 +37,20 @@ SCRIPT = "import time\nprint('step 1 loss 2.0', flush=True)\ntime.sleep(1000)\n"
 BECOME = "import os, sys; os.setgroups([]); os.setgid({0}); os.setuid({0}); os.umask(0o022); os.execvp(sys.argv[1], sys.argv[1:])"
 LOOKS = (
     ("runs",),
-    ("runs", "--json"),
-    ("runs", "--changes"),
     ("diagnose", "FOLDER"),
-    ("diagnose", "FOLDER", "--json"),
     ("logs", "FOLDER"),
-    ("logs", "FOLDER", "--metrics", "csv"),
     ("stop", "FOLDER"),
     ("stop",),
     ("stacks", "FOLDER"),
     ("bundle", "FOLDER", "-o", "bundle.zip"),
 )
+IN_OTHER_WORDS = (
+    ("runs", "--json"),
+    ("runs", "--changes"),
+    ("diagnose", "FOLDER", "--json"),
+    ("logs", "FOLDER", "--metrics", "csv"),
+)
+"""The same looks; what they tell of a secret may differ."""
 
 
 @dataclass(frozen=True)
@@ -192,10 +195,10 @@ def job(users: tuple[User, User], place: Path) -> Iterator[Running]:
     wait_for(lambda: not any(map(psutil.pid_exists, pids)))
 
 
-def look_at(user: User, folder: Path, cwd: Path) -> str:
+def look_at(user: User, folder: Path, cwd: Path, looks: tuple[tuple[str, ...], ...] = LOOKS) -> str:
     """Every command, and everything that they say."""
     said = ""
-    for words in LOOKS:
+    for words in looks:
         done = user.dstui(*(folder if word == "FOLDER" else word for word in words), cwd=cwd)
         assert not (words[0] == "stop" and done.returncode == 0), f"stopped: {done.stdout}"
         said += done.stdout + done.stderr
@@ -250,7 +253,7 @@ def contents(folder: Path) -> dict[str, tuple[int, int, bytes]]:
 def test_a_job_is_closed_to_others_who_see_nothing_of_it_and_claim_nothing(users: tuple[User, User], job: Running) -> None:
     _, b = users
     assert job.folder.stat().st_mode & 0o777 == 0o700
-    said = look_at(b, job.folder, b.home)
+    said = look_at(b, job.folder, b.home, LOOKS + IN_OTHER_WORDS)
     assert SECRET not in said and "step 1" not in said
     assert "is stopped" not in said and "No process is left" not in said
     assert job.lives()
@@ -262,7 +265,7 @@ def test_a_job_that_was_opened_to_others_is_read_by_them_and_no_more(users: tupl
     for path, mode in closed.items():
         path.chmod(mode | (0o055 if path.is_dir() else 0o044))
     try:
-        said = look_at(b, job.folder, b.home)
+        said = look_at(b, job.folder, b.home, LOOKS + IN_OTHER_WORDS)
         assert "step 1 loss 2.0" in said
         assert "is another user's" in said
         assert "is stopped" not in said and "No process is left" not in said

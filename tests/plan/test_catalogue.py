@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,10 +55,31 @@ def test_a_deprecated_key_names_its_replacement() -> None:
     assert old is not None and old.deprecated and old.replacement == "offload_optimizer"
 
 
-def test_the_catalogue_is_what_the_installed_deepspeed_says() -> None:
+DECLARED = """
+import json, runpy
+runpy.run_path(%r, run_name="__main__")
+import deepspeed.runtime.config as c
+from deepspeed.runtime.zero.config import DeepSpeedZeroConfig as Z
+from deepspeed.runtime.precision_config import DeepSpeedFP16Config as F, DeepSpeedBF16Config as B
+from deepspeed.compile.config import CompileConfig as K
+def names(m): return [f.alias or n for n, f in m.model_fields.items()]
+print("NAMES" + json.dumps({"zero_optimization": names(Z), "fp16": names(F), "bf16": names(B), "compile": names(K)}))
+"""
+ONE_CHILD = pytest.mark.xdist_group("declared keys")
+
+
+@pytest.fixture(scope="module")
+def declared() -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """What the script that writes the catalogue finds, and the fields of the models as they are walked here once more, by another way."""
+    code = DECLARED % str(EXTRACT)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=180)
+    return json.loads(done.stdout), json.loads(done.stderr.rpartition("NAMES")[2])  # the script leaves standard output to its answer
+
+
+@ONE_CHILD
+def test_the_catalogue_is_what_the_installed_deepspeed_says(declared: tuple[dict[str, Any], dict[str, list[str]]]) -> None:
     """A new DeepSpeed fails here, and the difference is what is new in it."""
-    done = subprocess.run([sys.executable, str(EXTRACT)], capture_output=True, text=True, check=True, timeout=180)
-    found = json.loads(done.stdout)
+    found = declared[0]
     if found["version"] not in RELEASES:
         pytest.fail(
             f"DeepSpeed {found['version']} has no catalogue: dstui/oracle/extract.py > dstui/plan/data/deepspeed-{found['version']}.json"
@@ -70,17 +92,9 @@ def test_the_catalogue_is_what_the_installed_deepspeed_says() -> None:
     assert [path for path in there if there[path] != here[path]] == []
 
 
-def test_no_key_of_a_model_is_missing() -> None:
-    """The models are walked here once more, by another way than the script that wrote the catalogue goes."""
-    code = (
-        "import json, typing, deepspeed.runtime.config as c; from deepspeed.runtime.zero.config import DeepSpeedZeroConfig as Z\n"
-        "from deepspeed.runtime.precision_config import DeepSpeedFP16Config as F, DeepSpeedBF16Config as B\n"
-        "from deepspeed.compile.config import CompileConfig as K\n"
-        "def names(m): return [f.alias or n for n, f in m.model_fields.items()]\n"
-        "print(json.dumps({'zero_optimization': names(Z), 'fp16': names(F), 'bf16': names(B), 'compile': names(K)}))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=180)
-    for section, names in json.loads(done.stdout.splitlines()[-1]).items():
+@ONE_CHILD
+def test_no_key_of_a_model_is_missing(declared: tuple[dict[str, Any], dict[str, list[str]]]) -> None:
+    for section, names in declared[1].items():
         assert [name for name in names if lookup(f"{section}.{name}") is None] == []
 
 

@@ -191,13 +191,13 @@ print(end_of(Lab(Path(sys.argv[1])).start("1:eat", "0:hang"))["state"])
 
 @pytest.mark.launcher
 def test_live_a_rank_that_its_cgroup_had_no_memory_for_is_proven_by_the_count(tmp_path: Path) -> None:
-    with memory_cgroup(2 * GIB) as group:
+    with memory_cgroup(GIB) as group:
         script = f'echo $$ > {group}/cgroup.procs && exec "$@"'
         words = ["sh", "-c", script, "sh", sys.executable, "-c", PROGRAM, str(tmp_path), str(Path(__file__).parent)]
         assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "failed\n"
         found = diagnose_job(JobFolder(tmp_path / "job"))
     assert (found.cause, found.first_failing_rank, found.confidence) == ("OOM-HOST", 1, "high")
-    assert any("of the job's cgroup for want of memory (limit 2 GiB" in line.text for line in found.evidence)
+    assert any("of the job's cgroup for want of memory (limit 1 GiB" in line.text for line in found.evidence)
 
 
 @pytest.mark.launcher
