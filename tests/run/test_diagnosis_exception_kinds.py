@@ -53,6 +53,8 @@ def raised(last: str, code: str, function: str = "run", own: str = "main") -> li
         ("NO-INTERNET", "/usr/lib/python3.11/socket.py", "socket.gaierror: [Errno -2] Name or service not known"),
         ("OP-BUILD", "triton/compiler/compiler.py", "triton.compiler.errors.CompilationError: at 3:7"),
         ("NCCL-SYSTEM", "torch/distributed/odd.py", "RuntimeError: NCCL gave up"),
+        ("MODEL-FILES", "mmcv/runner/checkpoint.py", "OSError: work_dirs/latest.pth is not a checkpoint file"),
+        ("CONFIG-ASSERT", "deepspeed/runtime/engine.py", "AssertionError: ZeRO-3 and this pipeline do not go together"),
         ("IMPORT-MISSING", "", "RuntimeError: please install the package odd first"),
         ("USER-PY", "h5py/_hl/files.py", "TypeError: 'int' object is not iterable"),
         ("USER-PY", "", "ValueError: nothing of all that"),
@@ -158,3 +160,14 @@ def test_a_step_that_srun_cancelled_because_a_task_had_failed_is_no_stop(tmp_pat
     cancelled = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***"
     assert of_lines(tmp_path / "a", ["srun: error: n1: task 1: Exited with exit code 1", cancelled]).kind == "failure"
     assert of_lines(tmp_path / "b", [cancelled, "srun: error: n1: task 1: Exited with exit code 1"]).cause == "SLURM-CANCEL"
+
+
+def test_a_variable_that_only_a_launcher_sets_is_missed_by_its_name(tmp_path: Path) -> None:
+    for name in ("LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
+        assert of_lines(tmp_path / "log", raised(f"KeyError: '{name}'", "/usr/lib/python3.11/os.py")).cause == "ENV-RANK-MISSING"
+    assert of_lines(tmp_path / "log", raised("KeyError: 'DATA_DIR'", "/usr/lib/python3.11/os.py")).cause == "USER-PY"
+
+
+def test_a_step_that_says_that_it_is_done_is_no_end_of_the_run(tmp_path: Path) -> None:
+    assert of_lines(tmp_path / "a", ["loading", "Done.", *(f"step {number}" for number in range(5))]).kind is None
+    assert of_lines(tmp_path / "b", ["loading", *(f"step {number}" for number in range(5)), "Done."]).kind == "success"

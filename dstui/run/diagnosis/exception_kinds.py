@@ -58,7 +58,7 @@ class Kind:
 KINDS = (
     # Files that are not there, by what they are and who opens them.
     Kind("PROGRAM-GONE", r"No such file or directory: '[\w.+-]+'$", NO_FILE, r"subprocess\.py:"),
-    Kind("CONFIG-PATH", r"\.(?:ya?ml|toml|cfg|ini|conf)'?$|['/]conf(?:ig)?s?/[^']*\.(?:py|json)'$", NO_FILE),
+    Kind("CONFIG-PATH", r"\.(?:ya?ml|toml|cfg|ini|conf)'?$|['\"/]conf(?:ig)?s?/[^'\"]*\.(?:py|json)['\"]", NO_FILE),
     Kind(
         "MODEL-FILES-PART",
         r"\.(?:pt|pth|ckpt|safetensors|gguf|onnx|bin|model|pkl|pdparams|npz)'$|ckpt|checkpoint|pretrained|weights",
@@ -121,9 +121,16 @@ KINDS = (
         "CONFIG-ASSERT",
         r"(?i)(?:incompatible|not (?:supported|compatible)|cannot be used|does not (?:work|support))\b.{0,60}(?:ZeRO|DeepSpeed)",
     ),
+    Kind(
+        "CONFIG-ASSERT",
+        r"(?i)\bzero\b|config",
+        r"AssertionError|ValueError|NotImplementedError",
+        r"deepspeed/runtime/engine|s/deepspeed\.py",
+    ),
     Kind("CONFIG-ASSERT", code=r"deepspeed/runtime/config|accelerate/(?:commands/config|utils/(?:dataclasses|deepspeed))"),
     # By the code that raised it.
     Kind("CKPT-NONE", r"(?i)(?:fail|unable|cannot|can't|could not|no)\w*\b.{0,30}(?:find|found|resume|locate|exist)\w*.{0,40}checkpoint"),
+    Kind("MODEL-FILES-PART", r"(?i)is not a (?:valid )?checkpoint"),
     Kind(
         "CKPT-SHAPE",
         r"(?i)(?:missing|unexpected|mismatch).*(?:state_?dict|checkpoint)|(?:state_?dict|checkpoint).*(?:missing|unexpected|mismatch)",

@@ -237,6 +237,8 @@ SIGNATURES = (
                 "gloo/transport/tcp/",
                 r"gloo/transport/tcp/.*connect.*(?:Connection (?:refused|timed out)|No route to host|Network is unreachable)",
             ),
+            rx("Unable to find address for", r"gloo/transport.*Unable to find address for"),
+            rx("connectFullMesh failed", r"Gloo connectFullMesh failed"),
         ),
         (Remedy("Name the interface, for example eth0", patches.environment("GLOO_SOCKET_IFNAME", "eth0")),),
         "ip route get PEER names the interface.",

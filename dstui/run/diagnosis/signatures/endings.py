@@ -143,6 +143,13 @@ SIGNATURES = (
                 rx(words, rf"^(?!.*(?i:{NO_END}))\W*(?:[\w,.:'-]+ ){{0,4}}\w*{words}\W*$")
                 for words in ("inished training", "ompleted training", "ompleted successfully", "inished successfully")
             ),
+        ),
+    ),
+    Signature(
+        "LAST-WORD",
+        "success",
+        "The last word of the program is that something is done",
+        signs=(
             rx("ll done", r"^\W*[Aa]ll done\W*$"),
             *(rx(word, rf"^\W*{word}\W*$") for word in ("Done", "DONE", "Finished", "FINISHED")),
         ),

@@ -327,7 +327,7 @@ SIGNATURES = (
                 "expected, but not set",
                 r"environment variable (?:RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|LOCAL_RANK) expected, but not set",
             ),
-            rx("KeyError: '", r"KeyError: '(?:RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT)'"),
+            rx("KeyError: '", r"KeyError: '(?:(?:LOCAL_|GROUP_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT)|SLURM_\w+|OMPI_\w+|PMI_\w+)'"),
         ),
         ("Start it with deepspeed, torchrun or accelerate launch",),
         alike=("MPI4PY",),

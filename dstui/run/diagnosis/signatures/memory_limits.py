@@ -24,6 +24,7 @@ SIGNATURES = (
             rx("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: Out of memory"),
             rx("GPU out of memory", r"(?:Error|Exception): .*\bGPU out of memory"),
             "CUDA driver error: out of memory",
+            "Triton Error [CUDA]: out of memory",
             rx("OOM when allocating", r"OOM when allocating tensor"),  # TensorFlow's
         ),
         (

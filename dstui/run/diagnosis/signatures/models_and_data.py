@@ -155,7 +155,8 @@ SIGNATURES = (
         (
             rx(
                 "No such file or directory",
-                r"FileNotFoundError: .*No such file or directory: '[^']*\.(?:jsonl?|csv|tsv|parquet|arrow|npy|npz|bin|idx|h5|tar|tfrecord"
+                r"FileNotFoundError: (?!.*(?:ckpt|checkpoint)).*"
+                r"No such file or directory: '[^']*\.(?:jsonl?|csv|tsv|parquet|arrow|npy|npz|bin|idx|h5|tar|tfrecord"
                 r"|zst|txt|jpe?g|png|webp|wav|mp3|flac|mp4|avi)'(?! -> )",
             ),
         ),
