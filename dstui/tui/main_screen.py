@@ -9,6 +9,7 @@ from textual import on
 from textual.dom import DOMNode
 from textual.geometry import Size
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from dstui.tui.forms.fields import Field
@@ -61,8 +62,9 @@ class MainScreen(Screen[None]):
     def show_parts(self) -> None:
         """Show the parts that belong on a screen of this size, and hide the others."""
         parts = shown(*self.app.size, self.step.pane, self.tab, self.step.wide)
-        for part in self.query(", ".join(f"#{name}" for name in PARTS)):
-            part.display = part.id in parts
+        for part in self.walk_children(Widget):  # a query would match each of them against a selector for each part
+            if part.id in PARTS:
+                part.display = part.id in parts
 
     def on_resize(self) -> None:
         """Another size: other parts may be seen, once the app knows it too."""
