@@ -6,11 +6,12 @@ same style sheets for hundreds of apps.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import wraps
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from textual.app import App
 from textual.css.stylesheet import Stylesheet
 from textual.message_pump import MessagePump
 from textual.pilot import Pilot
@@ -41,12 +42,12 @@ def parse_each_style_sheet_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def paint_where_the_test_stops(patch: pytest.MonkeyPatch) -> None:
-    """A frame is laid out when Textual wants it, and painted once the keys of a `press` are done, or a pause is: what a test can look at.
+    """A frame is laid out when Textual wants it, and painted once the keys of a `press` are done, and at the end: what a test looks at.
 
-    So every state that a test stops in is drawn, and a line that cannot be drawn fails it. The frames in between are painted too where a
-    test is marked `every_frame`, and wherever a test has a terminal.
+    So what keys have led to is drawn, and a line that cannot be drawn fails the test. The frames in between are painted too where a test is
+    marked `every_frame`, and wherever it has a terminal.
     """
-    paint = Screen._compositor_refresh
+    paint, press, run = Screen._compositor_refresh, Pilot.press, App.run_test
 
     def later(screen: Screen[Any]) -> None:
         if screen is screen.app.screen:
@@ -54,18 +55,23 @@ def paint_where_the_test_stops(patch: pytest.MonkeyPatch) -> None:
         else:
             paint(screen)
 
-    def painting(stop: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-        @wraps(stop)
-        async def stopped(pilot: Pilot[Any], *args: Any, **kwargs: Any) -> None:
-            await stop(pilot, *args, **kwargs)
-            if pilot.app.screen_stack and pilot.app.screen.is_attached:
-                paint(pilot.app.screen)
+    def painted(pilot: Pilot[Any]) -> None:
+        if pilot.app.is_running and pilot.app.screen_stack and pilot.app.screen.is_attached:
+            paint(pilot.app.screen)
 
-        return stopped
+    async def pressed(pilot: Pilot[Any], *keys: str) -> None:
+        await press(pilot, *keys)
+        painted(pilot)
+
+    @asynccontextmanager
+    async def run_test(app: App[Any], **how: Any) -> AsyncIterator[Pilot[Any]]:
+        async with run(app, **how) as pilot:
+            yield pilot
+            painted(pilot)
 
     patch.setattr(Screen, "_compositor_refresh", later)
-    for name in ("press", "pause"):
-        patch.setattr(Pilot, name, painting(getattr(Pilot, name)))
+    patch.setattr(Pilot, "press", pressed)
+    patch.setattr(App, "run_test", run_test)
 
 
 def ask_no_widget_that_waits(patch: pytest.MonkeyPatch) -> None:
