@@ -102,6 +102,15 @@ def test_a_file_that_is_not_there_tells_what_it_is(tmp_path: Path, cause: str, p
         ("REMOTE-ENV", ["FATAL:   could not open image /images/a.sif: failed to retrieve path"]),
         ("REMOTE-ENV", ["docker: Error response from daemon: pull access denied for a/b."]),
         ("REMOTE-ENV", ["slurmstepd: error: pyxis: container start failed with error code: 1"]),
+        ("NO-DS-CMD", ["mpirun was unable to find the specified executable file, and therefore", "did not launch the job."]),
+        ("SSH-CHECK", ['pdsh@head: gpu05: gethostbyname("gpu05") failed']),
+        ("DATA", ["cp: cannot stat '/data/train.tar': No such file or directory"]),
+        ("DATA", ["tar: /data/a.tar: Cannot open: No such file or directory", "tar: Error is not recoverable: exiting now"]),
+        ("NO-GPU", ["Failed to initialize NVML: Unknown Error"]),
+        ("LIB-MISSING", ["Intel MKL FATAL ERROR: Cannot load libmkl_avx2.so or libmkl_def.so."]),
+        ("IMPORT-VERSION", ["OMP: Error #15: Initializing libiomp5.so, but found libiomp5.so already initialized."]),
+        ("SIGABRT", ["*** stack smashing detected ***: terminated"]),
+        ("SIGABRT", ["job.sh: line 8: 4711 Floating point exception(core dumped) python train.py"]),
         ("SCRIPT-SHELL", ["job.sh: line 4: --nproc_per_node=8: command not found"]),
         ("SCRIPT-SHELL", ['job.sh: 3: Syntax error: "(" unexpected']),
         ("SCRIPT-SHELL", ["job.sh: line 7: $GPUS: ambiguous redirect"]),
@@ -171,3 +180,18 @@ def test_a_variable_that_only_a_launcher_sets_is_missed_by_its_name(tmp_path: Pa
 def test_a_step_that_says_that_it_is_done_is_no_end_of_the_run(tmp_path: Path) -> None:
     assert of_lines(tmp_path / "a", ["loading", "Done.", *(f"step {number}" for number in range(5))]).kind is None
     assert of_lines(tmp_path / "b", ["loading", *(f"step {number}" for number in range(5)), "Done."]).kind == "success"
+
+
+@pytest.mark.parametrize(
+    ("cause", "line"),
+    [
+        ("SLURM-TIME", "[2026-01-01 10:00:00] submitit WARNING - Caught signal SIGUSR2 on n1: this job is timed-out."),
+        ("SLURM-PREEMPT", "[2026-01-01 10:00:00] submitit WARNING - Caught signal SIGUSR1 on n1: this job is preempted."),
+        ("SLURM-PREEMPT", "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T10:00:00 DUE TO JOB REQUEUE ***"),
+        ("SLURM-CANCEL", "=>> PBS: job killed: deleted by user"),
+        ("CTRL-C", "User interrupted training. Exiting."),
+    ],
+)
+def test_what_ends_a_job_on_purpose_is_a_stop(tmp_path: Path, cause: str, line: str) -> None:
+    found = of_lines(tmp_path / "log", ["step 1", line])
+    assert (found.cause, found.kind) == (cause, "stop")

@@ -10,7 +10,17 @@ import re
 import signal
 from dataclasses import dataclass
 
-SIGNAL_CAUSES = {1: "SIGHUP", 2: "CTRL-C", 15: "CTRL-C", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS-SHM", 9: "KILLED-UNKNOWN", 11: "SIGSEGV"}
+SIGNAL_CAUSES = {
+    1: "SIGHUP",
+    2: "CTRL-C",
+    15: "CTRL-C",
+    4: "SIGILL",
+    6: "SIGABRT",
+    8: "SIGABRT",
+    7: "SIGBUS-SHM",
+    9: "KILLED-UNKNOWN",
+    11: "SIGSEGV",
+}
 """The signature of a death by signal, where nothing else is known."""
 TIMED_OUT = 124
 """What timeout(1) ends with when it had to stop its command."""

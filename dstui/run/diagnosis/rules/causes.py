@@ -19,7 +19,9 @@ AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
 """The kernel's words come late: they count although a stop stands above them."""
 NETWORK = frozenset({"NCCL-SYSTEM", "NCCL-CUDA", "IB", "PORT-IN-USE"})
 """Real causes, but also what a peer's death may look like: not independent of a cause that came before."""
-OF_SHELLS = frozenset({"SCRIPT-PERM", "SCRIPT-GONE", "COMMAND-GONE", "TOOL-GONE", "ENV-GONE", "SHELL-STOPPED", "SCRIPT-SHELL", "NO-DS-CMD"})
+OF_SHELLS = frozenset(
+    {"SCRIPT-PERM", "SCRIPT-GONE", "COMMAND-GONE", "TOOL-GONE", "FILE-GONE", "ENV-GONE", "SHELL-STOPPED", "SCRIPT-SHELL", "NO-DS-CMD"}
+)
 """What a shell says that was to run something; the job's script goes on after it."""
 AGAIN = 100
 """Lines after a launcher's last word that no rank of its run writes."""

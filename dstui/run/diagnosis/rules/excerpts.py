@@ -13,7 +13,7 @@ from dstui.run.diagnosis.verdict import Verdict
 
 OF_A_LAUNCHER = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")
 """What tells that a process ended, and not of what."""
-GOES_ON = frozenset({"TOOL-GONE", "ENV-GONE", "SCRIPT-PERM"})
+GOES_ON = frozenset({"TOOL-GONE", "FILE-GONE", "ENV-GONE", "SCRIPT-PERM"})
 """What a script of a shell goes on after, unless it is the last that the text has."""
 
 

@@ -82,6 +82,8 @@ SIGNATURES = (
             "Fatal Python error: Aborted",
             rx("terminate called", r"terminate called (?:after throwing|without an active)"),
             rx("Aborted", r"Aborted \(core dumped\)|^Aborted$"),
+            rx("loating point exception", r"^(?:.*\d )?[Ff]loating point exception\b"),
+            rx("stack smashing detected", r"\*\*\* stack smashing detected \*\*\*"),
             rx("(): ", r"^(?:free|malloc|realloc|munmap_chunk)\(\): (?:invalid|corrupted|unaligned)"),
             rx("corrupt", r"^(?:double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)|malloc_consolidate)"),
         ),
@@ -164,6 +166,7 @@ SIGNATURES = (
         (
             "DUE TO TIME LIMIT",
             "TERM_RUNLIMIT",
+            rx("Caught signal ", r"submitit.*Caught signal \w+.*this job is timed-out"),
             rx("maximum execution time", r"has exceeded the maximum execution time of \d+"),  # GitHub's runners
             rx("walltime", r"job killed: walltime \d+ exceeded limit"),
             rx("DeadlineExceeded", r"(?:[Rr]eason:?\s+|reason=)\"?DeadlineExceeded"),
@@ -176,7 +179,11 @@ SIGNATURES = (
         "stop",
         "SLURM took the nodes away",
         "A job of higher priority came, or a node failed.",
-        (rx("DUE TO", r"DUE TO (?:PREEMPTION|NODE FAILURE)"), "Node failure on"),
+        (
+            rx("DUE TO", r"DUE TO (?:PREEMPTION|NODE FAILURE|JOB REQUEUE)"),
+            "Node failure on",
+            rx("Caught signal ", r"submitit.*Caught signal \w+.*this job is preempted"),
+        ),
         ("Submit again: sbatch --requeue",),
         alone=True,
     ),
@@ -187,7 +194,8 @@ SIGNATURES = (
         "By scancel, or by srun after one task failed.",
         (
             "TERM_OWNER",
-            rx("CANCELLED AT", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (?!.*DUE TO (?:TIME|PREEMPTION|NODE))"),
+            rx("CANCELLED AT", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (?!.*DUE TO (?:TIME|PREEMPTION|NODE|JOB))"),
+            rx("PBS: job killed: ", r"PBS: job killed: (?:deleted|killed) by"),
         ),
         alone=True,
         confirm="sacct -j JOB --format=State,ExitCode,End",
@@ -226,6 +234,7 @@ SIGNATURES = (
             ),
             rx("^C", r"^(?:\^C)+$"),
             rx("nterrupted by", r"^(?!.*(?i:\b(?:if|when|can|be|not|resume\w*)\b)).{0,80}\b[Ii]nterrupted by (?:the )?user\W*$"),
+            rx("ser interrupted", r"^\W*[Uu]ser interrupted (?:the )?(?:training|run)\b"),
             rx("The operation was cancel", r"The operation was cancell?ed\.?$"),
             rx("srun: interrupt", r"^srun: (?:interrupt|sending Ctrl-C)"),
         ),

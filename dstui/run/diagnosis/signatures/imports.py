@@ -79,6 +79,7 @@ SIGNATURES = (
             rx("`rope_scaling` must be a dictionary", r"`rope_scaling` must be a dictionary (?:with two fields|of with two)"),
             rx("require users to upgrade torch", r"we now require users to upgrade torch"),
             rx("requires a version of", r"(?:Error|Exception): .*requires? a (?:newer |recent )?version of"),
+            rx("OMP: Error #15", r"^OMP: Error #15: Initializing \S+, but found \S+ already initialized"),
             rx("Found an incompatible version of", r"Found an incompatible version of"),
             rx("Please upgrade", r"(?:Import|Runtime|Value|Attribute)Error: .*[Pp]lease up(?:grade|date) (?:your )?(?:the )?[\w.-]+"),
             rx("pydantic.errors.", r"^pydantic\.errors\.Pydantic\w*Error"),

@@ -194,6 +194,7 @@ SIGNATURES = (
             rx("version `", r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found"),
             rx("DLL load failed", r"DLL load failed while importing"),
             rx("[WinError ", r"\[WinError (?:126|127|1114)\]"),
+            rx("MKL FATAL ERROR", r"MKL FATAL ERROR: Cannot load "),
             rx("Could not load lib", r"Could not load lib(?:torchcodec|rary libcudnn\S*)"),
         ),
         (

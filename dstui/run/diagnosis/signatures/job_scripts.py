@@ -88,6 +88,7 @@ SIGNATURES = (
             rx(": No such file", r"^(?:\S*/)?env: \W?[\w.+-]+\W?: No such file"),
             rx("is not recognized as", r"is not recognized as (?:an internal or external command|the name of a cmdlet)"),
             rx("Failed to spawn: ", r"error: Failed to spawn: \W"),
+            "was unable to find the specified executable file",
         ),
         (
             "Activate the environment in the job's script too (source …/bin/activate), or name the interpreter by its full path",
@@ -114,6 +115,22 @@ SIGNATURES = (
         sure=False,
         alike=("REMOTE-ENV", "LIB-MISSING"),
         answer="NO-DS-CMD",
+    ),
+    Signature(
+        "FILE-GONE",
+        "root",
+        "A file that the job's script copies or unpacks is not there",
+        "Its path is wrong, or it is missing on this host: a step before was to fetch it, or another folder is mounted.",
+        (
+            rx("annot stat", r"^(?:cp|mv|rsync|install): cannot stat .*: No such file"),
+            rx("annot open", r"^tar: \S+: Cannot open: No such file"),
+            rx("cannot find or open", r"^unzip: +cannot find or open "),
+        ),
+        ("ls of that path, on the host that failed, from the folder that the job starts in",),
+        "ls of that path, on the host that failed.",
+        sure=False,
+        alike=("NO-SCRIPT", "RACE-FS"),
+        answer="DATA",
     ),
     Signature(
         "ENV-GONE",

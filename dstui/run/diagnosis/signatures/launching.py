@@ -121,6 +121,7 @@ SIGNATURES = (
             "Permission denied (publickey",
             "Host key verification failed",
             "Connection timed out during banner",
+            rx("gethostbyname(", r"gethostbyname\(\"\S+\"\) failed"),
             rx("ssh: ", r"ssh: (?:connect to host|Could not resolve hostname)"),
         ),
         ("ssh-copy-id HOST for every host, this one too; another port with --ssh_port", "dstui doctor PLAN tries every host"),
@@ -202,6 +203,7 @@ SIGNATURES = (
         "The program asks for a GPU, and PyTorch has none here",
         "No driver, a container without its GPUs, a CPU-only PyTorch, an empty CUDA_VISIBLE_DEVICES; or the program was written for a GPU.",
         (
+            "Failed to initialize NVML: Unknown Error",
             rx("NVIDIA-SMI has failed", r"NVIDIA-SMI has failed because it couldn't communicate"),
             rx("CUDA is not available", r"(?:Error|Exception): .*CUDA is not available"),
             "torch.cuda.is_available() is False",
