@@ -187,7 +187,6 @@ def test_a_step_that_says_that_it_is_done_is_no_end_of_the_run(tmp_path: Path) -
     [
         ("SLURM-TIME", "[2026-01-01 10:00:00] submitit WARNING - Caught signal SIGUSR2 on n1: this job is timed-out."),
         ("SLURM-PREEMPT", "[2026-01-01 10:00:00] submitit WARNING - Caught signal SIGUSR1 on n1: this job is preempted."),
-        ("SLURM-PREEMPT", "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T10:00:00 DUE TO JOB REQUEUE ***"),
         ("SLURM-CANCEL", "=>> PBS: job killed: deleted by user"),
         ("CTRL-C", "User interrupted training. Exiting."),
     ],

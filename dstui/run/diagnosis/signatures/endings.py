@@ -180,7 +180,7 @@ SIGNATURES = (
         "SLURM took the nodes away",
         "A job of higher priority came, or a node failed.",
         (
-            rx("DUE TO", r"DUE TO (?:PREEMPTION|NODE FAILURE|JOB REQUEUE)"),
+            rx("DUE TO", r"DUE TO (?:PREEMPTION|NODE FAILURE)"),
             "Node failure on",
             rx("Caught signal ", r"submitit.*Caught signal \w+.*this job is preempted"),
         ),
@@ -194,7 +194,7 @@ SIGNATURES = (
         "By scancel, or by srun after one task failed.",
         (
             "TERM_OWNER",
-            rx("CANCELLED AT", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (?!.*DUE TO (?:TIME|PREEMPTION|NODE|JOB))"),
+            rx("CANCELLED AT", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (?!.*DUE TO (?:TIME|PREEMPTION|NODE))"),
             rx("PBS: job killed: ", r"PBS: job killed: (?:deleted|killed) by"),
         ),
         alone=True,
