@@ -16,7 +16,6 @@ SIGNAL_CAUSES = {
     15: "CTRL-C",
     4: "SIGILL",
     6: "SIGABRT",
-    8: "SIGABRT",
     7: "SIGBUS-SHM",
     9: "KILLED-UNKNOWN",
     11: "SIGSEGV",
