@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 
 from dstui.run.diagnosis.diagnosis import Evidence
@@ -117,7 +118,7 @@ class Findings:
     """File, by its number -> where its last lines begin."""
     final: dict[int, int] = field(default_factory=dict)
     """File, by its number -> its last line with words."""
-    traced: dict[int, list[int]] = field(default_factory=dict)
+    traced: dict[int, array[int]] = field(default_factory=dict)
     """File, by its number -> the lines of tracebacks that were read: frames, not their source."""
     cut: list[str] = field(default_factory=list)
     """What shows that a log breaks off, a sentence each."""

@@ -19,7 +19,7 @@ QUIET = 60
 QUIET_AMONG_RANKS = 1000
 """The same after the end of a rank, whose peers may go on."""
 QUIET_TO_THE_END = 200
-"""The same where nothing ended any more; of 300 published logs of failures the longest such end had 77 lines."""
+"""The same where nothing failed any more, up to a stop or the file's end; of 300 published logs of failures the longest such end had 77 lines."""
 FRAME = 2
 """Lines of a traceback for each that is read: its source stands below it."""
 ALIKE = 4
@@ -32,11 +32,12 @@ FOLLOWS = ("symptom", "cascade")
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Where something ended: a line, whether the whole run did, whether it only followed from another end."""
+    """Where something ended: a line, whether the whole run did, whether it only followed from another end, whether on purpose."""
 
     line: int
     whole: bool
     follows: bool
+    stop: bool
 
 
 def keep_last_run(found: Findings) -> None:
@@ -57,15 +58,15 @@ def keep_last_run(found: Findings) -> None:
 def _ends(found: Findings) -> list[End]:
     """Everything that ended something, in the order of the lines."""
     one = not found.agents and not found.labelled and found.world in (None, 1) and all(hit.rank in (None, 0) for hit in found.hits)
-    known = [End(hit.at[1], one or _of_launcher(hit), _follows(hit)) for hit in found.hits if _ended(hit)]
-    reported = [End(end.at[1], one or end.exit.whole or end.root, False) for end in found.ends if end.exit.code != 0]
+    known = [End(hit.at[1], one or _of_launcher(hit), _follows(hit), hit.signature.role == "stop") for hit in found.hits if _ended(hit)]
+    reported = [End(end.at[1], one or end.exit.whole or end.root, False, False) for end in found.ends if end.exit.code != 0]
     return sorted([*known, *reported], key=lambda end: end.line)
 
 
 def _ended(hit: Hit) -> bool:
     if hit.signature.role == "stop":
         return True
-    raised = hit.raised is not None and hit.raised.traced
+    raised = hit.raised is not None and hit.raised.traced and not hit.raised.ignored
     return hit.signature.role in ("root", *FOLLOWS) and (raised or hit.signature.alone)
 
 
@@ -80,14 +81,14 @@ def _of_launcher(hit: Hit) -> bool:
 
 def _last_cut(found: Findings, ends: list[End]) -> int:
     """The line of the last end after which something else ran; 0 where there is none."""
-    traced, last, cut = found.traced.get(0, []), found.final.get(0, 0), 0
+    traced, last, cut = found.traced.get(0, ()), found.final.get(0, 0), 0
     for end, after in zip_longest(ends, ends[1:]):
         until = after.line if after else last
         quiet = until - end.line - FRAME * (bisect_left(traced, until) - bisect_right(traced, end.line))
         if after is None:
             enough = quiet >= (QUIET if at_work(next(iter(found.tails.values()), [])) else QUIET_TO_THE_END)
         else:
-            enough = quiet >= (QUIET if end.whole else QUIET_AMONG_RANKS) and not after.follows
+            enough = quiet >= (QUIET if end.whole else QUIET_TO_THE_END if after.stop else QUIET_AMONG_RANKS) and not after.follows
         cut = end.line if enough else cut
     return cut
 

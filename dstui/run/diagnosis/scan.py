@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -161,7 +162,7 @@ class Scanner:
             self._launchers.feed(label, place, key)
             self._dumps.feed(label, place)
         if raised or trace.open or trace.at_frame:
-            self.found.traced.setdefault(place[0], []).append(number)
+            self.found.traced.setdefault(place[0], array("Q")).append(number)
         signs = [(sign, signature) for sign, signature in shape.signs if not code or signature.in_code]
         self._signatures(signs, label, place, key, raised)
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from dstui.run.diagnosis.traces import Raised
 
-MESSAGE, FRAMES, RAISER, KIND = 3.0, 2.0, 1.5, 1.0
+MESSAGE, FRAMES, RAISER, KIND = 4.0, 2.0, 2.0, 0.7
 """How much each says: the words of the message more than the functions that led to it, those more than the library and the type."""
-SECOND = 0.6
+SECOND = 0.45
 """The share of a vote that the second cause of an entry gets, and its square the third."""
 
 
