@@ -19,7 +19,7 @@ QUIET = 60
 QUIET_AMONG_RANKS = 1000
 """The same after the end of a rank, whose peers may go on."""
 QUIET_TO_THE_END = 200
-"""The same where nothing failed any more, up to a stop or the file's end; of 300 published logs of failures the longest such end had 77 lines."""
+"""The same where nothing failed any more, up to a stop or the end of the file: no published log of a failure had more than 77 such lines."""
 FRAME = 2
 """Lines of a traceback for each that is read: its source stands below it."""
 ALIKE = 4
