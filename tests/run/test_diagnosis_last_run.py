@@ -107,3 +107,19 @@ def test_the_shells_word_for_a_kill_may_stand_behind_a_number(tmp_path: Path) ->
     assert (
         of_lines(tmp_path / "log", [*steps(0, 80), " 380/5000 [=>....] - ETA: 2:33:19 - Time (s): 2.9100Killed"]).cause == "KILLED-UNKNOWN"
     )
+
+
+def test_nothing_is_sure_in_a_file_of_several_runs(tmp_path: Path) -> None:
+    alone = of_lines(tmp_path / "a", [*steps(0, 30), *launched("train.py", *traceback(0, OOM))])
+    assert (alone.cause, alone.confidence) == ("OOM-GPU", "high")
+    again = [*launched("train.py", *traceback(0, OOM)), *steps(0, 70), *launched("train.py", *traceback(0, OOM))]
+    found = of_lines(tmp_path / "b", again)
+    assert (found.cause, found.confidence) == ("OOM-GPU", "medium")
+
+
+def test_a_stop_beside_an_exception_that_nobody_caught_is_not_sure(tmp_path: Path) -> None:
+    stop = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO PREEMPTION ***"
+    assert of_lines(tmp_path / "a", [*steps(0, 30), stop]).confidence == "high"
+    thread = ["Exception in thread Thread-4 (_pin_memory_loop):", *BUG]
+    found = of_lines(tmp_path / "b", [*steps(0, 30), *thread, *steps(0, 1500), stop])
+    assert (found.kind, found.confidence) == ("stop", "medium")

@@ -102,6 +102,8 @@ class Findings:
     """Rank -> the last collective that it enqueued."""
     agents: set[str] = field(default_factory=set)
     """Streams in which torchrun itself speaks."""
+    several_runs: bool = False
+    """Whether one file holds more than one run: then nobody is sure which of them is meant."""
     launcher_broke: bool = False
     """Whether the last file ends within a traceback of the launcher itself."""
     closing: int = 0

@@ -10,7 +10,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from dstui.run.diagnosis.findings import Findings, Hit
 
@@ -19,7 +19,7 @@ QUIET = 60
 QUIET_AMONG_RANKS = 1000
 """The same after the end of a rank, whose peers may go on."""
 QUIET_TO_THE_END = 200
-"""The same where nothing failed any more, up to a stop or the end of the file: no published log of a failure had more than 77 such lines."""
+"""The same where nothing failed any more, up to a stop or the end of the file: no published failure had more than 77 such."""
 FRAME = 2
 """Lines of a traceback for each that is read: its source stands below it."""
 ALIKE = 4
@@ -35,6 +35,7 @@ class End:
     """Where something ended: a line, whether the whole run did, whether it only followed from another end, whether on purpose."""
 
     line: int
+    launcher: bool
     whole: bool
     follows: bool
     stop: bool
@@ -44,7 +45,10 @@ def keep_last_run(found: Findings) -> None:
     """Drop what earlier runs left, where one file holds several; several files are several ranks or hosts."""
     if len(found.files) != 1 or found.several_nodes:
         return
-    cut = _last_cut(found, _ends(found))
+    ends = _ends(found)
+    cut = _last_cut(found, ends)
+    launchers = [end.line for end in ends if end.launcher]
+    found.several_runs = cut > 0 or any(later - earlier > QUIET for earlier, later in pairwise(launchers))
     if cut == 0:
         return
     found.hits = [hit for hit in found.hits if hit.at[1] > cut]
@@ -58,8 +62,16 @@ def keep_last_run(found: Findings) -> None:
 def _ends(found: Findings) -> list[End]:
     """Everything that ended something, in the order of the lines."""
     one = not found.agents and not found.labelled and found.world in (None, 1) and all(hit.rank in (None, 0) for hit in found.hits)
-    known = [End(hit.at[1], one or _of_launcher(hit), _follows(hit), hit.signature.role == "stop") for hit in found.hits if _ended(hit)]
-    reported = [End(end.at[1], one or end.exit.whole or end.root, False, False) for end in found.ends if end.exit.code != 0]
+    known = [
+        End(hit.at[1], launcher := _of_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop")
+        for hit in found.hits
+        if _ended(hit)
+    ]
+    reported = [
+        End(end.at[1], end.exit.whole or end.root, one or end.exit.whole or end.root, follows=False, stop=False)
+        for end in found.ends
+        if end.exit.code != 0
+    ]
     return sorted([*known, *reported], key=lambda end: end.line)
 
 

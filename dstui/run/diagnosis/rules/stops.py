@@ -28,7 +28,8 @@ def stopped(context: FailureContext) -> Verdict | None:
     stops = [hit for hit in context.found.hits if hit.signature.role == "stop" and not _followed(context, hit)]
     for one in STOPS:
         if hits := [hit for hit in stops if hit.signature.id == one]:
-            return Verdict(BY_ID[one], "high", hits)
+            failed = any(hit.signature.role == "root" and hit.raised and hit.raised.traced for hit in context.found.hits)
+            return Verdict(BY_ID[one], "medium" if failed or context.found.several_runs else "high", hits)
     return None
 
 
