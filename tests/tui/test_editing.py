@@ -214,7 +214,7 @@ async def test_a_plan_that_became_something_else_on_disk_is_said_and_the_edits_a
         assert "It was a Plan when it was read here." in " ".join(text_of(pilot, "#answers").split())
         can_be_replaced = (tmp_path / "plan.yaml").is_file()
         assert ("replace it with what is here" in screen(pilot)) is can_be_replaced
-        await pilot.press("o", *["backspace"] * 20, *"mine", "full_stop", *"yaml", "enter")
+        await pilot.press("o", "ctrl+u", *"mine", "full_stop", *"yaml", "enter")
         await until(pilot, lambda: "Saved mine.yaml" in screen(pilot))
         assert "stage: 3" in (tmp_path / "mine.yaml").read_text()
         if can_be_replaced:

@@ -32,7 +32,9 @@ async def opened(pilot: Pilot[int]) -> CommandList:
 
 async def choose(pilot: Pilot[int], name: str) -> None:
     """Open the palette, type a name, and take the best match."""
-    found = await opened(pilot)
+    await pilot.press("ctrl+p")
+    await until(pilot, lambda: isinstance(pilot.app.screen, Palette) and pilot.app.screen.query(CommandList))
+    found = pilot.app.screen.query_one(CommandList)
     pilot.app.screen.query_one("CommandInput").value = name
     await until(pilot, lambda: found.option_count and str(found.get_option_at_index(0).hit.text).startswith(name))
     await pilot.press("enter")

@@ -43,11 +43,13 @@ SCREENS = {
     "zero": Shown(("3",), "What is sharded"),
     "batch-typing": Shown(("6", "enter", "8"), "Enter Esc done"),
     "checks": Shown(("3", "tab", "tab"), "stage", plan=WRONG),
-    "review": Shown(("8",), "Before the launch"),
-    "help": Shown(("f1",), "F1"),
+    "review": Shown(("escape", "8"), "Before the launch"),
+    "help": Shown(("1", "f1"), "F1"),
     "no-job": Shown(("9",), "9 Run"),
     "failed-run": Shown((), "OOM-GPU", job=True),
 }
+TOGETHER = (("machine", "zero", "help", "review", "no-job"), ("batch-typing",), ("checks",), ("failed-run",))
+"""The names of the screens that one app shows one after another."""
 
 
 def looks(pilot: Pilot[int]) -> str:
@@ -77,29 +79,38 @@ async def settled(pilot: Pilot[int], quiet: float = 0.5) -> str:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", SCREENS)
-async def test_a_screen_looks_as_it_did(
-    open_app: Open, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, name: str, variant: str
+@pytest.mark.parametrize("names", TOGETHER, ids=" ".join)
+async def test_screens_look_as_they_did(
+    open_app: Open, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, names: tuple[str, ...], variant: str
 ) -> None:
     for home in ("XDG_STATE_HOME", "XDG_CONFIG_HOME"):  # where no other test's runs and theme are
         monkeypatch.setenv(home, str(Path.cwd() / home))
     monkeypatch.delenv("TEXTUAL_THEME", raising=False)
     if variant == "mono":
         monkeypatch.setenv("NO_COLOR", "1")
-    shown, file = SCREENS[name], BASELINES / f"{name}-{variant}.txt"
-    async with open_app(shown.plan, gpus=4, size=VARIANTS[variant]) as pilot:
-        if shown.job:
-            await show_job(pilot, job(Path.cwd() / "job"))
-        for key in shown.keys:
-            await pilot.press(key)
-        await until(pilot, lambda: shown.text in screen(pilot))
-        if request.config.getoption("--write-screens"):
-            file.write_text(await settled(pilot))
+    async with open_app(SCREENS[names[0]].plan, gpus=4, size=VARIANTS[variant]) as pilot:
+        for name in names:
+            await go(pilot, SCREENS[name])
+            if request.config.getoption("--write-screens"):
+                (BASELINES / f"{name}-{variant}.txt").write_text(await settled(pilot))
+            else:
+                await looks_as(pilot, BASELINES / f"{name}-{variant}.txt")
+
+
+async def go(pilot: Pilot[int], shown: Shown) -> None:
+    """To this screen, from any other."""
+    if shown.job:
+        await show_job(pilot, job(Path.cwd() / "job"))
+    await pilot.press(*shown.keys)
+    await until(pilot, lambda: shown.text in screen(pilot))
+
+
+async def looks_as(pilot: Pilot[int], file: Path) -> None:
+    """Wait until the screen is that of the file."""
+    expected = file.read_text()
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if looks(pilot) == expected:
             return
-        expected = file.read_text()
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            if looks(pilot) == expected:
-                return
-            await pilot.pause(0.05)
-        raise AssertionError("\n".join(unified_diff(expected.splitlines(), looks(pilot).splitlines(), file.name, "now", lineterm="")))
+        await pilot.pause(0.05)
+    raise AssertionError("\n".join(unified_diff(expected.splitlines(), looks(pilot).splitlines(), file.name, "now", lineterm="")))
