@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from dstui.logs.log_filter import Filter
-from tests.flood import end, lines_of_each, running_job, shown, start_flood
+from tests.flood import GROUPS, TICK, end, lines_of_each, running_job, shown, start_flood
 from tests.tui.conftest import Open, attach, screen, until
 
 RANKS, RATE, SECONDS = 8, 12_000, 1.0
@@ -41,6 +43,8 @@ def test_the_log_has_each_line_of_every_rank_in_its_order_folded_or_not(tmp_path
             assert time.monotonic() < deadline
             view.timeline.find()
             view.poll()
+            with suppress(subprocess.TimeoutExpired):
+                flood.wait(TICK / GROUPS / 2)  # a look between any two writes
         flood.communicate()
         end(folder)
         assert shown(view).of == dict.fromkeys(range(RANKS), LINES)

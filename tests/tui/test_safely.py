@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import pytest
 from rich.segment import Segment
 from textual.pilot import Pilot
 
@@ -48,7 +47,6 @@ def unsafe(pilot: Pilot[int]) -> list[str]:
     return [strip.text for strip in pilot.app.screen._compositor.render_strips() if UNSAFE.search(strip.text)]
 
 
-@pytest.mark.every_frame
 async def test_names_keys_and_values_of_a_hostile_plan_are_only_drawn(open_app: Open) -> None:
     async with open_app(HOSTILE) as pilot:
         assert "\x1b" in store(pilot).state.plan.name
