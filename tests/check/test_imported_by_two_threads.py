@@ -64,7 +64,7 @@ def names(found: Iterable[ast.AST]) -> set[str]:
 
 def imported(tree: ast.Module) -> set[str]:
     """What a module imports when it runs, also in its functions."""
-    types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"]
     typing = {id(part) for node in types for part in ast.walk(node)}
     return names(node for node in ast.walk(tree) if id(node) not in typing)
 
