@@ -67,11 +67,9 @@ def harmed(cloned: Path) -> list[str]:
     "args",
     [
         ("check", "plan.yaml"),
-        ("check", "plan.yaml", "--oracle", "parse"),
         ("render", "plan.yaml"),
         ("--headless", "plan.yaml", "--dry-run"),
         ("machine",),
-        ("doctor", "plan.yaml"),
         ("doctor", "plan.yaml", "--deep"),
     ],
     ids=" ".join,
