@@ -24,6 +24,8 @@ def raised(last: str, code: str, function: str = "run", own: str = "main") -> li
         ("USER-SHAPE", "torch/odd.py", "RuntimeError: grid expects 3D input, got one of 2D"),
         ("USER-SHAPE", "", "ValueError: two arrays of different shapes: (3,) and (4,)"),
         ("USER-SHAPE", "torch/odd.py", "AssertionError: hidden size 12 must match 16"),
+        ("USER-SHAPE", "", "AssertionError: image height 256 doesn't match the model's 224"),
+        ("USER-SHAPE", "einops/einops.py", "einops.EinopsError:  Error while processing rearrange-reduction pattern"),
         ("DTYPE-MIX", "torch/odd.py", "RuntimeError: fold(): expected dtype Half but got Float"),
         ("DTYPE-MIX", "torch/odd.py", "RuntimeError: \"fold_cpu\" not implemented for 'BFloat16'"),
         ("DEVICE-MIX", "torch/odd.py", "RuntimeError: fold(): arguments on different devices: cuda:0 is on cuda:0, but x is not"),

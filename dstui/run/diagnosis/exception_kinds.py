@@ -81,7 +81,7 @@ KINDS = (
     Kind(
         "DTYPE-MIX",
         r"\bdtypes?\b.*(?:same|match|equal|\bbut\b|expected|got|different)|scalar types?\b|desired output type"
-        r"|not implemented for '(?:Half|BFloat16|Float8\w*)'",
+        r"|[Ee]xpected (?:floating point|integer|\w+) type\b.*\bgot|not implemented for '(?:Half|BFloat16|Float8\w*)'",
         COMPUTING,
     ),
     Kind(
@@ -97,7 +97,10 @@ KINDS = (
         r".*\b(?:shapes?|dims|dimensions?|dimensional|\dD|equal size)\b",
         COMPUTING,
     ),
+    Kind("USER-SHAPE", r"(?i)\b(?:height|width|resolution|image size)\b.*(?:n't|not) match", COMPUTING),
+    Kind("USER-SHAPE", code=r"/einops/"),
     # What the machine has not.
+    Kind("INVALID-ORDINAL", r"Invalid CUDA '?device"),
     Kind(
         "INVALID-ORDINAL", r"(?i)(?:requir|request|need|expect|specified|ask)\w*\b.{0,30}\b\d+ (?:GPU|device)s?\b|\bGPUs?\b.{0,40}\bonly \d"
     ),

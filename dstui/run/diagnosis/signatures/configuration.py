@@ -178,6 +178,7 @@ SIGNATURES = (
             rx("is not supported", r"Type (?:bf16|fp16) is not supported"),
             "Bfloat16 is only supported on GPUs with compute capability",
             "CUBLAS_STATUS_NOT_SUPPORTED",
+            rx("only supports Ampere", r"FlashAttention only supports Ampere"),
             rx("fp16 is not supported", r"fp16 is not supported"),
         ),
         (Remedy("Train in fp16", patches.to_fp16),),
