@@ -81,3 +81,11 @@ def test_of_a_failed_run_the_last_exception_that_a_line_names_is_told_where_noth
     found = of_lines(tmp_path / "log", [*spawned(2), named, *(f"step {n}" for n in range(90)), *ended(2, 1)])
     assert (found.cause, found.kind, found.confidence) == ("USER-PY", "failure", "low")
     assert "upside down" in found.title
+
+
+def test_a_text_that_ends_with_an_error_in_words_that_nobody_knows_names_what_they_speak_of(tmp_path: Path) -> None:
+    found = of_lines(tmp_path / "log", [*(f"step {number} loss 2.0" for number in range(90)), "fatal: the parquet shard cannot be decoded"])
+    assert (found.cause, found.kind, found.could_be[0]) == (None, None, "DATA")
+    assert "it could be:" in report(found)
+    quiet = of_lines(tmp_path / "log", [*(f"step {number} loss 2.0" for number in range(90)), "the parquet shard is decoded"])
+    assert quiet.could_be == ()

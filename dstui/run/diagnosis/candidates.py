@@ -18,9 +18,11 @@ UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
 """Causes that say no more than that something ended."""
 CAN_BE_CAUSES = ("root", "symptom")
 WARNING = re.compile(r"(?i)\bwarn(?:ing)?\b")
-ERROR = re.compile(r"(?i)error|fail|fatal|cannot|can't|could not|unable|denied|refused|not found|no such|invalid|abort")
-LAST = 6
-"""Lines at the end that may tell an error in words that nobody knows."""
+ERROR = re.compile(
+    r"(?i)\b(?:\w*error|fail(?:ed|ure|s)?|fatal|cannot|can't|could not|unable to|denied|refused|not found|no such|invalid|abort(?:ed|ing)?)\b"
+)
+LAST, LAST_OF_ALL = 6, 2
+"""Lines at the end that may tell an error in words that nobody knows; where nothing else says that anything failed, fewer."""
 OF_STATUS: dict[int, tuple[str, ...]] = {1: ("USER-PY",), 2: ("USER-PY",), 126: ("CKPT-PERM", "NO-DS-CMD"), 127: ("NO-DS-CMD", "NO-SCRIPT")}
 """What interpreters and shells end with -> of what."""
 
@@ -37,7 +39,7 @@ def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
     reported = (*(_answer(one.id) for one in (verdict.signature,) if one), *verdict.others)
     strong, weak = _mentioned(context, verdict)
     if verdict.signature is None:
-        found = [*strong, *weak, *_spoken_of(context)] if context.failed else []
+        found = [*strong, *weak, *_spoken_of(context)] if context.failed else _last_words(context, LAST_OF_ALL)
     else:
         alike = _alike(verdict)
         found = [*(one for one in alike if one in {*strong, *weak}), *strong[:1], *alike, *weak]
@@ -66,10 +68,15 @@ def _says_an_end(hit: Hit) -> bool:
 
 def _spoken_of(context: FailureContext) -> list[str]:
     """What the last lines with an error's words speak of, what the consequences may have come from, what the exit status stands for."""
-    last = [line for lines in context.found.tails.values() for line in lines[-LAST:] if ERROR.search(line) and not exits_in(line)]
     fallen = [one for hit in context.found.hits if hit.signature.role == "cascade" for one in hit.signature.alike]
     ended = [one for end in context.bad_ends for one in OF_STATUS.get(end.exit.code, ())]
-    return [*(one for line in reversed(last) for one in subjects_of(line)), *fallen, *ended]
+    return [*_last_words(context, LAST), *fallen, *ended]
+
+
+def _last_words(context: FailureContext, count: int) -> list[str]:
+    """What the last lines speak of that have an error's words, the last one first."""
+    last = [line for lines in context.found.tails.values() for line in lines[-count:] if ERROR.search(line) and not exits_in(line)]
+    return [one for line in reversed(last) for one in subjects_of(line)]
 
 
 def _alike(verdict: Verdict) -> list[str]:

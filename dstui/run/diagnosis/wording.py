@@ -26,7 +26,10 @@ def in_words(diagnosis: Diagnosis) -> str:
     if diagnosis.others:
         parts.append("\n".join(("  besides, and independently of it:", *(f"    {named(one)}" for one in diagnosis.others))))
     if diagnosis.could_be:
-        parts.append("\n".join(("  it could also be:", *(_wrapped(named_with_proof(one), "    ", "      ") for one in diagnosis.could_be))))
+        also = "also " if diagnosis.found else ""
+        parts.append(
+            "\n".join((f"  it could {also}be:", *(_wrapped(named_with_proof(one), "    ", "      ") for one in diagnosis.could_be)))
+        )
     parts += map(_wrapped, diagnosis.notes)
     if diagnosis.fixes:
         parts.append(

@@ -33,7 +33,7 @@ def whole_rows(diagnosis: Diagnosis, width: int) -> list[Row]:
     rows = [*_headline(diagnosis, width), *paragraph(diagnosis.why, width, indent="  ")]
     rows += _part("What shows it (Enter: to this line of the log)", [evidence_row(line, width) for line in diagnosis.evidence])
     rows += _part("Besides", _others(diagnosis, width))
-    rows += _part("It could also be", _could_be(diagnosis, width))
+    rows += _part("It could also be" if diagnosis.found else "It could be", _could_be(diagnosis, width))
     rows += _part("Also", [line for note in diagnosis.notes for line in paragraph(note, width, indent="  ")])
     rows += _part("What to do", _fixes(diagnosis, width, len(diagnosis.fixes)))
     if diagnosis.confirm:
