@@ -19,7 +19,8 @@ UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
 CAN_BE_CAUSES = ("root", "symptom")
 WARNING = re.compile(r"(?i)\bwarn(?:ing)?\b")
 ERROR = re.compile(
-    r"(?i)\b(?:\w*error|fail(?:ed|ure|s)?|fatal|cannot|can't|could not|unable to|denied|refused|not found|no such|invalid|abort(?:ed|ing)?)\b"
+    r"(?i)\b(?:\w*error|fail(?:ed|ure|s)?|fatal|cannot|can't|could not|unable to|denied|refused|not found|no such|invalid"
+    r"|abort(?:ed|ing)?)\b"
 )
 LAST, LAST_OF_ALL = 6, 2
 """Lines at the end that may tell an error in words that nobody knows; where nothing else says that anything failed, fewer."""
