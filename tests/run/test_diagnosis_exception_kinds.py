@@ -196,3 +196,9 @@ def test_a_step_that_says_that_it_is_done_is_no_end_of_the_run(tmp_path: Path) -
 def test_what_ends_a_job_on_purpose_is_a_stop(tmp_path: Path, cause: str, line: str) -> None:
     found = of_lines(tmp_path / "log", ["step 1", line])
     assert (found.cause, found.kind) == (cause, "stop")
+
+
+def test_a_configuration_that_is_printed_first_names_no_hosts(tmp_path: Path) -> None:
+    printed = [f"{name}: {number}" for number, name in enumerate(("lr", "steps", "bash", "seed", "model", "warmup", "decay", "batch"))]
+    found = of_lines(tmp_path / "log", [*printed, "bash: ./train.sh: Permission denied"])
+    assert (found.cause, found.host) == ("CKPT-PERM", None)

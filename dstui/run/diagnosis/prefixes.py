@@ -25,6 +25,8 @@ HOST = re.compile(r"([A-Za-z][\w.-]*): ")
 """What pdsh and its like put before each line."""
 ENOUGH, MOSTLY = 6, 0.8
 """Lines at the beginning of a file of which so many begin alike that all do."""
+KINDS_OF_HOSTS = 3
+"""Names of hosts that differ in more than their numbers."""
 NUMBER = re.compile(r"(?:[0-9a-f]{4,}-)+[0-9a-f]{4,}|\d+")
 MOST = 8
 
@@ -34,23 +36,29 @@ class Prefixes:
 
     def __init__(self) -> None:
         self._known: dict[str, re.Pattern[str]] = {}
-        self._always: tuple[re.Pattern[str], ...] = ()
+        self._stamped = False
+        self._hosts: frozenset[str] = frozenset()
+        """What hosts are called that stand before each line, without their numbers."""
 
     def learn_beginning(self, lines: list[str]) -> None:
         """The first lines of the file: what all of them begin with stands before every line."""
-        for pattern in (STAMP, HOST):
-            begun = sum(_fits(pattern, line) is not None for line in lines)
-            if begun >= max(ENOUGH, MOSTLY * len(lines)):
-                self._always = (*self._always, pattern)
-                lines = [pattern.sub("", line, count=1) for line in lines]
+        least = max(ENOUGH, MOSTLY * len(lines))
+        self._stamped = sum(STAMP.match(line) is not None for line in lines) >= least
+        names = [found[1] for line in lines if (found := HOST.match(self._unstamped(line))) and not is_no_host(found[1])]
+        hosts = frozenset(NUMBER.sub("0", name) for name in names)
+        if len(names) >= least and len(hosts) <= KINDS_OF_HOSTS:  # a configuration that is printed has another word in each line
+            self._hosts = hosts
 
     def stripped(self, line: str) -> tuple[str, str | None]:
         """A line without what stands before every line of this file, and the host that this names."""
-        host = None
-        for pattern in self._always:
-            if found := _fits(pattern, line):
-                line, host = line[found.end() :], found[1] if pattern is HOST else host
-        return line, host
+        line = self._unstamped(line)
+        found = HOST.match(line) if self._hosts else None
+        if found is None or NUMBER.sub("0", found[1]) not in self._hosts:
+            return line, None
+        return line[found.end() :], found[1]
+
+    def _unstamped(self, line: str) -> str:
+        return STAMP.sub("", line, count=1) if self._stamped and STAMP.match(line) else line
 
     def without(self, text: str) -> str:
         """A line without the prefix that lines of this file are known to have."""
@@ -68,11 +76,6 @@ class Prefixes:
         shape = NUMBER.sub("0", found[1])
         if shape not in self._known:
             self._known[shape] = re.compile("".join(_words(found[1])))
-
-
-def _fits(pattern: re.Pattern[str], line: str) -> re.Match[str] | None:
-    found = pattern.match(line)
-    return None if found is not None and pattern is HOST and is_no_host(found[1]) else found
 
 
 def _words(prefix: str) -> list[str]:
