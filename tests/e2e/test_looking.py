@@ -143,7 +143,7 @@ def test_the_doctor_says_that_it_did_not_ask_and_asks_with_the_users_word(run: R
 def test_the_screen_asks_once_and_says_whose_deepspeed_judged(yes: bool, cloned: Path) -> None:
     terminal = Terminal([SCRIPT, "plan.yaml"], cwd=str(cloned))
     try:
-        terminal.wait("Another interpreter", str(cloned)[:30])
+        terminal.wait("Another interpreter", "evil.sh")
         assert harmed(cloned) == []
         terminal.press("y" if yes else "n")
         terminal.wait_gone("Another interpreter")
