@@ -9,6 +9,7 @@ import pytest
 
 from dstui.tui.session.settings import remember, remembered, settings_file
 from tests.tui.conftest import Open, until
+from tests.tui.test_screens import looks
 
 
 @pytest.fixture(autouse=True)
@@ -23,8 +24,11 @@ async def test_the_theme_is_that_of_the_last_session(open_app: Open) -> None:
         assert pilot.app.theme == "dstui"
         pilot.app.theme = "dstui-light"
         await until(pilot, lambda: remembered() == {"theme": "dstui-light"})
+        await until(pilot, lambda: pilot.app.screen.styles.background.brightness > 0.5)
+        chosen = looks(pilot)
     async with open_app() as pilot:
         assert pilot.app.theme == "dstui-light"
+        await until(pilot, lambda: looks(pilot) == chosen)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", '"dstui-light"', "\0\xff"])
