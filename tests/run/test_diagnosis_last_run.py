@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from crash_texts import of_lines, traceback
+from crash_texts import of_lines, spawned, traceback
 
 BUG = [line.partition("]: ")[2] for line in traceback(0, "NameError: name 'x' is not defined")]
 OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 160.00 MiB."
@@ -123,3 +123,13 @@ def test_a_stop_beside_an_exception_that_nobody_caught_is_not_sure(tmp_path: Pat
     thread = ["Exception in thread Thread-4 (_pin_memory_loop):", *BUG]
     found = of_lines(tmp_path / "b", [*steps(0, 30), *thread, *steps(0, 1500), stop])
     assert (found.kind, found.confidence) == ("stop", "medium")
+
+
+def test_a_step_that_ended_well_says_nothing_of_the_next_one(tmp_path: Path) -> None:
+    shell = ["Process finished with exit code 0"]
+    deepspeed = [*spawned(1), "[2026-01-01 10:00:00,000] [INFO] [launch.py:351:main] Process 700 exits successfully."]
+    for well in (shell, deepspeed):
+        assert of_lines(tmp_path / "a", [*steps(0, 5), *well]).kind == "success"
+        found = of_lines(tmp_path / "b", [*steps(0, 5), *well, *steps(0, 5), *BUG])
+        assert (found.cause, found.kind) == ("USER-PY", "failure")
+        assert of_lines(tmp_path / "c", [*steps(0, 5), *BUG, *steps(0, 5), *well]).kind in ("success", "benign")

@@ -83,7 +83,17 @@ class FailureContext:
     def ended_well(self) -> bool:
         """Whether the run is known to have ended with 0."""
         found = self.found
-        return not self.bad_ends and (found.all_well or (bool(found.well) and bool(found.world) and len(found.well) >= (found.world or 0)))
+        if self.bad_ends or self._raised_since():
+            return False
+        return found.all_well or (bool(found.well) and bool(found.world) and len(found.well) >= (found.world or 0))
+
+    def _raised_since(self) -> bool:
+        """Whether an exception ended something after a launcher, or a shell, had last said that all was well: in a later step."""
+        well = self.found.well_at
+        raised = [
+            hit for hit in self.found.hits if hit.signature.role == "root" and hit.raised and hit.raised.traced and not hit.raised.ignored
+        ]
+        return well is not None and any(hit.at[0] == well[0] and hit.at > well for hit in raised)
 
     def order(self, hit: Hit) -> tuple[float, int, int]:
         """A key that sorts hits by time: in one file by position, else by when their ranks ended, or by their lines' own stamps."""

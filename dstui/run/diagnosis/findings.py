@@ -88,6 +88,8 @@ class Findings:
     """Process id -> rank."""
     well: set[int] = field(default_factory=set)
     """Ranks that ended with 0."""
+    well_at: Place | None = None
+    """Where a launcher, or a shell, last said that something ended with 0."""
     all_well: bool = False
     """The launcher, or a shell, says that the run ended with 0."""
     killed: list[tuple[int, float | None, Place]] = field(default_factory=list)

@@ -83,6 +83,7 @@ class Launchers:
             found.killed.append((int(killing[1]), time_of(text), place))
         elif well := WELL.search(text):
             found.well.add(found.pids.get(int(well[1]), -int(well[1])))
+            found.well_at = place
         elif mapping := MAPPING.search(text):
             self._mapping = _literal(mapping[1])
         if node := DS_NODE.search(text):
@@ -124,7 +125,7 @@ class Launchers:
         # torchrun ends the others of its node before it says who had ended by itself.
         noticed = self._closing.get(key, at) if key[1] in self.found.agents else at
         if end.whole and end.code == 0:
-            self.found.all_well = True
+            self.found.all_well, self.found.well_at = True, at
         rank = None if end.local else end.rank
         self.found.ends.append(Ended(end, at, noticed, capped(label.text), f"{key[0]}:{key[1]}", rank, label.host))
 
