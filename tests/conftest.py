@@ -26,7 +26,7 @@ os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-PROCESSES_PER_CORE, MOST = 2, 12
+PROCESSES_PER_CORE, MOST = 3, 12
 """Test processes: many tests wait for a launcher or a deadline. More than `MOST` are waited for rather than wait."""
 LAUNCH = ("outcome", "_jobs", "hanging_job", "hanging")
 """Fixtures that start the launcher: who uses one is marked so."""

@@ -61,6 +61,8 @@ def names_of(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
 
 def private_names(path: Path) -> Iterator[str]:
     """Identifiers, and the file's own name."""
+    if not {*parts_of(path.read_text()), *parts_of(path.stem)} & {*NAMES, *FUNCTIONS}:
+        return
     lines = ["", *path.read_text().splitlines()]
     for number, name, defined in names_of(ast.parse(path.read_text())):
         if not CONTRACTS.search(lines[number]):

@@ -13,6 +13,9 @@ from measured import GPT2, Ranks, config_of, forecast_of, held
 pytestmark = pytest.mark.xdist_group("forecast ranks")
 
 
+SMALL = {**GPT2, "n_layer": 2}
+
+
 @pytest.fixture(scope="module")
 def ranks() -> Iterator[Ranks]:
     """One child for all: its imports take longer than a training."""
@@ -23,9 +26,9 @@ def ranks() -> Iterator[Ranks]:
 @pytest.mark.parametrize(("stage", "precision"), [(3, "bf16, 32-bit gradients")])
 def test_each_rank_holds_what_the_forecast_says_by_part(ranks: Ranks, stage: int, precision: str) -> None:
     config = config_of(stage, precision)
-    answer = ranks.measure(config, GPT2, steps=2, sequence=32)
+    answer = ranks.measure(config, SMALL, steps=2, sequence=32)
     assert not answer["error"], answer
-    reported = held(forecast_of(config, GPT2)[0])
+    reported = held(forecast_of(config, SMALL)[0])
     for found in answer["ranks"]:
         really = {part: size for part, size in found["stepped"].items() if part != "other"}
         assert sum(found["stepped"].values()) == pytest.approx(sum(reported.values()), rel=0.01)
