@@ -133,3 +133,18 @@ def test_a_step_that_ended_well_says_nothing_of_the_next_one(tmp_path: Path) -> 
         found = of_lines(tmp_path / "b", [*steps(0, 5), *well, *steps(0, 5), *BUG])
         assert (found.cause, found.kind) == ("USER-PY", "failure")
         assert of_lines(tmp_path / "c", [*steps(0, 5), *BUG, *steps(0, 5), *well]).kind in ("success", "benign")
+
+
+def test_a_progress_bar_that_moves_after_the_launcher_was_stopped_is_of_a_later_run(tmp_path: Path) -> None:
+    stopped = [
+        "Traceback (most recent call last):",
+        '  File "/opt/env/lib/python3.11/site-packages/torch/distributed/launcher/api.py", line 261, in launch_agent',
+        "    result = agent.run()",
+        "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 15",
+    ]
+    started = [f"rank 0: part {number} is ready" for number in range(12)]
+    at_work = [f"Map: {percent}%|##  | {percent}/100 [00:10<00:20]" for percent in range(0, 40, 5)]
+    again = of_lines(tmp_path / "a", [*started, *stopped, *started, *at_work])
+    assert (again.cause, again.kind) == (None, None)
+    ended = of_lines(tmp_path / "b", [*started, *at_work, *stopped])
+    assert (ended.cause, ended.kind) == ("CTRL-C", "stop")

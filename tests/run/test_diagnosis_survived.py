@@ -213,3 +213,20 @@ def test_the_one_line_that_tells_the_end_is_read(tmp_path: Path, cause: str, lin
 )
 def test_an_exception_that_names_its_reason_is_told_by_it(tmp_path: Path, cause: str, line: str) -> None:
     assert of_lines(tmp_path / "log", traceback(None, line)).cause == cause
+
+
+def test_what_a_library_was_handling_when_somebody_stopped_the_run_has_not_ended_it(tmp_path: Path) -> None:
+    handled = traceback(
+        None, "AttributeError: '_idat' object has no attribute 'fileno'", "/opt/env/lib/python3.11/site-packages/PIL/ImageFile.py"
+    )
+    stopped = traceback(None, "KeyboardInterrupt")
+    between = ["", "During handling of the above exception, another exception occurred:", ""]
+    found = of_lines(tmp_path / "a", [*handled, *between, *stopped])
+    assert (found.cause, found.kind) == ("CTRL-C", "stop")
+    apart = of_lines(tmp_path / "b", [*handled, *stopped])
+    assert apart.cause == "USER-PY", "nobody has handled it"
+
+
+def test_an_interrupt_in_the_source_that_a_traceback_shows_is_no_stop(tmp_path: Path) -> None:
+    shown = ["│ ❱ 54 │   │   run(cfg)      │", "│   56 │   except KeyboardInterrupt:    │", "│   57 │   │   raise KeyboardInterrupt │"]
+    assert of_lines(tmp_path / "log", [*shown, *PLAIN]).kind == "failure"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from crash_texts import ended, fallout, of_lines, spawned
+from crash_texts import ended, fallout, of_lines, spawned, traceback
 
 from dstui.run.diagnosis import report
 
@@ -241,3 +241,31 @@ def test_a_file_that_cannot_be_written_is_no_missing_model(tmp_path: Path) -> No
 
 def test_the_shells_word_for_a_kill_counts_behind_a_progress_bar(tmp_path: Path) -> None:
     assert of_lines(tmp_path / "log", ["Loading checkpoint shards:   0%|      | 0/2 [00:00<?, ?it/s]Killed"]).cause == "KILLED-UNKNOWN"
+
+
+def test_transformers_that_saves_the_whole_checkpoint_in_the_place_of_16_bit_weights_has_lost_nothing(tmp_path: Path) -> None:
+    saved = " stage3_gather_16bit_weights_on_model_save=false. Saving the full checkpoint instead, use zero_to_fp32.py to recover weights"
+    assert of_lines(tmp_path / "a", [saved, "{'train_runtime': 12.0, 'train_loss': 0.1}"]).kind == "success"
+
+
+def test_a_script_that_takes_a_private_name_out_of_torch_needs_another_release_of_torch(tmp_path: Path) -> None:
+    last = "ImportError: cannot import name '_Ring' from 'torch.distributed.tensor' (/opt/env/lib/python3.11/site-packages/torch/x.py)"
+    assert of_lines(tmp_path / "a", traceback(None, last)).cause == "IMPORT-VERSION"
+    of_library = traceback(None, last, "/opt/env/lib/python3.11/site-packages/deepspeed/x.py")
+    assert of_lines(tmp_path / "b", of_library).cause == "IMPORT-TORCH"
+
+
+def test_a_store_that_breaks_off_is_no_mistake_of_the_script(tmp_path: Path) -> None:
+    broken = traceback(None, "RuntimeError: Broken pipe")
+    found = of_lines(tmp_path / "log", [*broken, *broken])
+    assert found.cause is None and "DESYNC-EARLY-EXIT" in found.could_be
+
+
+def test_a_line_of_a_logger_is_no_part_of_the_exception_above_it(tmp_path: Path) -> None:
+    oom = traceback(None, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 98.00 MiB")
+    table = [
+        "[03/04 10:00:00] app INFO: Rank of current process: 0. World size: 1",
+        "detectron2._C    not built correctly: No module named 'detectron2._C'",
+    ]
+    found = of_lines(tmp_path / "log", [*oom, *table])
+    assert (found.cause, found.others) == ("OOM-GPU", ())

@@ -8,6 +8,7 @@ BAR = re.compile(r"(\d{1,3})%\|")
 """tqdm's progress bar."""
 STEPS = re.compile(r"(?<!\d)(\d+)/(\d+) \[")
 """Its count: 15/100 [."""
+DONE = 100
 MOVED = 3
 """States of a bar: one that only says where it was when it ended is printed once or twice."""
 LEFT_OUT = re.compile(r"(?i)^\W*(?:[\w ]{0,30}\b(?:truncated|snip(?:ped)?|omitted|cut off))\W*$|^\W*(?:\.{3,}|…)\W*$")
@@ -21,9 +22,15 @@ def breaks_off(last: str, *, within_traceback: bool) -> str:
     if LEFT_OUT.match(last):
         return "was cut: its last line says so"
     bars = BAR.findall(last)
-    if bars and int(bars[-1]) < 100:
+    if bars and int(bars[-1]) < DONE:
         return f"breaks off at a progress bar of {bars[-1]} %"
     return ""
+
+
+def moves(last: list[str]) -> bool:
+    """Whether the last lines of a file show a progress bar that begins, or goes on, and is not at its end."""
+    bars = [int(bar) for line in last for bar in BAR.findall(line)]
+    return len(set(bars)) >= MOVED and bars[-1] < DONE
 
 
 def advances(last: list[str]) -> bool:

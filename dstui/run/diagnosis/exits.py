@@ -70,13 +70,13 @@ SPAWN_LINE = re.compile(r"\bprocess (\d+) terminated with (?:signal (SIG[A-Z]+)|
 SRUN_LINE = re.compile(
     r"^\s*srun: (?:error: )?(\S+:|StepId=\S+|step:\S+) tasks? ([\d,-]+): (?:Exited with exit code (\d+)|(exited abnormally)|(.+))$"
 )
-MPI_LINE = re.compile(r"noticed that process rank (\d+) .*exited on signal (\d+)")
 OF_RANK = (
     re.compile(r"\[rank: (?P<rank>\d+)\] Child process with PID \d+ terminated with code (?P<code>-?\d+)"),  # Lightning
     re.compile(r"\bRank (?P<rank>\d+) crashed with exit code (?P<code>-?\d+)"),  # Composer
     re.compile(r"Global rank (?P<rank>\d+) \(PID \d+\) exited with code (?P<code>-?[1-9]\d*)"),
     re.compile(r"^Process (?P<rank>\d+) exit with status code (?P<code>[1-9]\d*)"),  # Horovod
     re.compile(r"Process name: (?:\[\[\d+,\d+\],|\[[\w.@-]+,)?(?P<rank>\d+)\]?\s*$"),  # Open MPI and Horovod; the status stands beside it
+    re.compile(r"noticed that process rank (?P<rank>\d+) .*exited on(?: signal (?P<signal>\d+)|$)"),  # the newer ones break the line there
     re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+)"),
     re.compile(r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm"),  # MPICH and Intel MPI
     re.compile(r": rank (?P<rank>\d+) (?:exited with code (?P<code>[1-9]\d*)|died from signal (?P<signal>\d+))"),  # PALS
@@ -84,7 +84,7 @@ OF_RANK = (
     re.compile(r"exit status of rank (?P<rank>\d+): (?:killed by signal (?P<signal>\d+)|return code (?P<code>\d+))"),
 )
 """What launchers say of one rank's end; where no status stands there it was a bad one."""
-STATUS_LINE = re.compile(r"^=?\s*(?:(?:Exit code|EXIT CODE|EXIT STATUS)\s*: +(?P<code>\d+)|KILLED BY SIGNAL: (?P<signal>\d+))\b")
+STATUS_LINE = re.compile(r"^=?\s*(?:(?:Exit code|EXIT CODE|EXIT STATUS)\s*: +(?P<code>\d+)|(?:KILLED BY SIGNAL:|signal) (?P<signal>\d+))\b")
 """The status of the rank that the line before it names."""
 PDSH_LINE = re.compile(r"ssh exited with exit code (\d+)")
 SHELL_LINE = re.compile(
@@ -113,8 +113,6 @@ def exits_in(text: str) -> list[Exit]:
     if found := SRUN_LINE.match(text):
         code = translated(int(found[3])) if found[3] else 1 if found[4] else WORDS.get(found[5].strip())
         return [Exit(code, task=task) for task in _tasks(found[2])] if code is not None else []
-    if found := MPI_LINE.search(text):
-        return [Exit(-int(found[2]), int(found[1]))]
     if found := next((words for line in OF_RANK if (words := line.search(text))), None):
         groups = found.groupdict()
         return [Exit(_status(groups), int(found["rank"]), reported=True)]

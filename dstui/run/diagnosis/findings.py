@@ -96,6 +96,8 @@ class Findings:
     """Process ids that the launcher ended, and when it began to."""
     times: list[tuple[Place, float]] = field(default_factory=list)
     """When the launcher said something after that."""
+    introduced: set[int] = field(default_factory=set)
+    """Ranks that have introduced themselves."""
     labelled: set[int] = field(default_factory=set)
     """Ranks of which there is any line that PyTorch has labelled."""
     spoke: set[int] = field(default_factory=set)
@@ -141,6 +143,12 @@ class Findings:
 
     ruled_out: set[str] = field(default_factory=set)
     """Causes that the facts of the machine speak against."""
+
+    @property
+    def writer(self) -> int | None:
+        """The rank whose own log the one file is: no other one introduces itself. Not rank 0, which may speak for all."""
+        only = next(iter(self.introduced)) if len(self.introduced) == 1 and len(self.files) == 1 else 0
+        return only or None
 
     def evidence(self, at: Place, text: str, rank: int | None = None, host: str | None = None) -> Evidence:
         """A line as evidence."""

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
+from dstui.run.diagnosis.cuts import moves
 from dstui.run.diagnosis.findings import Findings, Hit
 
 QUIET = 60
@@ -61,7 +62,8 @@ def keep_last_run(found: Findings) -> None:
 
 def _ends(found: Findings) -> list[End]:
     """Everything that ended something, in the order of the lines."""
-    one = not found.agents and not found.labelled and found.world in (None, 1) and all(hit.rank in (None, 0) for hit in found.hits)
+    unlabelled = not found.agents and not found.labelled and all(hit.rank in (None, 0) for hit in found.hits)
+    one = found.writer is not None or (unlabelled and found.world in (None, 1))
     known = [
         End(hit.at[1], launcher := _of_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop")
         for hit in found.hits
@@ -98,7 +100,9 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
         until = after.line if after else last
         quiet = until - end.line - FRAME * (bisect_left(traced, until) - bisect_right(traced, end.line))
         if after is None:
-            enough = quiet >= (QUIET if at_work(next(iter(found.tails.values()), [])) else QUIET_TO_THE_END)
+            tail = next(iter(found.tails.values()), [])
+            begun = end.launcher and found.last.get(0, 0) > end.line and moves(tail)
+            enough = begun or quiet >= (QUIET if at_work(tail) else QUIET_TO_THE_END)
         else:
             enough = quiet >= (QUIET if end.whole else QUIET_TO_THE_END if after.stop else QUIET_AMONG_RANKS) and not after.follows
         cut = end.line if enough else cut

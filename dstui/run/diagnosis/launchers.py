@@ -9,7 +9,7 @@ from dataclasses import replace
 from dstui.run.diagnosis.exits import Exit, exits_in, status_in
 from dstui.run.diagnosis.findings import Ended, Findings, Place, capped
 from dstui.run.diagnosis.lines import Label, rank_in
-from dstui.run.diagnosis.world_size import DS_NODE, first_of_node, world_in
+from dstui.run.diagnosis.world_size import DS_NODE, first_of_node, introduced, world_in
 
 Key = tuple[int, str]
 """File and label: one of the outputs that are interleaved in a file."""
@@ -90,6 +90,8 @@ class Launchers:
             self._node = int(node[3])
         if (first := first_of_node(text)) is not None:
             found.offsets.add(first)
+        if (itself := introduced(text)) is not None:
+            found.introduced.add(itself)
         if world := world_in(text):
             found.world = max(found.world or 0, world)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import PurePath
 
 RANK = re.compile(r"\[rank(\d+)\]:?[ ]?", re.IGNORECASE)
@@ -55,6 +56,9 @@ REPORTED = re.compile(
 )
 """A rank that the program, or NCCL's watchdog, names itself by: `[Rank 2] …`, `rank: 2 | …`, `[util:158, rank=2] …`."""
 UNRECOGNIZED = re.compile(r"unrecognized arguments: .*--local[-_]rank[= ](\d{1,5})\b")
+ANY_RANK = re.compile(r"(?i)\brank ?[-_=:#]? ?(\d{1,5})\b(?!:\d)|(?<=[a-zA-Z])rank[-_]?(\d{1,5})\b")
+ENOUGH, MOSTLY = 6, 0.8
+"""Lines at the beginning of a file of which so many name one rank that the file is that rank's."""
 FILE_RANK = re.compile(r"(?:^|[_.-])rank[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
 NOT_HOSTS = frozenset(
     {"srun", "slurmstepd", "error", "warning", "info", "note", "fatal", "debug", "step", "loss", "epoch", "main", "wandb", "traceback"}
@@ -119,6 +123,15 @@ def local_in(text: str) -> int | None:
     """The rank on its host, where the line is a parser's that does not know the launcher's argument."""
     found = UNRECOGNIZED.search(text)
     return int(found[1]) if found else None
+
+
+def rank_of_beginning(lines: list[str]) -> int | None:
+    """The rank whose own log a file is, by its first lines: most of them name it, and none another. Not rank 0, which may speak for all."""
+    lines = list(takewhile(lambda line: "Traceback" not in line, lines))
+    ranks = [{int(found[1] or found[2]) for found in ANY_RANK.finditer(line)} for line in lines]
+    named = set().union(*ranks)
+    most = sum(map(bool, ranks)) >= max(ENOUGH, MOSTLY * len(lines))
+    return named.pop() or None if most and len(named) == 1 else None
 
 
 def rank_of_file(path: str) -> int | None:

@@ -87,7 +87,7 @@ def log_files(paths: Iterable[Path | str]) -> list[str]:
 def _is_log(path: Path) -> bool:
     """Whether a file of a folder looks like a log; what `dstui bundle` writes beside them does not."""
     name = path.with_suffix("") if path.suffix == ".gz" else path
-    return name.suffix in SUFFIXES and path.name not in NO_LOGS and path.is_file()
+    return (name.suffix in SUFFIXES or rank_of_file(name.suffix) is not None) and path.name not in NO_LOGS and path.is_file()
 
 
 def _read(file: BufferedReader, scanner: Scanner, name: str) -> None:

@@ -2,6 +2,7 @@
 
 A rank is told by, the stronger first:
 - the label of a line, or of the traceback that it ends (`[rank3]:`, `[1,3]<stderr>:`, srun's `3: ` where each task is a rank);
+- the one rank that introduces itself in a file, where that is not rank 0: the file is that rank's own;
 - a number on a host (`[default3]:`, `local_rank: 3`, spawn's `process 3`, `--local-rank=3`) with the rank of that host's first process:
   0 where nothing speaks of a second host, else what the launcher tells (node_rank times processes per node, torchrun's table);
 - a run of one process: rank 0;
@@ -31,6 +32,7 @@ SPEAKS = ("root", "symptom", "cascade")
 
 def resolve(found: Findings) -> None:
     """Give hits and ends the ranks that follow from numbers on hosts, from srun's tasks, and from ends told in the same line."""
+    _of_the_writer(found)
     if (first := first_of_host(found)) is not None:
         for hit in found.hits:
             process = hit.raised.process if hit.raised is not None else None
@@ -56,6 +58,12 @@ def resolve(found: Findings) -> None:
     in_line = {end.at: end.rank for end in found.ends if end.rank is not None}
     for hit in found.hits:
         hit.rank = in_line.get(hit.at) if hit.rank is None else hit.rank
+
+
+def _of_the_writer(found: Findings) -> None:
+    """Give what has no label the rank whose own log the file is."""
+    for hit in found.hits:
+        hit.rank = found.writer if hit.rank is None else hit.rank
 
 
 def first_of_host(found: Findings) -> int | None:

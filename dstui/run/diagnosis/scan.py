@@ -13,7 +13,7 @@ from dstui.run.diagnosis.dumps import Dumps
 from dstui.run.diagnosis.exception_kinds import cause_of, to_be_written
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
-from dstui.run.diagnosis.lines import Label, local_in, rank_in, read_label
+from dstui.run.diagnosis.lines import Label, local_in, rank_in, rank_of_beginning, read_label
 from dstui.run.diagnosis.prefixes import Prefixes
 from dstui.run.diagnosis.shapes import Shape, Shapes
 from dstui.run.diagnosis.signature import Sign, Signature
@@ -35,7 +35,9 @@ HEADS = 300
 """Characters of a line in which a logger's head stands."""
 MESSAGE = 10
 """Lines that the message of an exception goes on for, at most."""
-LOGGED = re.compile(r"\s*(?:\[?\d{4}-|\[?\d\d:\d\d|\[?(?:INFO|WARN|ERROR|DEBUG)\b|[WEI]\d{4} |(?:srun|slurmstepd|wandb|pdsh@?\S*): )")
+LOGGED = re.compile(
+    r"\s*(?:\[?\d{4}-|\[?\d\d:\d\d|\[\d\d/\d\d |\[?(?:INFO|WARN|ERROR|DEBUG)\b|[WEI]\d{4} |(?:srun|slurmstepd|wandb|pdsh@?\S*): )"
+)
 """How a line begins that somebody logged: no part of a message."""
 
 
@@ -49,7 +51,7 @@ def unnamed(raised: Raised, text: str) -> Signature:
     return BY_ID[cause_of(raised, text)]
 
 
-def _at_its_place(signature: Signature, raised: Raised | None) -> Signature:
+def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Signature:
     """The signature that the same words stand for where they were raised."""
     if raised is None:
         return signature
@@ -61,6 +63,8 @@ def _at_its_place(signature: Signature, raised: Raised | None) -> Signature:
         return unnamed(raised, "")
     if signature.id == "AUTO-UNRESOLVED" and raised.name == "TypeError" and not raised.in_deepspeed:
         return BY_ID["USER-PY"]  # a number that YAML or a parser left as words
+    if signature.id == "IMPORT-TORCH" and raised.in_user_code and "import name '_" in text:
+        return BY_ID["IMPORT-OTHER"]  # the script itself uses what PyTorch keeps private
     if signature.id == "OOM-GPU" and "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS:
         return BY_ID["GPU-BUSY"]
     return signature
@@ -99,6 +103,7 @@ class Scanner:
     def learn_beginning(self, lines: list[str]) -> None:
         """The first lines of the current file, before any is fed: they show what stands before each."""
         self._prefixes.learn_beginning(lines)
+        self._file_rank = rank_of_beginning(lines) if self._file_rank is None else self._file_rank
 
     def end(self, tail: list[tuple[int, str]]) -> None:
         """The end of the current file, and its last lines with words, each with its number."""
@@ -198,7 +203,7 @@ class Scanner:
             if sign.matches(label.text):
                 matched |= signature.role not in ("benign", "hint", "performance")
                 by = raised if signature.alone or signature.role not in ("root", "symptom") else of_message
-                self._keep(_at_its_place(signature, by), label, place, key, by)
+                self._keep(_at_its_place(signature, by, label.text), label, place, key, by)
         if raised and not matched and raised.traced and raised.name != "SystemExit":
             self._keep(unnamed(raised, label.text), label, place, key, raised)
         elif raised and not matched and not raised.ignored:

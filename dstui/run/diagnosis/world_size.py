@@ -39,6 +39,11 @@ AT_LEAST = re.compile(
     r"distributed init \(rank (\d+)[,)]|Process rank: (\d+), device|to store for rank: (\d+)|GLOBAL_RANK: (\d+),|Process index: (\d+)"
 )
 """A rank that says that it is there."""
+INTRODUCED = re.compile(
+    r"Rank of current process: (\d+)|Process rank: (\d+), device|GLOBAL_RANK: (\d+),|Process index: (\d+)"  # detectron2; Transformers
+    r"|\bRANK: (\d+)\s+WORLD_SIZE|\(rank/world-size\) (\d+)/\d"  # torch's environment; Composer
+)
+"""The rank of the process that writes a line, in the words of libraries that each process says once."""
 STARTED_LAST = re.compile(
     r"--local[-_]rank=(\d+)'.*(?:exits with return code|returned non-zero exit status|died with)|^LOCAL_RANK: (\d+) - CUDA_VISIBLE_DEVICES"
 )
@@ -52,7 +57,7 @@ NEEDLES = (
     "to store for rank", "distributed init", "GLOBAL_RANK", "LOCAL_RANK", "istributed training: False", "ank: /", "ank /",
     "rank/world-size", "Process , total ", "Process (global", "training on  device", "GPU number", "Not using distributed",
     "the code on one GPU", "with a single process", "--include", "mpirun", "mpiexec", "horovodrun", "orterun", "srun ",
-    "machine_rank", "node_rank", "nnodes", "simple_launcher",
+    "machine_rank", "node_rank", "Rank of current process", "nnodes", "simple_launcher",
 )  # fmt: skip
 """Literal texts (without digits) of which one is in every such line."""
 HINT = "please pass in `--num_processes="
@@ -77,6 +82,12 @@ def world_in(text: str) -> int | None:
     if found := SLOTS.search(text):
         return _slots(found[1].replace("'", '"'))
     return _of_command(text)
+
+
+def introduced(text: str) -> int | None:
+    """The rank by which a process introduces itself in its own output; None where the line is nothing of the kind."""
+    found = INTRODUCED.search(text)
+    return _number(found) if found else None
 
 
 def first_of_node(text: str) -> int | None:

@@ -35,8 +35,20 @@ def uncaught(context: FailureContext, hits: list[Hit]) -> list[Hit]:
     survived += [hit for hit in left if hit.raised and hit.raised.logged and any(_may_have_ended(other, hit) for other in ended)]
     survived += _survived(context, left, survived, lambda hit: (hit.at[0], hit.stream, hit.raised and hit.raised.chain))
     survived += _survived(context, [hit for hit in left if _alone(context, hit)], survived, lambda hit: (hit.at[0], hit.stream, hit.rank))
+    survived += _caught_before_a_stop(context, left)
     gone = {id(hit) for hit in survived}
     return [hit for hit in hits if id(hit) not in gone]
+
+
+def _caught_before_a_stop(context: FailureContext, hits: list[Hit]) -> list[Hit]:
+    """Exceptions that a library raised and itself handled when somebody stopped the run: the stop stands below them in one traceback."""
+    stops = {_chain(hit) for hit in context.found.hits if hit.signature.role == "stop" and hit.raised and not hit.raised.ignored}
+    return [hit for hit in hits if hit.signature.id == UNKNOWN and hit.raised and not hit.raised.in_user_code and _chain(hit) in stops]
+
+
+def _chain(hit: Hit) -> Hashable:
+    """What exceptions have in common of which one was raised while another one was handled."""
+    return hit.stream, hit.raised and hit.raised.chain
 
 
 def _may_have_ended(hit: Hit, logged: Hit) -> bool:

@@ -133,6 +133,13 @@ SIGNATURES = (
         explains=("CKPT-LATEST",),
     ),
     Signature(
+        "FULL-CHECKPOINT",
+        "benign",
+        "Transformers saves the whole checkpoint where the 16-bit weights were not gathered",
+        signs=("Saving the full checkpoint instead, use zero_to_fp32.py",),
+        explains=("GATHER16",),
+    ),
+    Signature(
         "GATHER16",
         "quiet",
         "The 16-bit weights were not gathered: the saved model is a stub",

@@ -222,7 +222,7 @@ SIGNATURES = (
         "Ctrl-C, kill, or a scheduler.",
         (
             rx("Main process received SIG", r"Main process received SIG(?:INT|TERM), exiting"),
-            "KeyboardInterrupt",
+            rx("KeyboardInterrupt", r"(?<!except )(?<!except \()(?<!raise )KeyboardInterrupt"),  # not the source that a traceback shows
             "free variable 'kill_cmd' referenced before assignment",
             "cannot access free variable 'kill_cmd'",
             rx("got signal: ", r"got signal: (?:2|15)\b"),
@@ -285,11 +285,12 @@ SIGNATURES = (
             ),
             rx("has failed to", r"has failed to (?:shutdown|send a keep-alive)"),
             rx("got error: ", r"got error: .*(?:Connection (?:reset|closed|refused)|Broken pipe|failed to recv)"),
+            rx("RuntimeError: ", r"^RuntimeError: (?:Broken pipe|Connection reset by peer)$"),  # of torch before 2: its store's words
             "recvValue failed on",
             "sendBytes failed on",
             rx('Failed to check the "should dump" flag', r"Failed to check the \"should dump\" flag on TCPStore"),
         ),
-        alike=("RDZV-TIMEOUT", "KILLED-UNKNOWN"),
+        alike=("RDZV-TIMEOUT", "DESYNC-EARLY-EXIT", "KILLED-UNKNOWN"),
     ),
     Signature(
         "GLOO-PEER",
