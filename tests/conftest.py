@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from inspect import iscoroutinefunction
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -96,4 +97,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for group in groups:
             item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: min((n for n, name in enumerate(FIRST) if item.get_closest_marker(name)), default=len(FIRST)))
+        items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    """What is marked comes first, then the tests of the screen, which wait after each key, and at the end what only computes."""
+    marked = [number for number, name in enumerate(FIRST) if item.get_closest_marker(name)]
+    return min(marked, default=len(FIRST) + (not iscoroutinefunction(getattr(item, "obj", None))))

@@ -22,7 +22,8 @@ deepspeed: {train_micro_batch_size_per_gpu: 2}
 SCRIPT = """\
 import json, os, socket, sys
 config = json.load(open(next(word for word in sys.argv if word.endswith(".json"))))
-print("FOUND", os.environ["RANK"], socket.gethostname(), config["train_micro_batch_size_per_gpu"], os.environ["MINE"], flush=True)
+found = ("FOUND", os.environ["RANK"], socket.gethostname(), str(config["train_micro_batch_size_per_gpu"]), os.environ["MINE"])
+os.write(1, (" ".join(found) + "\\n").encode())  # at once: two hosts write, and print would in pieces
 """
 
 
