@@ -49,3 +49,12 @@ def test_a_scripts_own_word_of_an_exit_status_counts_and_that_of_a_tools_box_doe
 def test_a_gpu_that_fell_off_the_bus_is_known_where_the_drivers_line_is_wrapped(tmp_path: Path) -> None:
     lines = ["NVRM: The NVIDIA GPU 0000:b3:00.0", "NVRM: (PCI ID: 10de:26b5) installed in this system has"]
     assert of_lines(tmp_path / "log", [*lines, "NVRM: fallen off the bus and is not responding to commands."]).cause == "XID"
+
+
+def test_what_a_log_goes_on_after_is_not_sure_to_have_ended_it(tmp_path: Path) -> None:
+    for end in (RAISED, [CANCELLED]):
+        told = [of_lines(tmp_path / "log", [*end, *(f"part {n} was put away" for n in range(count))]) for count in (5, 30)]
+        assert [found.confidence for found in told] == ["high", "medium"]
+        assert told[0].cause == told[1].cause
+    shown = of_lines(tmp_path / "log", ["[WARNING] did not save: stage3_gather_16bit_weights_on_model_save=False", "step 2"])
+    assert (shown.cause, shown.confidence) == ("GATHER16", "medium"), "the run went on"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 
 from dstui.run.diagnosis.exits import SIGNAL_CAUSES
 from dstui.run.diagnosis.findings import Ended, Findings, Hit
-from dstui.run.diagnosis.last_run import keep_last_run
+from dstui.run.diagnosis.last_run import FRAME, keep_last_run
 from dstui.run.diagnosis.lines import rank_in
 from dstui.run.diagnosis.rank_resolution import resolve, tracebacks
 from dstui.run.diagnosis.signatures import BY_ID
@@ -19,6 +20,9 @@ FEW = 60
 """Lines of a text that may be nothing but the error."""
 LAST = 3
 """Lines at the end of a longer one."""
+AFTERWARDS = 10
+"""Lines that follow the last word of a failure: of 224 causes in published logs that were sure, 215 had at most 7 below it."""
+SAY_AN_END = ("root", "symptom", "cascade", "stop")
 SAME = 80
 """Characters by which a line is known again."""
 CRASHES = frozenset({"SIGABRT", "SIGSEGV"})
@@ -94,6 +98,16 @@ class FailureContext:
             hit for hit in self.found.hits if hit.signature.role == "root" and hit.raised and hit.raised.traced and not hit.raised.ignored
         ]
         return well is not None and any(hit.at[0] == well[0] and hit.at > well for hit in raised)
+
+    @cached_property
+    def goes_on(self) -> bool:
+        """Whether a file holds several runs, or goes on below the last word of a failure: then nobody is sure which end is meant."""
+        found = self.found
+        if found.several_runs or len(found.files) != 1:
+            return found.several_runs
+        spoken = [hit.at[1] for hit in found.hits if hit.signature.role in SAY_AN_END] + [end.at[1] for end in found.ends]
+        last, traced = max(spoken, default=0), found.traced.get(0, ())
+        return found.final.get(0, 0) - last - FRAME * (len(traced) - bisect_right(traced, last)) > AFTERWARDS
 
     def order(self, hit: Hit) -> tuple[float, int, int]:
         """A key that sorts hits by time: in one file by position, else by when their ranks ended, or by their lines' own stamps."""

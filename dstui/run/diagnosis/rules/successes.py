@@ -39,7 +39,7 @@ def quiet(context: FailureContext) -> Verdict | None:
         if hit.signature.role == "quiet" and hit.signature.id not in meant:
             same = [other for other in found.hits if other.signature is hit.signature]
             if hit.signature.id != "NAN" or len(same) >= NAN_REPORTS:
-                return Verdict(hit.signature, "high" if hit.signature.sure else "medium", same)
+                return Verdict(hit.signature, "high" if hit.signature.sure and context.found.ended else "medium", same)
     return None
 
 
