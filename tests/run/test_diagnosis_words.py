@@ -253,6 +253,8 @@ def test_a_script_that_takes_a_private_name_out_of_torch_needs_another_release_o
     assert of_lines(tmp_path / "a", traceback(None, last)).cause == "IMPORT-VERSION"
     of_library = traceback(None, last, "/opt/env/lib/python3.11/site-packages/deepspeed/x.py")
     assert of_lines(tmp_path / "b", of_library).cause == "IMPORT-TORCH"
+    public = of_lines(tmp_path / "c", traceback(None, last.replace("_Ring", "Ring")))
+    assert (public.cause, public.confidence) == ("IMPORT-TORCH", "medium"), "the script may be newer than PyTorch, or older"
 
 
 def test_a_store_that_breaks_off_is_no_mistake_of_the_script(tmp_path: Path) -> None:

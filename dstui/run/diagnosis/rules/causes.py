@@ -192,7 +192,8 @@ def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: b
     if signature.id == "SIGBUS-SHM" and not any("us error" in hit.text or "shared memory" in hit.text for hit in hits):
         return "medium"  # the signal alone: a mapped file on a full disk does it too
     guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # by its place alone
-    if not signature.sure or not first.sure or not certain or guessed:
+    own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and first.raised.in_user_code  # which of the two is too old
+    if not signature.sure or not first.sure or not certain or guessed or own_import:
         return "medium"
     shown = signature.alone or any(hit.raised or context.bad_ends for hit in hits)
     before = signature.id not in AFTER_A_STOP and any(
