@@ -126,12 +126,18 @@ def check_unused(path: Path) -> None:
         return
     except (OSError, ValueError) as error:
         raise FileProblem(f"{path}: {reason(error)}") from None
+    _check_replaceable(path)
     if is_file(path):
         raise FileProblem(_taken(path))
 
 
 def _taken(path: Path) -> str:
     return f"{path} exists with other content: it is replaced only when asked (--force)"
+
+
+def _check_replaceable(path: Path) -> None:
+    if is_there(path) and not is_file(path):
+        raise FileProblem(f"{path}: {reason(OSError(errno.EISDIR if is_folder(path) else errno.ENXIO, ''))}, and is not replaced")
 
 
 def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bool = False) -> bool:
@@ -144,8 +150,7 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     state = state_on_disk(path, text)
     if state == "same":
         return False
-    if is_there(path) and not is_file(path):
-        raise FileProblem(f"{path}: {reason(OSError(errno.EISDIR if is_folder(path) else errno.ENXIO, ''))}, and is not replaced")
+    _check_replaceable(path)
     if state == "changed" and not replace:
         raise FileProblem(_taken(path))
     temporary = None

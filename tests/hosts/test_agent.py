@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,12 @@ def test_an_agent_ends_with_its_connection_but_in_a_step_of_slurm_only_after_wha
         wait_for((tmp_path / name / "ended-1").exists)
 
 
+def has_ended(gauge: Gauge) -> bool:
+    return gauge.newest() == b"" and gauge.process is None
+
+
 def test_what_tells_of_the_gpus_may_end_by_itself_and_is_ended_once(tmp_path: Path) -> None:
     for python in (sys.executable, str(tmp_path / "none")):
         gauge = Gauge(python, str(tmp_path / "gone.py"))
-        wait_for(lambda gauge=gauge: gauge.newest() == b"" and gauge.process is None)  # type: ignore[misc]
+        wait_for(partial(has_ended, gauge))
         gauge.end()

@@ -9,6 +9,7 @@ from pathlib import Path
 import fakenvml
 import pytest
 
+from dstui.cli import main
 from dstui.machine.discreet import without_names
 from tests import command
 
@@ -58,6 +59,17 @@ def test_a_snapshot_does_not_replace_another_file_unasked(tmp_path: Path) -> Non
     assert taken.read_text() == "mine\n"
     assert dstui("--save", str(taken), "--force").returncode == 0
     assert json.loads(taken.read_text())["version"] == 1
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "folder"])
+def test_what_stands_in_the_way_is_told_before_the_machine_is_looked_at(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine\n")
+    (tmp_path / "folder").mkdir()
+    monkeypatch.setattr("dstui.commands.machine.probe", lambda *_, **__: pytest.fail("it was looked at"))
+    assert main(["machine", "--save", str(tmp_path / name)]) == 2
+    assert name in capsys.readouterr().err
 
 
 def test_an_unreadable_machine_file_is_a_sentence_and_two(tmp_path: Path) -> None:

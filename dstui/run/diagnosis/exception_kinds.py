@@ -15,7 +15,7 @@ from dstui.run.diagnosis.traces import Raised
 NO_FILE = r"FileNotFoundError|NotADirectoryError|IsADirectoryError"
 DATA_PATH = r"(?i)data(?:sets?)?[/_'.]|/(?:train|val|valid|test|images?|labels?|annotations?|imagenet|coco)\b"
 """What the path of a file of the data has."""
-COMPUTING = r"RuntimeError|ValueError|AssertionError|IndexError|AcceleratorError"
+COMPUTING = r"RuntimeError|ValueError|AssertionError|AcceleratorError"
 DATA_CODE = (
     r"/(?:PIL|h5py|cv2|librosa|torchaudio|decord|av|lmdb|webdataset|pyarrow|nibabel|pydicom|rasterio|imageio|pycocotools|tensorflow_datasets)/"
     r"|torchvision/(?:datasets|io)/|datasets/(?:load|builder|data_files|table|dataset_dict|features/|packaged_modules/|download/)"
@@ -127,7 +127,7 @@ KINDS = (
     Kind(
         "CONFIG-ASSERT",
         r"(?i)\bzero\b|config",
-        r"AssertionError|ValueError|NotImplementedError",
+        r"AssertionError|ValueError",
         r"deepspeed/runtime/engine|s/deepspeed\.py",
     ),
     Kind("CONFIG-ASSERT", code=r"deepspeed/runtime/config|accelerate/(?:commands/config|utils/(?:dataclasses|deepspeed))"),
@@ -154,7 +154,7 @@ KINDS = (
     ),
     Kind("NCCL-SYSTEM", r"\b(?:NCCL|RCCL|HCCL|oneCCL)\b", code=r"torch/distributed/"),
 )
-"""The first that fits decides."""
+"""The first that fits decides. Types that are mistakes of programming (`PROGRAMMING`) never come this far."""
 WRONG_CALL = re.compile(r"unexpected keyword argument|takes \d+ positional arguments? but|takes no (?:keyword )?arguments")
 """What a call says that was written for another release; in a library's own code it is no mistake of the script."""
 PASSES_ON = frozenset(
