@@ -46,6 +46,11 @@ def decode_lines(raw: bytes) -> list[str]:
     return raw.decode("ascii").split("\n") if is_plain(raw) else [decode(line) for line in raw.split(b"\n")]
 
 
+def overwritten(raw: bytes) -> str:
+    """A line with all that a progress bar has overwritten in it, as far as it is looked at; not safe to show."""
+    return raw[-LONGEST:].decode("utf-8", "replace").replace("\r", " ")
+
+
 def overdrawn(raw: bytes) -> str:
     """The progress bar that a line was written over, as tqdm's `write` does it; empty where there is none."""
     *before, _ = raw[-LONGEST:].rstrip(b"\r\n").rsplit(b"\r", 3)

@@ -162,3 +162,12 @@ def test_live_what_python_prints_itself_is_read(tmp_path: Path) -> None:
     assert "NameError: name 'missing_name' is not defined" in found.title
     assert f"Raised in the script's own code: {script}, line 15, in step" in found.why
     assert (found.confidence, found.others) == ("high", ())
+
+
+def test_a_notebook_names_the_class_at_the_head_and_what_becomes_of_its_kernel_is_not_why_a_cell_failed(tmp_path: Path) -> None:
+    cell = ["UnsupportedOperation                      Traceback (most recent call last)", "Cell In[5], line 2", "----> 2 json.dump(x, fp)"]
+    found = of_lines(tmp_path / "a", [*cell, "", "UnsupportedOperation: not writable"])
+    assert (found.cause, "not writable" in found.title) == ("USER-PY", True)
+    crashed = "The Kernel crashed while executing code in the current cell or a previous cell."
+    assert of_lines(tmp_path / "b", [*cell, "", "UnsupportedOperation: not writable", crashed]).cause == "USER-PY"
+    assert of_lines(tmp_path / "c", [crashed]).cause == "KILLED-UNKNOWN"

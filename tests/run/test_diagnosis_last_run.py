@@ -148,3 +148,19 @@ def test_a_progress_bar_that_moves_after_the_launcher_was_stopped_is_of_a_later_
     assert (again.cause, again.kind) == (None, None)
     ended = of_lines(tmp_path / "b", [*started, *at_work, *stopped])
     assert (ended.cause, ended.kind) == ("CTRL-C", "stop")
+
+
+def test_a_program_that_begins_as_the_file_begins_runs_again(tmp_path: Path) -> None:
+    head = ["Loading the configuration of the small model", "Reading the list of images that it is trained on"]
+    again = of_lines(tmp_path / "a", [*head, *BUG, *head, *(f"shard {number} read" for number in range(12))])
+    assert (again.cause, again.kind) == (None, None)
+    assert of_lines(tmp_path / "b", [*head, *BUG, head[0], "bye"]).cause == "USER-PY", "one line may be said twice"
+
+
+def test_what_follows_a_stop_may_be_what_the_program_had_printed_before_it(tmp_path: Path) -> None:
+    stop = [*BUG[:-1], "KeyboardInterrupt"]
+    printed = [f"frame : {number}" for number in range(300)]
+    assert of_lines(tmp_path / "a", [*printed, *stop, *printed]).cause == "CTRL-C"
+    assert of_lines(tmp_path / "b", [*printed, *stop, *printed * 10]).kind is None, "more than a buffer holds"
+    logged = [f"12:00:{number % 60:02} step {number} of 400" for number in range(300)]
+    assert of_lines(tmp_path / "c", [*printed, *stop, *logged]).kind is None, "a logger writes at once"

@@ -230,3 +230,23 @@ def test_what_a_library_was_handling_when_somebody_stopped_the_run_has_not_ended
 def test_an_interrupt_in_the_source_that_a_traceback_shows_is_no_stop(tmp_path: Path) -> None:
     shown = ["│ ❱ 54 │   │   run(cfg)      │", "│   56 │   except KeyboardInterrupt:    │", "│   57 │   │   raise KeyboardInterrupt │"]
     assert of_lines(tmp_path / "log", [*shown, *PLAIN]).kind == "failure"
+
+
+def test_a_bar_within_one_line_that_came_to_its_end_after_an_exception_is_of_a_later_run(tmp_path: Path) -> None:
+    states = "\r".join(f"{number}%|#  | {number}/100 [00:0{number // 20}<01:00,  1.0it/s]" for number in range(1, 101))
+    assert of_lines(tmp_path / "a", [*PLAIN, states]).kind is None
+    ranks = [f"[rank1]: {line}" for line in PLAIN]
+    assert of_lines(tmp_path / "b", [*ranks, states]).cause == "USER-PY", "another rank may go on for a while"
+
+
+def test_a_metric_that_was_nan_for_a_while_is_not_told_of_a_run_whose_loss_is_a_number_again(tmp_path: Path) -> None:
+    bad, good = [[f"epoch {number} loss: {loss}" for number in range(5)] for loss in ("nan", "0.25")]
+    assert of_lines(tmp_path / "a", [*bad, *good, "Finished."]).cause != "NAN"
+    assert of_lines(tmp_path / "b", [*bad, *(f"note {number}" for number in range(900)), "Finished."]).cause != "NAN"
+    assert of_lines(tmp_path / "c", [*good, *bad]).cause == "NAN"
+
+
+def test_the_second_line_of_a_warning_is_part_of_it(tmp_path: Path) -> None:
+    warning = ["/opt/env/lib/python3.11/site-packages/x/y.py:8: RuntimeWarning: Failed to read the commit:", "No module named 'x._version'"]
+    assert of_lines(tmp_path / "a", warning).kind is None
+    assert of_lines(tmp_path / "b", warning[1:]).cause == "IMPORT-MISSING"

@@ -124,6 +124,10 @@ class Findings:
     """File, by its number -> where its last lines begin."""
     final: dict[int, int] = field(default_factory=dict)
     """File, by its number -> its last line with words."""
+    width: dict[int, float] = field(default_factory=dict)
+    """File, by its number -> bytes of a line, on the average of its last ones."""
+    begun: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """File, by its number -> where lines stand with which it begins too, and which of them."""
     traced: dict[int, array[int]] = field(default_factory=dict)
     """File, by its number -> the lines of tracebacks that were read: frames, not their source."""
     cut: list[str] = field(default_factory=list)

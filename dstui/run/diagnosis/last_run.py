@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
@@ -21,12 +21,19 @@ QUIET_AMONG_RANKS = 1000
 """The same after the end of a rank, whose peers may go on."""
 QUIET_TO_THE_END = 200
 """The same where nothing failed any more, up to a stop or the end of the file: no published failure had more than 77 such."""
+BUFFER = 2 * 8192
+"""Bytes that a program and a worker of it may have printed before its end, and that reach a file only after what it says of that: Python
+writes its standard output in pieces of 8192."""
+FLUSHED = re.compile(r"\d\d:\d\d:\d\d|\d%\||(?:it/s|s/it)\b")
+"""What a logger or a progress bar writes, at once."""
 FRAME = 2
 """Lines of a traceback for each that is read: its source stands below it."""
 ALIKE = 4
 """Of the last lines, those that differ in their numbers alone: a loop is at work."""
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 LEAST_NUMBERS = 2
+BEGINNING = 2
+"""Lines that a file begins with, and that no run says later, by which another beginning is known."""
 FOLLOWS = ("symptom", "cascade")
 """Roles of what only follows from another end, or may."""
 
@@ -99,17 +106,36 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
     for end, after in zip_longest(ends, ends[1:]):
         until = after.line if after else last
         quiet = until - end.line - FRAME * (bisect_left(traced, until) - bisect_right(traced, end.line))
-        if after is None:
+        if end.whole and _begins_anew(found, ends[0].line, end.line, until):
+            enough = True
+        elif after is None:
             tail = next(iter(found.tails.values()), [])
             begun = end.launcher and found.last.get(0, 0) > end.line and moves(tail)
-            enough = begun or quiet >= (QUIET if at_work(tail) else QUIET_TO_THE_END)
+            enough = begun or (quiet >= (QUIET if at_work(tail) else QUIET_TO_THE_END) and not _printed_late(found, end, last, tail))
         else:
             enough = quiet >= (QUIET if end.whole else QUIET_TO_THE_END if after.stop else QUIET_AMONG_RANKS) and not after.follows
         cut = end.line if enough else cut
     return cut
 
 
+def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:
+    """Whether between two lines the program says again what the file begins with, and not before the first end."""
+    begun = found.begun.get(0, [])
+    before = Counter(which for line, which in begun if line <= first)
+    return len({which for line, which in begun if end < line < until and before[which] == 1}) >= BEGINNING
+
+
+def _printed_late(found: Findings, end: End, last: int, tail: list[str]) -> bool:
+    """Whether what follows a stop may be no more than what the program had printed before it."""
+    return end.stop and (last - end.line) * found.width.get(0, 0) <= BUFFER and not any(FLUSHED.search(line) for line in tail)
+
+
 def at_work(last: list[str]) -> bool:
-    """Whether the last lines of a file are those of a loop: they differ in their numbers alone."""
-    shapes = Counter(NUMBER.sub("0", line) for line in set(last) if len(NUMBER.findall(line)) >= LEAST_NUMBERS)
-    return max(shapes.values(), default=0) >= ALIKE
+    """Whether the last lines of a file are those of a loop: they differ in their numbers alone, or count."""
+    numbers = {line: [float(number) for number in NUMBER.findall(line)] for line in last}
+    shapes = Counter(NUMBER.sub("0", line) for line in numbers if len(numbers[line]) >= LEAST_NUMBERS)
+    counted = defaultdict[str, list[float]](list)
+    for line, (number, *others) in ((line, found) for line, found in numbers.items() if found):
+        counted[NUMBER.sub("0", line)] += [] if others else [number]
+    counts = [len(found) for found in counted.values() if found == sorted(found)]
+    return max([*shapes.values(), *counts], default=0) >= ALIKE

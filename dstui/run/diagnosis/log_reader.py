@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from dstui.files import FileProblem, reason
-from dstui.logs.decode import LONGEST, decode
+from dstui.logs.decode import LONGEST, decode, overwritten
 from dstui.run.diagnosis.findings import Findings
 from dstui.run.diagnosis.lines import rank_of_file
 from dstui.run.diagnosis.packed import GZIP, Expanding, Transcoded, is_utf16
@@ -127,15 +127,18 @@ def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
         scanner.found.lines += len(lines)
         if not begun:
             scanner.learn_beginning([decode(line[:LONGEST]) for line in lines[:HEAD_LINES] if line.strip()])
+            if len(scanner.found.files) == 1:
+                scanner.shapes.learn_beginning(lines[:HEAD_LINES])
             begun = True
         # The loop that all of a log goes through: 0.6 µs for a line that is like one before.
         for number, line in enumerate(lines, first):
             if line.translate(None, DIGITS) not in nothing:
                 _scan_line(scanner, number, line, lines[number - first - 1] if number > first else b"")
         tail.extend(enumerate(lines[-MOST_BLANK:], first + max(len(lines) - MOST_BLANK, 0)))
-    last = [(number, decode(line)) for number, line in tail if line and not line.isspace()][-TAIL_LINES:]
-    scanner.found.tails[name] = [line for _, line in last]
-    scanner.end(last)
+    last = [(number, line) for number, line in tail if line and not line.isspace()][-TAIL_LINES:]
+    scanner.found.tails[name] = [decode(line) for _, line in last]
+    scanner.found.width[len(scanner.found.files) - 1] = sum(len(line) + 1 for _, line in tail) / max(len(tail), 1)
+    scanner.end([(number, decode(line)) for number, line in last], [(number, overwritten(line)) for number, line in last])
 
 
 def _scan_line(scanner: Scanner, number: int, line: bytes, before: bytes) -> None:
@@ -146,7 +149,7 @@ def _scan_line(scanner: Scanner, number: int, line: bytes, before: bytes) -> Non
         line = COLOUR.sub(b"", line)
     for segment in line.split(b"\r") if b"\r" in line else (line,):
         if (shape := scanner.shapes.match(segment)) is not None:
-            scanner.feed(number, decode(segment), shape, decode(before[-LONGEST:]) if HEADER in segment else "")
+            scanner.feed(number, decode(segment), shape, decode(before[-LONGEST:]) if shape.signs or HEADER in segment else "")
 
 
 def _chunks(file: Readable, size: int) -> Iterator[tuple[int, list[bytes]]]:

@@ -13,7 +13,7 @@ from dstui.run.diagnosis.traces import HEADER
 RANK = r"(?:\[rank\d+\]: ?)?"
 FRAME = re.compile(rf'^(.{{1,160}}?)(?={RANK}  File "[^"]+", line \d+(?:, in|$))')
 HEAD = re.compile(rf"^(.{{1,160}}?)(?<!\w)(?={RANK}(?:\w{{0,60}}(?:Error|Exception|Interrupt|Exit)\s{{1,80}})?{re.escape(HEADER)})")
-BAR = re.compile(r"\d%\||(?:it|s)/(?:s|it)\b|\[rank\d+\]: *$|(?:Error|Exception|Interrupt|Exit)\W*$|\(exitcode: ")
+BAR = re.compile(r"\d%\||(?:it|s)/(?:s|it)\b|\[rank\d+\]: *$|(?:Error|Exception|Interrupt|Exit)\W*$|^[A-Z]\w*\s{6,}$|\(exitcode: ")
 """What stands before a traceback by chance: a progress bar that had not ended its line, a rank's label, the exception in a notebook,
 torchrun's word for an end where somebody joined the lines."""
 STAMP = re.compile(

@@ -13,7 +13,7 @@ from dstui.run.diagnosis.dumps import Dumps
 from dstui.run.diagnosis.exception_kinds import cause_of, to_be_written
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
-from dstui.run.diagnosis.lines import Label, local_in, rank_in, rank_of_beginning, read_label
+from dstui.run.diagnosis.lines import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
 from dstui.run.diagnosis.prefixes import Prefixes
 from dstui.run.diagnosis.shapes import Shape, Shapes
 from dstui.run.diagnosis.signature import Sign, Signature
@@ -105,8 +105,8 @@ class Scanner:
         self._prefixes.learn_beginning(lines)
         self._file_rank = rank_of_beginning(lines) if self._file_rank is None else self._file_rank
 
-    def end(self, tail: list[tuple[int, str]]) -> None:
-        """The end of the current file, and its last lines with words, each with its number."""
+    def end(self, tail: list[tuple[int, str]], whole: list[tuple[int, str]]) -> None:
+        """The end of the current file, and its last lines with words, each with its number; `whole`: with what bars have overwritten."""
         if not tail:
             return
         place, last = len(self.found.files) - 1, tail[-1][0]
@@ -119,20 +119,28 @@ class Scanner:
         opened = max((trace.last_line for _, trace in traces if trace.open), default=-1)
         if sentence := breaks_off(tail[-1][1], within_traceback=opened >= last - 1):
             self.found.cut.append(f"{self.found.files[place]} {sentence} (line {last}).")
-        self._who_survived(place, tail)
+        self._who_survived(place, tail, whole)
 
-    def _who_survived(self, place: int, tail: list[tuple[int, str]]) -> None:
+    def _who_survived(self, place: int, tail: list[tuple[int, str]], whole: list[tuple[int, str]]) -> None:
         """Exceptions of a file after which its run went on: those that were logged, or printed within a loop that its end shows at work."""
         raised = [hit for hit in self.found.hits if hit.at[0] == place and hit.raised and not hit.raised.ignored]
         lines, last = [hit.at[1] for hit in raised] or [0], tail[-1][0]
         went_on = max(lines) < last - WENT_ON or min(lines) < last - LONG
         logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
-        if raised and ((logged and went_on) or advances([text for number, text in tail if number > max(lines)])):
+        if raised and (
+            (logged and went_on) or advances([text for number, text in (whole if self._alone else tail) if number > max(lines)])
+        ):
             self._survived(raised)
             self.found.tracebacks = self._tracebacks
         elif of := finished(tail[-1][1]):
             self._survived(within := [hit for hit in raised if hit.raised and hit.raised.within == of])
             self.found.tracebacks -= sum(hit.raised is not None and not hit.raised.logged for hit in within)
+
+    @property
+    def _alone(self) -> bool:
+        """Whether nothing speaks of more than one process."""
+        found = self.found
+        return found.world in (None, 1) and not found.labelled and not found.agents and found.local is None
 
     @staticmethod
     def _survived(hits: list[Hit]) -> None:
@@ -155,11 +163,15 @@ class Scanner:
         trace = self._traces[key]
         code = trace.is_code(label.text)
         raised = None
+        if shape.first is not None:
+            self.found.begun.setdefault(place[0], []).append((number, shape.first))
         if when := time_of(label.text) or time_of(line):
             self._time[key] = when
         if shape.facts:
             ignoring, of_tracker = trace.ignoring, trace.of_tracker
             raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
+            if trace.announced:
+                self.shapes.expect(trace.announced)
             self.found.tracebacks += HEADER in label.text and not ignoring and not trace.logged
             if raised is not None and of_tracker:
                 self._survived([hit for hit in self.found.hits if hit.stream == f"{place[0]}:{label.stream}" and _same_chain(hit, raised)])
@@ -168,7 +180,12 @@ class Scanner:
             self._dumps.feed(label, place)
         if raised or trace.open or trace.at_frame:
             self.found.traced.setdefault(place[0], array("Q")).append(number)
-        signs = [(sign, signature) for sign, signature in shape.signs if not code or signature.in_code]
+        warned = raised is None and WARNED.search(before[-HEADS:]) is not None  # what Python says of a warning goes on for a line
+        signs = [
+            (sign, signature)
+            for sign, signature in shape.signs
+            if (not code or signature.in_code) and (not warned or signature.alone or signature.role in ("success", "benign"))
+        ]
         self._signatures(signs, label, place, key, raised)
 
     @staticmethod

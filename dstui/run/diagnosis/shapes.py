@@ -43,6 +43,8 @@ MOST = 100_000
 MOST_BYTES = 32 << 20
 ENOUGH = 40
 """Lines of one shape of known noise that are looked at."""
+FIRST_LINES, LONG_ENOUGH = 4, 24
+"""Lines at the beginning of a file by which another beginning is known, and bytes that each has at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class Shape:
 
     signs: tuple[tuple[Sign, Signature], ...]
     facts: bool
+    first: int | None = None
+    """Which of the lines it is with which the file begins."""
 
     @property
     def harmless(self) -> bool:
@@ -95,6 +99,26 @@ class Shapes:
         """Shapes of lines that can be passed over, without their digits."""
         self._known: dict[bytes, Shape] = {}
         self._noise: dict[bytes, int] = defaultdict(int)
+        self._first: dict[bytes, int] = {}
+        self._expected: set[bytes] = set()
+        self._held = 0
+
+    def learn_beginning(self, lines: list[bytes]) -> None:
+        """The first lines of a file: a few of those that are long are looked at wherever they come again."""
+        long = dict.fromkeys(bare for line in lines if len(bare := line.translate(None, DIGITS)) >= LONG_ENOUGH)
+        self._first = {line: place for place, line in enumerate(list(long)[:FIRST_LINES])}
+        self.forget()
+
+    def expect(self, name: str) -> None:
+        """Look at lines that begin with this class of an exception, too."""
+        if (bare := _bare(name)) not in self._expected:
+            self._expected.add(bare)
+            self.forget()
+
+    def forget(self) -> None:
+        """What is known of shapes: it is found out anew."""
+        self._known.clear()
+        self.nothing.clear()
         self._held = 0
 
     def match(self, line: bytes) -> Shape | None:
@@ -114,14 +138,14 @@ class Shapes:
     def _find(self, bare: bytes) -> Shape | None:
         self._held += len(bare)
         if len(self._known) + len(self.nothing) >= MOST or self._held > MOST_BYTES:
-            self._known.clear()
-            self.nothing.clear()
+            self.forget()
             self._held = len(bare)
         needles = [needle for gram, group in GROUPS if gram in bare for needle in group if needle in bare]
-        named = _begins_with_class(bare[:BEGINNING])
-        if not needles and not named:
+        named = _begins_with_class(bare[:BEGINNING]) or bare.startswith(tuple(self._expected))
+        first = None if needles else self._first.get(bare)
+        if not needles and not named and first is None:
             self.nothing.add(bare)
             return None
         signs = tuple(sign for needle in needles for sign in SIGNS.get(needle, ()))
-        shape = self._known[bare] = Shape(signs, named or not FACT_NEEDLES.isdisjoint(needles))
+        shape = self._known[bare] = Shape(signs, named or not FACT_NEEDLES.isdisjoint(needles), first)
         return shape

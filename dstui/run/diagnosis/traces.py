@@ -24,6 +24,8 @@ CELL = re.compile(
     r"|^(<ipython-input-[^>]+>|[~/][^\s:]+\.py) in ([^\s(]+)"
 )
 """A frame as IPython and Jupyter print it."""
+ANNOUNCED = re.compile(r"^([A-Za-z_]\w*)\s{2,}Traceback \(most recent call last\)")
+"""The head of a traceback of IPython, which names the class."""
 RICH = re.compile(r"^[│|] (\S+\.py):(\d+)(?:\s+in\s+(\w+))?")
 """A frame as rich prints it."""
 EXCEPTION = re.compile(
@@ -148,11 +150,15 @@ class Traces:
         self._process: int | None = None
         self._child: int | None = None
         self._raises = ""
+        self.announced = ""
+        """The class that the head of a notebook's traceback names, where its name does not show that it is an exception's."""
 
     def feed(self, text: str, number: int = 0, rank: int | None = None, before: str = "") -> Raised | None:
         """One line of the log, its number, the rank of its label, what stands before it; the exception, if it ends a traceback with one."""
         if HEADER in text:
             self._begin(number)
+            named = ANNOUNCED.match(text)
+            self.announced = named[1] if named and not EXCEPTION.match(f"{named[1]}:") else ""
             before += text[: text.index(HEADER)]
             self._logged = LEVEL.search(before) is not None
             self._rank = rank if rank is not None else rank_in(text[: text.index(HEADER)])
@@ -221,7 +227,8 @@ class Traces:
 
     def _exception(self, text: str, number: int) -> re.Match[str] | None:
         near = self.open and bool(self._frame.file) and number - self._frame.number <= NEAR
-        return EXCEPTION.match(text) or (OTHER_EXCEPTION.match(text) if near else None)
+        announced = re.match(rf"^({self.announced})(?=:|\s*$)", text) if self.announced and self.open else None
+        return announced or EXCEPTION.match(text) or (OTHER_EXCEPTION.match(text) if near else None)
 
     def _begin(self, number: int) -> None:
         if not self._chained:

@@ -8,6 +8,7 @@ from dstui.run.diagnosis.diagnosis import Confidence
 from dstui.run.diagnosis.exceptions import points_elsewhere
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
+from dstui.run.diagnosis.lines import WARNED
 from dstui.run.diagnosis.rank_resolution import first_failing
 from dstui.run.diagnosis.rules.uncaught import MISSING, uncaught
 from dstui.run.diagnosis.signature import Signature
@@ -35,10 +36,6 @@ LONG_AFTER = 1000
 """Lines that no rank writes whose peers have failed."""
 HANDLED = re.compile(r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored|ignoring|recovered)\b")
 """What a program says of an error that it has dealt with."""
-
-
-WARNED = re.compile(r":\d+: \w*Warning: ")
-"""How Python prints a warning."""
 
 
 def cause(context: FailureContext) -> Verdict | None:
@@ -152,6 +149,8 @@ def _unexplained(hits: list[Hit]) -> list[Hit]:
     explained = {below for one in ids for below in BY_ID[one].explains if one not in BY_ID[below].explains}
     if any(hit.raised and hit.raised.traced and hit.signature.id == "USER-PY" for hit in hits):
         explained.add("SIGABRT")  # threads that are still at work when an exception ends their program are ended so
+    if any(hit.raised and hit.raised.traced and hit.signature.id != "KERNEL-GONE" for hit in hits):
+        explained.add("KERNEL-GONE")  # a cell's exception is why it failed, whatever became of the kernel
     return [hit for hit in hits if hit.signature.id not in explained]
 
 

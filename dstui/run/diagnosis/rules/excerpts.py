@@ -6,8 +6,9 @@ import re
 
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
+from dstui.run.diagnosis.lines import WARNED
 from dstui.run.diagnosis.rank_resolution import first_failing
-from dstui.run.diagnosis.rules.causes import HANDLED, WARNED, independent
+from dstui.run.diagnosis.rules.causes import HANDLED, independent
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
 from dstui.run.diagnosis.signatures import BY_ID
 from dstui.run.diagnosis.verdict import Verdict
 
 NAN_REPORTS = 3
+NAN_LASTS = 500
+"""Lines between two reports of the loss, at most."""
+FINITE = re.compile(r"(?i)loss\w*['\"]?\s{0,4}[:=]?\s{0,4}(?:tensor\()?\d")
+"""A report of a loss that is a number."""
 
 
 def well(context: FailureContext) -> Verdict | None:
@@ -38,9 +44,16 @@ def quiet(context: FailureContext) -> Verdict | None:
     for hit in found.hits:
         if hit.signature.role == "quiet" and hit.signature.id not in meant:
             same = [other for other in found.hits if other.signature is hit.signature]
-            if hit.signature.id != "NAN" or len(same) >= NAN_REPORTS:
+            if hit.signature.id != "NAN" or (len(same) >= NAN_REPORTS and _lasts(context, same[-1])):
                 return Verdict(hit.signature, "high" if hit.signature.sure and context.found.ended else "medium", same)
     return None
+
+
+def _lasts(context: FailureContext, hit: Hit) -> bool:
+    """Whether the loss was still nan when last told: no number of it stands below it in the last lines, nor much else."""
+    found = context.found
+    told = [line for line in found.tails.get(found.files[hit.at[0]], []) if FINITE.search(line) or "nan" in line.lower()]
+    return not (told and "nan" not in told[-1].lower()) and found.final.get(hit.at[0], 0) - hit.at[1] <= NAN_LASTS
 
 
 def nothing_failed(context: FailureContext) -> Verdict | None:
