@@ -52,8 +52,9 @@ def quiet(context: FailureContext) -> Verdict | None:
 def _lasts(context: FailureContext, hit: Hit) -> bool:
     """Whether the loss was still nan when last told: no number of it stands below it in the last lines, nor much else."""
     found = context.found
-    told = [line for line in found.tails.get(found.files[hit.at[0]], []) if FINITE.search(line) or "nan" in line.lower()]
-    return not (told and "nan" not in told[-1].lower()) and found.final.get(hit.at[0], 0) - hit.at[1] <= NAN_LASTS
+    last = found.tails.get(found.files[hit.at[0]], [])
+    losses = [line for line in last if FINITE.search(line) or "nan" in line.lower()]
+    return not (losses and "nan" not in losses[-1].lower()) and found.final.get(hit.at[0], 0) - hit.at[1] <= NAN_LASTS
 
 
 def nothing_failed(context: FailureContext) -> Verdict | None:
