@@ -53,8 +53,9 @@ def _lasts(context: FailureContext, hit: Hit) -> bool:
     """Whether the loss was still nan when last told: no number of it stands below it in the last lines, nor much else."""
     found = context.found
     last = found.tails.get(found.files[hit.at[0]], [])
-    losses = [line for line in last if FINITE.search(line) or "nan" in line.lower()]
-    return not (losses and "nan" not in losses[-1].lower()) and found.final.get(hit.at[0], 0) - hit.at[1] <= NAN_LASTS
+    numbers = [(FINITE.search(line), any(sign.matches(line) for sign in hit.signature.all_signs())) for line in last]
+    losses = [not_finite for finite, not_finite in numbers if finite or not_finite]
+    return (not losses or losses[-1]) and found.final.get(hit.at[0], 0) - hit.at[1] <= NAN_LASTS
 
 
 def nothing_failed(context: FailureContext) -> Verdict | None:
