@@ -180,7 +180,7 @@ SIGNATURES = (
         (
             "DUE TO TIME LIMIT",
             "TERM_RUNLIMIT",
-            rx("Caught signal ", r"submitit.*Caught signal \w+.*this job is timed-out"),
+            rx("Caught signal ", r"submitit.{0,99}Caught signal \w{1,20}.{0,99}this job is timed-out"),
             rx("maximum execution time", r"has exceeded the maximum execution time of \d+"),  # GitHub's runners
             rx("walltime", r"job killed: walltime \d+ exceeded limit"),
             rx("DeadlineExceeded", r"(?:[Rr]eason:?\s+|reason=)\"?DeadlineExceeded"),
@@ -196,7 +196,7 @@ SIGNATURES = (
         (
             rx("DUE TO", r"DUE TO (?:PREEMPTION|NODE FAILURE)"),
             "Node failure on",
-            rx("Caught signal ", r"submitit.*Caught signal \w+.*this job is preempted"),
+            rx("Caught signal ", r"submitit.{0,99}Caught signal \w{1,20}.{0,99}this job is preempted"),
         ),
         ("Submit again: sbatch --requeue",),
         alone=True,
