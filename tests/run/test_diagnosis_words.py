@@ -34,6 +34,7 @@ RAISED = [
     ("IMPORT-VERSION", "RuntimeError: Numpy is not available", "torch/utils/data/collate.py"),
     ("OOM-GPU", "RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`", ""),
     ("OOM-GPU", "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`", "vllm/engine.py"),
+    ("OOM-GPU", "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 4.00GiB", "jax/odd.py"),
     ("OOM-HOST", "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.", "ray/_private/worker.py"),
     ("KILLED-UNKNOWN", "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.", "ray/_private/worker.py"),
     ("CUDA-ILLEGAL", "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`", ""),
@@ -136,6 +137,19 @@ SAID = [
     ),
     (None, ["train.py FAILED", "[0]:", "  rank      : 2 (local_rank: 2)", "  exitcode  : 1 (pid: 1234)", "  error_file: <N/A>"]),
     ("SIGABRT", ["double free or corruption (!prev)"]),
+    ("SIGABRT", ["run.sh: line 5: 4242 Aborted                 (core dumped) python train.py"]),
+    ("NO-DS-CMD", ["CommandNotFoundError: Your shell has not been properly configured to use 'conda activate'."]),
+    ("USER-PY", ["Unrecognized options: --odd"]),
+    ("HYDRA-CONFIG", ["hydra.errors.MissingConfigException: In 'config': Could not find 'model/odd'"]),
+    ("TOO-MANY-PROCESSES", ["libgomp: Thread creation failed: Resource temporarily unavailable"]),
+    (
+        "SLURM-TIME",  # the job went on after what its shell could not run
+        [
+            "job.sh: line 3: odd: command not found",
+            "step 1",
+            "slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2026-01-01T00:00:00 DUE TO TIME LIMIT ***",
+        ],
+    ),
     ("SLURM-CANCEL", ["slurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2024-01-01T00:00:00 DUE TO JOB REQUEUE ***"]),
     ("SLURM-TIME", ["=>> PBS: job killed: walltime 3610 exceeded limit 3600"]),
     ("SLURM-TIME", ["TERM_RUNLIMIT: job killed after reaching LSF run time limit."]),

@@ -27,6 +27,7 @@ NETWORK_CODE = r"/(?:requests|urllib3|httpx|httpcore|aiohttp|botocore|urllib|htt
 MODEL_CODE = (
     r"huggingface_hub/|transformers/(?:configuration|tokenization|feature_extraction|image_processing|processing|dynamic_module|utils/hub)"
 )
+TRACKER_CODE = r"/(?:wandb|mlflow|comet_ml|clearml|neptune|swanlab)/"
 BUILD_CODE = r"torch/utils/cpp_extension|_inductor/(?:cpp_builder|codecache)|triton/(?:compiler|runtime/build|backends)"
 
 
@@ -97,6 +98,7 @@ KINDS = (
         r".*\b(?:shapes?|dims|dimensions?|dimensional|\dD|equal size)\b",
         COMPUTING,
     ),
+    Kind("USER-SHAPE", r"(?i)\bexpected\b.*\bgot (?:input )?(?:size|shape)|truncation and/or padding", COMPUTING),
     Kind("USER-SHAPE", r"(?i)\b(?:height|width|resolution|image size)\b.*(?:n't|not) match", COMPUTING),
     Kind("USER-SHAPE", code=r"/einops/"),
     # What the machine has not.
@@ -107,16 +109,20 @@ KINDS = (
     Kind("NO-GPU-ASKED", r"(?i)\b(?:accelerator|cuda|gpus?)\b.{0,60}(?:not available|unavailable|not found|might not have a CUDA)"),
     Kind(
         "NO-GPU-ASKED",
-        r"(?i)\brequires? (?:an? )?(?:cuda|nvidia|gpu)\b|\bno (?:cuda |nvidia )?gpus?\b.{0,20}(?:found|available|detected|visible)",
+        r"(?i)\brequires? (?:an? )?(?:cuda|nvidia|gpu)\b(?! (?:\w+ ){0,2}(?:tensors?|inputs?|compute|version|memory|\d))"
+        r"|\bno visible (?:gpu|cuda)|\bno (?:cuda |nvidia )?gpus?\b.{0,20}(?:found|available|detected|visible)",
     ),
     Kind(
         "TRACKER-LOGIN",
         r"(?i)(?:wandb|mlflow|clearml|comet|neptune|swanlab).*(?:not configured|credential|api.?key|log(?:ged)? ?in|unauthori)",
     ),
+    Kind("HUB-DOWN", r"(?i)timed? ?out|communicat|connect|unreachable|network|\b50\d\b|Service\w*Error", code=TRACKER_CODE),
+    Kind("TRACKER-LOGIN", r"(?i)\bkey\b|log(?:ged)? ?in|permission|\b40[13]\b|entity|unauthori|credential", code=TRACKER_CODE),
     # Settings that do not go together.
     Kind(
         "PARALLEL-BATCH",
-        r"(?i)\b(?:world.?size|(?:tensor|pipeline|sequence|context|expert|model|data)[_ -]?(?:model[_ -]?)?parallel\w*)\b"
+        r"(?i)\b(?:world.?size|[tpsedc]p_(?:size|degree)"
+        r"|(?:tensor|pipeline|sequence|context|expert|model|data)[_ -]?(?:model[_ -]?)?parallel\w*)\b"
         r".*(?:divi|multiple|must|should|greater|less|equal|match)",
     ),
     Kind("PARALLEL-BATCH", r"divisible", code=r"(?i)megatron|parallel|nemo|divisib"),
@@ -136,14 +142,18 @@ KINDS = (
     Kind("MODEL-FILES-PART", r"(?i)is not a (?:valid )?checkpoint"),
     Kind(
         "CKPT-SHAPE",
-        r"(?i)(?:missing|unexpected|mismatch).*(?:state_?dict|checkpoint)|(?:state_?dict|checkpoint).*(?:missing|unexpected|mismatch)",
+        r"(?i)(?:missing|unexpected(?!ly)|mismatch).*(?:state_?dict|checkpoint)|(?:state_?dict|checkpoint).*(?:missing|unexpected(?!ly)|mismatch)",
     ),
-    Kind("CKPT-SHAPE", code=r"torch/distributed/(?:_shard/)?checkpoint"),
-    Kind("MODEL-LOAD", code=r"torch/serialization\.py:_?(?:legacy_)?load|safetensors/torch\.py:load|transformers/modeling_utils"),
+    Kind("CKPT-SHAPE", code=r"torch/distributed/(?:_shard/)?checkpoint/.*:\w*(?:load|read|plan|validate|lookup|find)"),
+    Kind("CKPT-SHAPE", names="CheckpointException"),
+    Kind("MODEL-LOAD", code=r"torch/serialization\.py:_?(?:legacy_)?load|safetensors/torch\.py:load"),
+    Kind("MODEL-LOAD", code=r"transformers/modeling_utils\.py:\w*(?:load|resolve|from_pretrained|state_dict|checkpoint|weights|_find)"),
+    Kind("MODEL-LOAD", r"(?i)weights|checkpoint|state_dict|safetensors", code=r"transformers/modeling_utils"),
     Kind("IMPORT-OTHER", code=r"models/auto/configuration_auto"),
+    Kind("RDZV-TIMEOUT", names=r"\w*(?:Timeout|Connection|Network|gai)\w*", code=r"torch/distributed/"),
     Kind("HUB-DOWN", names=r"\w*(?:Connect|Timeout|SSL|HTTP|Proxy|URL|Endpoint|gai)\w*", code=NETWORK_CODE),
     Kind("IMPORT-ASKED", r"(?i)(?:not|n't) have \S+ installed|please install|\bpip install\b"),
-    Kind("MODEL-FILES-PART", names=r"OSError|\w*(?:HTTP|Repo|Entry|Revision|Validation)\w*", code=MODEL_CODE),
+    Kind("MODEL-FILES-PART", names=r"OSError|\w*(?:HTTP|Repo|Entry|Revision|Validation|Token|Snapshot)\w*", code=MODEL_CODE),
     Kind("RACE-FS", names=NO_FILE, code=r"torch/utils/cpp_extension|file_baton"),
     Kind("BUILD-FAILED", names=r"RuntimeError|\w*(?:Compil|PTXAS|Inductor|CalledProcess)\w*", code=BUILD_CODE),
     Kind("DATA", code=DATA_CODE),
@@ -155,6 +165,14 @@ KINDS = (
     Kind("NCCL-SYSTEM", r"\b(?:NCCL|RCCL|HCCL|oneCCL)\b", code=r"torch/distributed/"),
 )
 """The first that fits decides. Types that are mistakes of programming (`PROGRAMMING`) never come this far."""
+AGED = re.compile(
+    r"(?i)\bha(?:s|ve) been (?:removed|dropped|discontinued)\b|\bwas removed (?:in|from|since)\b"
+    r"|\bno longer (?:supports?|supported|available)\b"
+    r"|\b(?:requires?|needs?) (?:at least )?[\w.-]+ ?(?:version )?"
+    r"(?:[<>]=? ?\d+\.\d|== ?\d+\.\d|v?\d+(?:\.\d+)+\+?,? or (?:newer|higher|above|later|greater))"
+    r"|\bplease (?:upgrade|downgrade) "
+)
+"""What a library says that refuses what another release of it took."""
 WRONG_CALL = re.compile(r"unexpected keyword argument|takes \d+ positional arguments? but|takes no (?:keyword )?arguments")
 """What a call says that was written for another release; in a library's own code it is no mistake of the script."""
 PASSES_ON = frozenset(
@@ -180,6 +198,8 @@ def cause_of(raised: Raised, text: str) -> str:
         return "IMPORT-OTHER"
     if to_be_written(raised):
         return "USER-PY"
+    if raised.deepest.of_library and AGED.search(text):
+        return "IMPORT-AGED"
     if raised.name in PROGRAMMING:
         passed_on = raised.deepest.function in PASSES_ON or "forward()" in text
         library = raised.name == "TypeError" and raised.deepest.of_library and not passed_on

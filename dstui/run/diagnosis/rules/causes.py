@@ -80,7 +80,11 @@ def roots(context: FailureContext) -> list[Hit]:
         return hits
     if _went_on(context, stop):
         return [hit for hit in hits if hit.signature.id in AFTER_A_STOP]
-    return [hit for hit in hits if hit.signature.id in AFTER_A_STOP or context.before(hit, stop)]
+    return [
+        hit
+        for hit in hits  # what a shell could not run did not end a job that somebody stopped later
+        if hit.signature.id in AFTER_A_STOP or (hit.signature.id not in OF_SHELLS and context.before(hit, stop))
+    ]
 
 
 def _went_on(context: FailureContext, stop: Hit) -> bool:

@@ -106,10 +106,11 @@ SIGNATURES = (
             "ZeRO is only supported if fp16 is enabled",
             rx("requires an optimizer", r"zero stage \d requires an optimizer"),
             rx("ZeRO-Offload with a client provided optimizer", r"using ZeRO-Offload with a client provided optimizer"),
-            rx("only supported", r"AssertionError: .*(?:ZeRO|stage|offload).*only supported"),
+            rx("only supported", r"AssertionError: .*(?:ZeRO|stage|\boffload).*only supported"),
             rx(
                 "not supported",
-                r"(?:Assertion|Value|NotImplemented)Error: .*(?:ZeRO|[Ss]tage \d|offload).*(?:not (?:supported|compatible)|incompatible)",
+                r"(?:Assertion|Value|NotImplemented)Error: .*(?:ZeRO|[Ss]tage \d|\boffload(?!_to_cpu)).*"
+                r"(?:not (?:supported|compatible)|incompatible)",
             ),
         ),
         (Remedy("Give ZeRO a stage", patches.stage_for_master_weights), CHECK),
@@ -195,8 +196,9 @@ SIGNATURES = (
             rx("is less than", r"world_size \(\d+\) is less than \w+_size \d+"),
             rx(
                 "divisible by",
-                r"(?:world.?size|GPUs|ranks|parallel|heads?|[ste]p_size).{0,60}(?:not|must be|should be) (?:evenly )?divisible by",
+                r"(?:world.?size|GPUs|ranks|parallel|[ste]p_size).{0,60}(?:not|must be|should be) (?:evenly )?divisible by",
             ),
+            rx("divisible by", r"heads?\b.{0,60}divisible by.{0,40}(?:parallel|world|GPUs|ranks|\b[stp]p\b)"),
             rx("divisible by", r"not divisible by (?:tensor|pipeline|sequence|expert|world|the number of)"),
         ),
         ("Take sizes whose product divides the number of ranks",),

@@ -95,7 +95,7 @@ SIGNATURES = (
         (
             "Fatal Python error: Aborted",
             rx("terminate called", r"terminate called (?:after throwing|without an active)"),
-            rx("Aborted", r"Aborted \(core dumped\)|^Aborted$"),
+            rx("Aborted", r"Aborted +\(core dumped\)|^Aborted$"),
             rx("loating point exception", r"^(?:.*\d )?[Ff]loating point exception\b"),
             rx("stack smashing detected", r"\*\*\* stack smashing detected \*\*\*"),
             rx("(): ", r"^(?:free|malloc|realloc|munmap_chunk)\(\): (?:invalid|corrupted|unaligned)"),

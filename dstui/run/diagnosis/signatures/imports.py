@@ -12,7 +12,10 @@ SIGNATURES = (
         "The interpreter of the ranks does not have it; on other hosts that is often the system's Python.",
         (
             rx("No module named", r"No module named '(?!mpi4py|torch\._six|deepspeed\.)[\w.]+'"),
-            rx("ImportError", r"ImportError: .*(?:[Pp]lease install|library but it was not found|is not installed)"),
+            rx(
+                "ImportError",
+                r"ImportError: (?!.*(?:version \d|[<>=]= ?\d)).*(?:[Pp]lease install|library but it was not found|is not installed)",
+            ),
             rx(": No module named", r"python[\d.]*: No module named [\w.]+$"),
             rx("library but it was not found", r"requires the [\w.-]+ library but it was not found"),
             rx("distribution was not found", r"distribution was not found and is required by"),
@@ -34,6 +37,7 @@ SIGNATURES = (
             rx("Missing optional dependency", r"ImportError: Missing optional dependency"),
             rx("seems to be not installed", r"the package \S+ seems to be not installed"),
             rx("is not installed", r"(?:Error|Exception): (?:\S+ ){0,3}is not installed"),
+            rx("package is not installed", r"(?:Error|Exception): .*\b[Ee]ither the package is not installed"),
             rx("is not available", r"ImportError: cannot import name '\w+' because \w+ is not available"),
             rx(
                 "is not defined",
@@ -123,6 +127,17 @@ SIGNATURES = (
         remedies=("Install the set of versions that the program was written for; pip install -U of the library that calls often does",),
         sure=False,
         alike=("DS-INTERNAL-VERSION", "IMPORT-TORCH"),
+        answer="IMPORT-VERSION",
+    ),
+    Signature(
+        "IMPORT-AGED",
+        "root",
+        "A library refuses what another release of it takes",
+        "The code was written for an older or a newer release than the one that is installed; the message says since when.",
+        remedies=("Install the release that the code was written for, or change the call as the message says",),
+        confirm="pip show of the library, against the release in the message.",
+        sure=False,
+        alike=("USER-PY", "IMPORT-MISSING"),
         answer="IMPORT-VERSION",
     ),
     Signature(

@@ -142,6 +142,7 @@ SIGNATURES = (
             rx("Not a conda environment", r"EnvironmentLocationNotFound: Not a conda environment"),
             rx("bin/activate: No such file", r"^\S+: (?:line )?\d+: \S+/bin/activate: No such file"),
             rx("'conda init' before", r"^CondaError: Run 'conda init' before"),
+            rx("properly configured to use 'conda", r"shell has not been properly configured to use 'conda"),
         ),
         ("conda env list (or ls of the venv) on the host that failed; in a job's script first: source …/etc/profile.d/conda.sh",),
         "conda env list, in the job's own shell.",
@@ -268,6 +269,7 @@ SIGNATURES = (
             rx(
                 "Error: ", r"^Error: (?:No such option|Invalid value for|Missing (?:option|argument)|Got unexpected extra argument)"
             ),  # click
+            rx("Unrecognized options: ", r"^\W*Unrecognized options: \S"),  # tyro
             rx(".py: error: ", r"^\S+\.py: error: (?!unrecognized arguments: .*--local[-_]rank)"),
         ),
         ("Mend job.args",),

@@ -21,7 +21,7 @@ SIGNATURES = (
             "CUBLAS_STATUS_ALLOC_FAILED",
             "CUDNN_STATUS_ALLOC_FAILED",
             rx("_RESULT_ERROR_OUT_OF_", r"(?:UR|ZE|PI)_RESULT_ERROR_OUT_OF_(?:RESOURCES|DEVICE_MEMORY)"),  # Intel's
-            rx("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: Out of memory"),
+            rx("RESOURCE_EXHAUSTED", r"RESOURCE_EXHAUSTED: (?:.{0,60}Out of memory|Failed to allocate)"),  # JAX's
             rx("GPU out of memory", r"(?:Error|Exception): .*\bGPU out of memory"),
             "CUDA driver error: out of memory",
             "Triton Error [CUDA]: out of memory",
@@ -82,7 +82,7 @@ SIGNATURES = (
         "The GPU belongs to somebody else",
         "Another process holds the GPU's memory, or the GPU is in exclusive mode and taken: often a rank that an earlier run left behind.",
         (
-            "all CUDA-capable devices are busy or unavailable",
+            rx("busy or unavailable", r"CUDA-capable device(?:s are|\(s\) is/are) busy or unavailable"),
             # A rank's own context on a neighbour's GPU is half a gigabyte; so much is another program. Where no process is called "this"
             # one, since a container knows it under another number, it is the one that holds what PyTorch has allocated.
             rx(
@@ -254,7 +254,10 @@ SIGNATURES = (
         "The limit on the processes of a user (ulimit -u) or of the container (pids) is reached: each rank has workers and threads.",
         (
             rx("can't start new thread", r"RuntimeError: can't start new thread"),
-            rx("Resource temporarily unavailable", r"(?:BlockingIOError: |pthread_create|fork).*Resource temporarily unavailable"),
+            rx(
+                "Resource temporarily unavailable",
+                r"(?:BlockingIOError: |pthread_create|fork|Thread creation).*Resource temporarily unavailable",
+            ),
         ),
         ("OMP_NUM_THREADS=1 (or cores per rank) and fewer data-loader workers", "ulimit -u unlimited; docker run --pids-limit=-1"),
         "ulimit -u, in the environment of the ranks, against ps -eLf | wc -l.",

@@ -149,7 +149,7 @@ SIGNATURES = (
         "root",
         "A kernel found an index out of range",
         "A label or token is not below the size of its table: labels, vocabulary, positions.",
-        ("device-side assert triggered", rx("Assertion `", r"Assertion `.*` failed")),
+        ("device-side assert triggered", rx("Assertion `", r"Assertion `.*` failed"), "IndexError: index out of range in self"),
         ("CUDA_LAUNCH_BLOCKING=1 gives the line; compare the largest token id with the rows of the embedding",),
         "The line `Assertion …` names the check.",
         explains=("NCCL-CUDA", "SIGABRT", "CUDA-ILLEGAL"),
