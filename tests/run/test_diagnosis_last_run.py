@@ -38,7 +38,7 @@ def test_where_a_later_run_breaks_off_at_work_nothing_is_said_to_have_failed(tmp
     for earlier in (BUG, launched("train.py", *BUG)):
         found = of_lines(tmp_path / "log", [*steps(0, 30), *earlier, *steps(0, 100)])
         assert (found.cause, found.kind) == (None, None)
-        again = of_lines(tmp_path / "log", [*steps(0, 30), *earlier, *steps(0, 10)])
+        again = of_lines(tmp_path / "log", [*steps(0, 30), *earlier, *steps(0, 3)])
         assert (again.cause, again.kind) == ("USER-PY", "failure"), "a few lines are no run"
 
 

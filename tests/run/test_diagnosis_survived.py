@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from crash_texts import of_lines, traceback
+from crash_texts import ended, of_lines, spawned, traceback
 
 PLAIN = traceback(None, "ValueError: odd")
 THREAD = [
@@ -250,3 +250,32 @@ def test_the_second_line_of_a_warning_is_part_of_it(tmp_path: Path) -> None:
     warning = ["/opt/env/lib/python3.11/site-packages/x/y.py:8: RuntimeWarning: Failed to read the commit:", "No module named 'x._version'"]
     assert of_lines(tmp_path / "a", warning).kind is None
     assert of_lines(tmp_path / "b", warning[1:]).cause == "IMPORT-MISSING"
+
+
+LOOP = [f"step {number} | loss {1 / number:.4f} | lr 1e-4" for number in range(1, 21)]
+
+
+@pytest.mark.parametrize("end", [[], ["Training complete!"], ["Saving the model to out/last"]])
+def test_a_loop_that_stands_whole_above_and_below_an_exception_has_gone_on_after_it(tmp_path: Path, end: list[str]) -> None:
+    assert of_lines(tmp_path / "a", [*LOOP[:10], "skipping a batch:", *PLAIN, *LOOP[10:], *end]).kind != "failure"
+    printed = of_lines(tmp_path / "b", [*PLAIN, *LOOP[10:]])
+    assert printed.cause == "USER-PY", "what a program had in its buffer reaches the file after its exception"
+    several = [*spawned(2), *LOOP[:10], *PLAIN, *LOOP[10:14], *ended(2, 1)]
+    assert of_lines(tmp_path / "c", several).cause == "USER-PY", "the other rank's"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Prediction: RuntimeError: CUDA out of memory",
+        "OSError: [Errno 98] Address already in use, trying 6007",
+        "ImportError: No module named 'odd' -- falling back to the slow one",
+        "Could not cache it. Will ignore error and continue. Error: [Errno 30] Read-only file system: '/hub/x'",
+        "Killed 3 stale workers before the start",
+        "Press Ctrl-C (KeyboardInterrupt) to stop at any time",
+        "Segmentation fault rate of the model: 0.1",
+    ],
+)
+def test_an_error_that_is_merely_mentioned_before_a_loop_at_work_or_the_last_word_has_ended_nothing(tmp_path: Path, line: str) -> None:
+    assert of_lines(tmp_path / "a", [line, *LOOP]).kind is None
+    assert of_lines(tmp_path / "b", ["begin", line, "Training complete!"]).kind == "success"

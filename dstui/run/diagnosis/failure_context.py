@@ -10,6 +10,7 @@ from dstui.run.diagnosis.exits import SIGNAL_CAUSES
 from dstui.run.diagnosis.findings import Ended, Findings, Hit
 from dstui.run.diagnosis.last_run import FRAME, keep_last_run
 from dstui.run.diagnosis.lines import rank_in
+from dstui.run.diagnosis.loops import at_work
 from dstui.run.diagnosis.rank_resolution import resolve, tracebacks
 from dstui.run.diagnosis.signatures import BY_ID
 
@@ -76,7 +77,15 @@ class FailureContext:
         """Whether an exception can have ended its process: it has a traceback, or little or nothing stands beside or after it."""
         if hit.raised is not None and hit.raised.traced:
             return True
+        if self._goes_on_after(hit):
+            return False
         return self.found.lines <= FEW or self.in_last_lines(hit)
+
+    def _goes_on_after(self, hit: Hit) -> bool:
+        """Whether a loop is at work below a mere mention, or the program says below it that it came to its end."""
+        if any(other.signature.role == "success" and other.at[0] == hit.at[0] and other.at > hit.at for other in self.found.hits):
+            return True
+        return at_work(text for number, text in self.found.ending.get(hit.at[0], []) if number > hit.at[1])
 
     def in_last_lines(self, hit: Hit) -> bool:
         """Whether a file ends with it, or a line or two after it."""

@@ -118,6 +118,8 @@ class Findings:
     orphaned: Place | None = None
     tails: dict[str, list[str]] = field(default_factory=dict)
     """File -> its last lines."""
+    ending: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    """File, by its number -> its last lines with words, more than `tails`, each with its number and all that bars have overwritten."""
     local: int | None = None
     """The highest rank on a host that torchrun's labels tell."""
     last: dict[int, int] = field(default_factory=dict)

@@ -6,14 +6,14 @@ failure, something else has run since, and what stands above them is over.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left, bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
 from dstui.run.diagnosis.cuts import moves
 from dstui.run.diagnosis.findings import Findings, Hit
+from dstui.run.diagnosis.loops import FLUSHED, at_work
 
 QUIET = 60
 """Lines without a word of a failure, after the end of a launcher or of a run of one process."""
@@ -24,14 +24,8 @@ QUIET_TO_THE_END = 200
 BUFFER = 2 * 8192
 """Bytes that a program and a worker of it may have printed before its end, and that reach a file only after what it says of that: Python
 writes its standard output in pieces of 8192."""
-FLUSHED = re.compile(r"\d\d:\d\d:\d\d|\d%\||(?:it/s|s/it)\b")
-"""What a logger or a progress bar writes, at once."""
 FRAME = 2
 """Lines of a traceback for each that is read: its source stands below it."""
-ALIKE = 4
-"""Of the last lines, those that differ in their numbers alone: a loop is at work."""
-NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
-LEAST_NUMBERS = 2
 BEGINNING = 2
 """Lines that a file begins with, and that no run says later, by which another beginning is known."""
 FOLLOWS = ("symptom", "cascade")
@@ -128,14 +122,3 @@ def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:
 def _printed_late(found: Findings, end: End, last: int, tail: list[str]) -> bool:
     """Whether what follows a stop may be no more than what the program had printed before it."""
     return end.stop and (last - end.line) * found.width.get(0, 0) <= BUFFER and not any(FLUSHED.search(line) for line in tail)
-
-
-def at_work(last: list[str]) -> bool:
-    """Whether the last lines of a file are those of a loop: they differ in their numbers alone, or count."""
-    numbers = {line: [float(number) for number in NUMBER.findall(line)] for line in last}
-    shapes = Counter(NUMBER.sub("0", line) for line in numbers if len(numbers[line]) >= LEAST_NUMBERS)
-    counted = defaultdict[str, list[float]](list)
-    for line, (number, *others) in ((line, found) for line, found in numbers.items() if found):
-        counted[NUMBER.sub("0", line)] += [] if others else [number]
-    counts = [len(found) for found in counted.values() if found == sorted(found)]
-    return max([*shapes.values(), *counts], default=0) >= ALIKE

@@ -33,6 +33,8 @@ HEAD_LINES = 20
 COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 """Colours, which notebooks put within the words that are looked for."""
 HEADER = b"Traceback (most recent"
+BEFORE = 8
+"""Lines above the head of a traceback that show what the program was at."""
 TAIL_LINES = 12
 MOST_BLANK = 50
 """Lines from the end among which the last ones with words are looked for."""
@@ -133,23 +135,25 @@ def _scan(file: Readable, scanner: Scanner, name: str, size: int = 0) -> None:
         # The loop that all of a log goes through: 0.6 µs for a line that is like one before.
         for number, line in enumerate(lines, first):
             if line.translate(None, DIGITS) not in nothing:
-                _scan_line(scanner, number, line, lines[number - first - 1] if number > first else b"")
+                _scan_line(scanner, number, line, lines[max(number - first - BEFORE, 0) : number - first])
         tail.extend(enumerate(lines[-MOST_BLANK:], first + max(len(lines) - MOST_BLANK, 0)))
-    last = [(number, line) for number, line in tail if line and not line.isspace()][-TAIL_LINES:]
+    worded = [(number, line) for number, line in tail if line and not line.isspace()]
+    last = worded[-TAIL_LINES:]
     scanner.found.tails[name] = [decode(line) for _, line in last]
     scanner.found.width[len(scanner.found.files) - 1] = sum(len(line) + 1 for _, line in tail) / max(len(tail), 1)
-    scanner.end([(number, decode(line)) for number, line in last], [(number, overwritten(line)) for number, line in last])
+    scanner.end([(number, decode(line)) for number, line in last], [(number, overwritten(line)) for number, line in worded])
 
 
-def _scan_line(scanner: Scanner, number: int, line: bytes, before: bytes) -> None:
-    """A line that is like none before, or can hold something; what a progress bar has overwritten counts too."""
+def _scan_line(scanner: Scanner, number: int, line: bytes, before: list[bytes]) -> None:
+    """A line that is like none before, or can hold something, and the lines above it; what a progress bar has overwritten counts too."""
     if len(line) > LONGEST:
         line = line[: LONGEST // 2] + b" " + line[-LONGEST // 2 :]
     if b"\x1b" in line:
         line = COLOUR.sub(b"", line)
     for segment in line.split(b"\r") if b"\r" in line else (line,):
         if (shape := scanner.shapes.match(segment)) is not None:
-            scanner.feed(number, decode(segment), shape, decode(before[-LONGEST:]) if shape.signs or HEADER in segment else "")
+            above = before if HEADER in segment else before[-1:] if shape.signs else []
+            scanner.feed(number, decode(segment), shape, [decode(one[-LONGEST:]) for one in above])
 
 
 def _chunks(file: Readable, size: int) -> Iterator[tuple[int, list[bytes]]]:

@@ -8,12 +8,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from dstui.run.diagnosis import loops
 from dstui.run.diagnosis.cuts import advances, breaks_off, finished
 from dstui.run.diagnosis.dumps import Dumps
 from dstui.run.diagnosis.exception_kinds import cause_of, to_be_written
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
 from dstui.run.diagnosis.lines import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
+from dstui.run.diagnosis.loops import NUMBER, goes_on
 from dstui.run.diagnosis.prefixes import Prefixes
 from dstui.run.diagnosis.shapes import Shape, Shapes
 from dstui.run.diagnosis.signature import Sign, Signature
@@ -31,6 +33,8 @@ OF_A_WORKER = re.compile(r":\(\w+ pid=\d+")
 """The label of one of Ray's workers: it is the driver whose exception ends the run."""
 LONG = 1000
 """The same, after the first of several."""
+MOST_LOOPS = 200
+"""Shapes of lines above tracebacks that are kept."""
 HEADS = 300
 """Characters of a line in which a logger's head stands."""
 MESSAGE = 10
@@ -92,6 +96,8 @@ class Scanner:
         self._tracebacks = 0
         """Tracebacks in the files before the current one."""
         self._prefixes = Prefixes()
+        self._loops: set[str] = set()
+        """Shapes of the lines above the tracebacks of the current file."""
 
     def begin(self, name: str, rank: int | None) -> None:
         """A new file; `rank` where it is known to be one rank's own."""
@@ -99,6 +105,7 @@ class Scanner:
         self._file_rank = rank
         self._prefixes = Prefixes()
         self._tracebacks = self.found.tracebacks
+        self._loops = set()
 
     def learn_beginning(self, lines: list[str]) -> None:
         """The first lines of the current file, before any is fed: they show what stands before each."""
@@ -111,6 +118,7 @@ class Scanner:
             return
         place, last = len(self.found.files) - 1, tail[-1][0]
         self.found.last[place], self.found.final[place] = tail[0][0], last
+        self.found.ending[place] = whole
         traces = [(key, trace) for key, trace in self._traces.items() if key[0] == place]
         for key, trace in traces:
             if (raised := trace.unnamed(last)) is not None:
@@ -127,9 +135,9 @@ class Scanner:
         lines, last = [hit.at[1] for hit in raised] or [0], tail[-1][0]
         went_on = max(lines) < last - WENT_ON or min(lines) < last - LONG
         logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
-        if raised and (
-            (logged and went_on) or advances([text for number, text in (whole if self._alone else tail) if number > max(lines)])
-        ):
+        after = [text for number, text in (whole if self._alone else tail) if number > max(lines)]
+        ended = any(end.exit.code != 0 for end in self.found.ends)
+        if raised and ((logged and went_on) or advances(after) or (self._alone and not ended and goes_on(self._loops, after))):
             self._survived(raised)
             self.found.tracebacks = self._tracebacks
         elif of := finished(tail[-1][1]):
@@ -149,8 +157,8 @@ class Scanner:
             if hit.raised:
                 hit.raised = replace(hit.raised, ignored=True)
 
-    def feed(self, number: int, line: str, shape: Shape, before: str = "") -> None:
-        """One line of the current file, what it can hold, and the line before it."""
+    def feed(self, number: int, line: str, shape: Shape, above: Sequence[str] = ()) -> None:
+        """One line of the current file, what it can hold, and the lines above it, where they matter."""
         place = (len(self.found.files) - 1, number)
         label = self._label(line)
         if label.rank is None and self._file_rank is not None:
@@ -159,7 +167,7 @@ class Scanner:
             self.found.local = max(self.found.local or 0, label.local)
         if label.rank is not None and label.stream.startswith("rank"):
             self.found.labelled.add(label.rank)
-        key = (place[0], label.stream)
+        key, before = (place[0], label.stream), above[-1] if above else ""
         trace = self._traces[key]
         code = trace.is_code(label.text)
         raised = None
@@ -169,6 +177,8 @@ class Scanner:
             self._time[key] = when
         if shape.facts:
             ignoring, of_tracker = trace.ignoring, trace.of_tracker
+            if HEADER in line:
+                self._loops |= {loops.shape(one) for one in above if NUMBER.search(one)} if len(self._loops) < MOST_LOOPS else set()
             raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
             if trace.announced:
                 self.shapes.expect(trace.announced)

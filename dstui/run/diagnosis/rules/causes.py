@@ -34,7 +34,9 @@ FAR = 300
 """Lines from a signal's word within which a mere mention may be its reason."""
 LONG_AFTER = 1000
 """Lines that no rank writes whose peers have failed."""
-HANDLED = re.compile(r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored|ignoring|recovered)\b")
+HANDLED = re.compile(
+    r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored?|ignoring|recovered|trying (?:again|next|another|\d))\b"
+)
 """What a program says of an error that it has dealt with."""
 
 

@@ -15,7 +15,7 @@ SIGNATURES = (
         "A rank was killed (SIGKILL), and nothing proves by whom",
         "The kernel does it when memory runs out, without a word in the log; so can a person or a scheduler.",
         (
-            rx("Killed", r"^(?:.*: line \d+: +\d+ )?Killed\b"),
+            rx("Killed", r"^(?:.*: line \d+: +\d+ )?Killed(?=\W*$| {2,}|: \d| python)"),
             rx("illed", r"^(?:zsh: killed\b|\[\d+\]\s*[+-]?\s+(?:\d+ )?[Kk]illed\s)"),
             rx("Killed", r"(?:(?:it/s|s/it)[^]\[]{0,300}\] *|\d)Killed$"),
             rx("Killed", r"^make: \*\*\* \[.*\] Killed"),
@@ -64,7 +64,7 @@ SIGNATURES = (
         "A rank crashed in native code (segmentation fault)",
         "Libraries that do not fit together, an op built for another machine, a broken plug-in of NCCL.",
         (
-            "Segmentation fault",
+            rx("Segmentation fault", r"Segmentation fault(?! (?!in\b|at\b|is\b|was\b|encountered|detected|occurred|received)[a-z])"),
             rx("segmentation fault", r"segmentation fault +\(core dumped\)|^\[\d+\].*segmentation fault"),
             "Segfault encountered",
         ),
@@ -236,7 +236,9 @@ SIGNATURES = (
         "Ctrl-C, kill, or a scheduler.",
         (
             rx("Main process received SIG", r"Main process received SIG(?:INT|TERM), exiting"),
-            rx("KeyboardInterrupt", r"(?<!except )(?<!except \()(?<!raise )KeyboardInterrupt"),  # not the source that a traceback shows
+            rx(
+                "KeyboardInterrupt", r"^(?!.*(?i:\b(?:press|hit|use|type|send)\b)).*(?<!except )(?<!except \()(?<!raise )KeyboardInterrupt"
+            ),  # not the source that a traceback shows
             "free variable 'kill_cmd' referenced before assignment",
             "cannot access free variable 'kill_cmd'",
             rx("got signal: ", r"got signal: (?:2|15)\b"),

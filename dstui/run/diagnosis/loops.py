@@ -1,0 +1,40 @@
+"""Whether lines show a program at work: a loop's lines differ in their numbers alone, and come again and again. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable
+
+ALIKE = 4
+"""Lines that differ in their numbers alone: a loop is at work."""
+LEAST_NUMBERS = 2
+NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
+FLUSHED = re.compile(r"\d\d:\d\d:\d\d|\d%\||(?:it/s|s/it)\b")
+"""What a logger or a progress bar writes, at once."""
+
+
+def shape(line: str) -> str:
+    """A line without what its numbers say."""
+    return NUMBER.sub("0", line.strip())
+
+
+def at_work(lines: Iterable[str]) -> bool:
+    """Whether lines are those of a loop: they differ in their numbers alone, or count."""
+    numbers = {line: [float(number) for number in NUMBER.findall(line)] for line in lines}
+    shapes = Counter(shape(line) for line in numbers if len(numbers[line]) >= LEAST_NUMBERS)
+    counted = defaultdict[str, list[float]](list)
+    for line, (number, *others) in ((line, found) for line, found in numbers.items() if found):
+        counted[shape(line)] += [] if others else [number]
+    counts = [len(found) for found in counted.values() if found == sorted(found)]
+    return max([*shapes.values(), *counts], default=0) >= ALIKE
+
+
+def goes_on(before: Collection[str], after: Iterable[str]) -> bool:
+    """Whether the loop whose lines, as `shape`s, stand before an exception goes on after it.
+
+    A program that has ended may still have printed: what it had in its buffer reaches a file after the exception. But a buffer ends within
+    a line, so that whole lines of one kind on both sides were written one by one.
+    """
+    shapes = Counter(shape(line) for line in set(after) if NUMBER.search(line))
+    return any(count >= ALIKE and (one in before or FLUSHED.search(one)) for one, count in shapes.items())
