@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from crash_texts import of_lines, spawned, traceback
 
 BUG = [line.partition("]: ")[2] for line in traceback(0, "NameError: name 'x' is not defined")]
@@ -164,3 +165,24 @@ def test_what_follows_a_stop_may_be_what_the_program_had_printed_before_it(tmp_p
     assert of_lines(tmp_path / "b", [*printed, *stop, *printed * 10]).kind is None, "more than a buffer holds"
     logged = [f"12:00:{number % 60:02} step {number} of 400" for number in range(300)]
     assert of_lines(tmp_path / "c", [*printed, *stop, *logged]).kind is None, "a logger writes at once"
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        ["usage: train.py [-h]", "train.py: error: unrecognized arguments: --odd"],
+        ["run.sh: line 5: 4242 Killed                  python train.py"],
+        ["Traceback (most recent call last):", '  File "/home/me/train.py", line 2, in <module>', "    import odd", "ImportError: odd"],
+        launched("train.py", *steps(0, 9), *BUG),
+    ],
+)
+def test_a_loop_below_the_end_of_a_program_that_can_say_nothing_more_is_of_another_run(tmp_path: Path, gone: list[str]) -> None:
+    assert of_lines(tmp_path / "a", [*gone, *steps(0, 10)]).kind is None
+    assert of_lines(tmp_path / "b", [*gone, *steps(0, 2)]).kind == "failure"
+
+
+def test_a_bar_below_the_end_of_a_launcher_is_of_another_run(tmp_path: Path) -> None:
+    bar = "\r".join(f"{number}%|# | {number}/100 [00:00<00:10, 1.0it/s]" for number in range(30))
+    assert of_lines(tmp_path / "a", [*launched("train.py", *BUG), bar]).kind is None
+    stopped = of_lines(tmp_path / "b", [*BUG, "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***", bar])
+    assert stopped.kind is not None, "a bar may still have been drawn when the job was stopped"

@@ -368,3 +368,11 @@ def test_the_number_of_processes_that_accelerate_took_is_read_and_its_advice_is_
     lines = [line.partition("]: ")[2] for line in traceback(0, "KeyError: 'labels'")]
     assert of_lines(tmp_path / "a", [*note, *lines, *lines]).every_rank
     assert of_lines(tmp_path / "b", [*note, *lines]).first_failing_rank is None
+
+
+def test_the_rank_that_has_enqueued_fewer_collectives_is_told_though_all_report_the_timeout(tmp_path: Path) -> None:
+    late = "Watchdog caught collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600010"
+    lines = [f"[rank{rank}]:[E1 12:00:00.0 ProcessGroupNCCL.cpp:616] [Rank {rank}] {late} milliseconds" for rank in range(4)]
+    lines += [f"[rank{rank}]:[E1 12:00:00.0 x.cpp:1] [Rank {rank}] last enqueued NCCL work: {9 - (rank == 2)}" for rank in range(4)]
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.cause, found.first_failing_rank, found.every_rank) == ("NCCL-WATCHDOG", 2, False)

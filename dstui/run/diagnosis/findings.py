@@ -118,6 +118,8 @@ class Findings:
     orphaned: Place | None = None
     tails: dict[str, list[str]] = field(default_factory=dict)
     """File -> its last lines."""
+    loops: set[str] = field(default_factory=set)
+    """Shapes of the lines above the tracebacks of the last file."""
     ending: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     """File, by its number -> its last lines with words, more than `tails`, each with its number and all that bars have overwritten."""
     local: int | None = None

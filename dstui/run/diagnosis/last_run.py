@@ -6,14 +6,15 @@ failure, something else has run since, and what stands above them is over.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
 
-from dstui.run.diagnosis.cuts import moves
+from dstui.run.diagnosis.cuts import advances, moves
 from dstui.run.diagnosis.findings import Findings, Hit
-from dstui.run.diagnosis.loops import FLUSHED, at_work
+from dstui.run.diagnosis.loops import FLUSHED, at_work, comes_again
 
 QUIET = 60
 """Lines without a word of a failure, after the end of a launcher or of a run of one process."""
@@ -28,6 +29,10 @@ FRAME = 2
 """Lines of a traceback for each that is read: its source stands below it."""
 BEGINNING = 2
 """Lines that a file begins with, and that no run says later, by which another beginning is known."""
+OF_PARSERS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
+"""What ends a program at its first line."""
+OF_A_SHELL = re.compile(r"\S+: line \d+: +\d+ [A-Z]")
+"""How a shell tells the end of a program that it has run."""
 FOLLOWS = ("symptom", "cascade")
 """Roles of what only follows from another end, or may."""
 
@@ -41,6 +46,8 @@ class End:
     whole: bool
     follows: bool
     stop: bool
+    gone: bool = False
+    """Whether nothing below it can be that process's: a shell tells its end, or it ended before it did anything."""
 
 
 def keep_last_run(found: Findings) -> None:
@@ -66,7 +73,7 @@ def _ends(found: Findings) -> list[End]:
     unlabelled = not found.agents and not found.labelled and all(hit.rank in (None, 0) for hit in found.hits)
     one = found.writer is not None or (unlabelled and found.world in (None, 1))
     known = [
-        End(hit.at[1], launcher := _of_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop")
+        End(hit.at[1], launcher := _of_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop", _gone(hit))
         for hit in found.hits
         if _ended(hit)
     ]
@@ -83,6 +90,11 @@ def _ended(hit: Hit) -> bool:
         return True
     raised = hit.raised is not None and hit.raised.traced and not hit.raised.ignored
     return hit.signature.role in ("root", *FOLLOWS) and (raised or hit.signature.alone)
+
+
+def _gone(hit: Hit) -> bool:
+    imports = hit.raised is not None and hit.raised.name in ("ImportError", "ModuleNotFoundError") and hit.raised.own.function == "<module>"
+    return imports or hit.signature.id in OF_PARSERS or OF_A_SHELL.match(hit.text) is not None
 
 
 def _follows(hit: Hit) -> bool:
@@ -104,12 +116,25 @@ def _last_cut(found: Findings, ends: list[End]) -> int:
             enough = True
         elif after is None:
             tail = next(iter(found.tails.values()), [])
-            begun = end.launcher and found.last.get(0, 0) > end.line and moves(tail)
-            enough = begun or (quiet >= (QUIET if at_work(tail) else QUIET_TO_THE_END) and not _printed_late(found, end, last, tail))
+            enough = _something_else_runs(found, end, quiet, tail)
         else:
             enough = quiet >= (QUIET if end.whole else QUIET_TO_THE_END if after.stop else QUIET_AMONG_RANKS) and not after.follows
         cut = end.line if enough else cut
     return cut
+
+
+def _something_else_runs(found: Findings, end: End, quiet: int, tail: list[str]) -> bool:
+    """Whether what stands below the last end is of another run."""
+    below = [line for number, line in found.ending.get(0, []) if number > end.line]
+    if end.stop:  # a bar may still have been drawn before it
+        again = found.last.get(0, 0) > end.line and moves(tail)
+    else:
+        again = moves(below) or advances(below) or comes_again(found.loops, below)
+    if end.launcher and again:
+        return True
+    if end.whole and end.gone and at_work(below):
+        return True
+    return quiet >= (QUIET if at_work(tail) else QUIET_TO_THE_END) and not _printed_late(found, end, tail)
 
 
 def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:
@@ -119,6 +144,7 @@ def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:
     return len({which for line, which in begun if end < line < until and before[which] == 1}) >= BEGINNING
 
 
-def _printed_late(found: Findings, end: End, last: int, tail: list[str]) -> bool:
+def _printed_late(found: Findings, end: End, tail: list[str]) -> bool:
     """Whether what follows a stop may be no more than what the program had printed before it."""
+    last = found.final.get(0, 0)
     return end.stop and (last - end.line) * found.width.get(0, 0) <= BUFFER and not any(FLUSHED.search(line) for line in tail)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 ALIKE = 4
 """Lines that differ in their numbers alone: a loop is at work."""
@@ -30,11 +30,17 @@ def at_work(lines: Iterable[str]) -> bool:
     return max([*shapes.values(), *counts], default=0) >= ALIKE
 
 
-def goes_on(before: Collection[str], after: Iterable[str]) -> bool:
+def goes_on(before: Iterable[str], after: Iterable[str]) -> bool:
     """Whether the loop whose lines, as `shape`s, stand before an exception goes on after it.
 
     A program that has ended may still have printed: what it had in its buffer reaches a file after the exception. But a buffer ends within
     a line, so that whole lines of one kind on both sides were written one by one.
     """
+    after = list(after)
+    return comes_again(before, after) or comes_again(map(shape, filter(FLUSHED.search, after)), after)
+
+
+def comes_again(before: Iterable[str], after: Iterable[str]) -> bool:
+    """Whether so many of these lines are of one of these shapes that a loop wrote them."""
     shapes = Counter(shape(line) for line in set(after) if NUMBER.search(line))
-    return any(count >= ALIKE and (one in before or FLUSHED.search(one)) for one, count in shapes.items())
+    return any(shapes[one] >= ALIKE for one in before)

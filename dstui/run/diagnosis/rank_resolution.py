@@ -101,6 +101,8 @@ def shown(hits: Iterable[Hit]) -> int:
 def every_rank(context: FailureContext, hits: list[Hit]) -> bool:
     """Whether all ranks show the cause: by their labels, or by as many tracebacks without a label as there are ranks."""
     ranks = {hit.rank for hit in hits if hit.rank is not None and hit.signature.role in ("root", "symptom")}
+    if len(set(context.found.enqueued.values())) > 1:
+        return False  # one of them has come less far
     if len(ranks) > 1:
         whole_host = len(ranks) >= A_HOST and max(ranks) - min(ranks) + 1 == len(ranks)
         return ranks >= (context.heard if whole_host else context.ranks) and (whole_host or len(ranks) >= context.processes)

@@ -96,8 +96,6 @@ class Scanner:
         self._tracebacks = 0
         """Tracebacks in the files before the current one."""
         self._prefixes = Prefixes()
-        self._loops: set[str] = set()
-        """Shapes of the lines above the tracebacks of the current file."""
 
     def begin(self, name: str, rank: int | None) -> None:
         """A new file; `rank` where it is known to be one rank's own."""
@@ -105,7 +103,7 @@ class Scanner:
         self._file_rank = rank
         self._prefixes = Prefixes()
         self._tracebacks = self.found.tracebacks
-        self._loops = set()
+        self.found.loops = set()
 
     def learn_beginning(self, lines: list[str]) -> None:
         """The first lines of the current file, before any is fed: they show what stands before each."""
@@ -137,7 +135,7 @@ class Scanner:
         logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
         after = [text for number, text in (whole if self._alone else tail) if number > max(lines)]
         ended = any(end.exit.code != 0 for end in self.found.ends)
-        if raised and ((logged and went_on) or advances(after) or (self._alone and not ended and goes_on(self._loops, after))):
+        if raised and ((logged and went_on) or advances(after) or (self._alone and not ended and goes_on(self.found.loops, after))):
             self._survived(raised)
             self.found.tracebacks = self._tracebacks
         elif of := finished(tail[-1][1]):
@@ -178,7 +176,9 @@ class Scanner:
         if shape.facts:
             ignoring, of_tracker = trace.ignoring, trace.of_tracker
             if HEADER in line:
-                self._loops |= {loops.shape(one) for one in above if NUMBER.search(one)} if len(self._loops) < MOST_LOOPS else set()
+                self.found.loops |= (
+                    {loops.shape(one) for one in above if NUMBER.search(one)} if len(self.found.loops) < MOST_LOOPS else set()
+                )
             raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
             if trace.announced:
                 self.shapes.expect(trace.announced)

@@ -8,6 +8,7 @@ from dstui.run.diagnosis.diagnosis import Confidence
 from dstui.run.diagnosis.exceptions import points_elsewhere
 from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Hit
+from dstui.run.diagnosis.last_run import OF_PARSERS
 from dstui.run.diagnosis.lines import WARNED
 from dstui.run.diagnosis.rank_resolution import first_failing
 from dstui.run.diagnosis.rules.uncaught import MISSING, uncaught
@@ -28,8 +29,6 @@ AGAIN = 100
 """Lines after a launcher's last word that no rank of its run writes."""
 STARTS = frozenset({"OMP-NOTE", "NOHOSTFILE-NOTE"})
 """What torchrun and DeepSpeed's launcher say first."""
-OF_PARSERS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
-"""What ends a program at its first line."""
 FAR = 300
 """Lines from a signal's word within which a mere mention may be its reason."""
 LONG_AFTER = 1000
