@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from inspect import iscoroutinefunction
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import warm_deepspeed
 from tests.whole_deepspeed import with_bare_launcher, without_bare_launcher
 
 # A busy machine is no failure; and CI tries the same examples each time, so that red means the change.
@@ -35,6 +39,8 @@ TOGETHER = ("outcome", "deepspeed", "oracle", "_jobs", "hanging_job")
 """Fixtures that cost many seconds and serve many tests: whatever uses the same one runs in one process (`--dist loadgroup`)."""
 BY_FILE = ("farm",)
 """Fixtures that cost few, and whose tests would keep one process busy to the end: the tests of a file run in one process."""
+FEW_FILES = 20
+"""As many test files are compiled by each process for itself."""
 FIRST = ("launcher", "deadline")
 """Markers of what takes long: it is begun first, so that the end of the suite waits for no latecomer."""
 
@@ -84,6 +90,30 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     if any("::" in arg for arg in config.args):
         return 0  # a test or two that somebody is working on: starting processes would take longer than running them
     return min(PROCESSES_PER_CORE * (os.cpu_count() or 1), MOST)
+
+
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """What all processes would do for themselves is done once."""
+    if not config.getoption("whole_deepspeed"):
+        folder = tempfile.TemporaryDirectory(prefix="dstui-tests-")
+        config.add_cleanup(folder.cleanup)
+        warm_deepspeed.start(Path(folder.name) / "socket")
+    _compile(config)
+
+
+def _compile(config: pytest.Config) -> None:
+    """In a fresh clone every process would rewrite the same assertions, 5 seconds each: the first time, one process per core does its part of them."""
+    tests, apart = Path(__file__).parent, set(config.getini("norecursedirs"))
+    files = [
+        str(path)
+        for path in tests.rglob("test_*.py")
+        if not apart & set(path.parts) and not list(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc"))
+    ]
+    if len(files) > FEW_FILES:
+        command, cores = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n0"], os.cpu_count() or 1
+        parts = [subprocess.Popen([*command, *files[core::cores]], stdout=subprocess.DEVNULL, cwd=config.rootpath) for core in range(cores)]
+        for part in parts:
+            part.wait()
 
 
 @pytest.hookimpl(tryfirst=True)

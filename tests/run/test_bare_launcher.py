@@ -33,7 +33,7 @@ STAND_INS = {"torch", "deepspeed.utils", "deepspeed.utils.torch", "deepspeed.aut
 def test_the_launcher_of_the_tests_is_the_installed_one_without_torch_and_its_ranks_have_everything(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(WRITE_MODULES)
     (tmp_path / "train.py").write_text("import deepspeed, sys\ndeepspeed.initialize, deepspeed.zero.Init\nsys.exit(7)\n")
-    env = {**os.environ, "PYTHONPATH": f"{BARE_LAUNCHER}{os.pathsep}{tmp_path}", "MODULES": str(tmp_path), "DS_ACCELERATOR": "cpu"}
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{BARE_LAUNCHER}", "MODULES": str(tmp_path), "DS_ACCELERATOR": "cpu"}
     words = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_gpus", "1", "--master_port", str(free_port()), "train.py"]
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 7, done.stderr
