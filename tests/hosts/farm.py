@@ -42,7 +42,9 @@ IdentitiesOnly yes
 UserKnownHostsFile /etc/ssh/known_hosts
 GlobalKnownHostsFile /dev/null
 StrictHostKeyChecking yes
+KexAlgorithms curve25519-sha256
 """
+"""The default exchange of keys, which no quantum computer breaks either, takes a fifth of a second of both processors, hundreds of times."""
 
 
 def missing() -> str:
