@@ -18,7 +18,12 @@ version: 1
 job: {script: train.py, args: [--deepspeed_config, "{ds_config}"]}
 deepspeed: {train_micro_batch_size_per_gpu: 1, fp16: {enabled: true}}
 """
-pytestmark = pytest.mark.skipif(probe().accelerator != "cpu", reason="the GPUs of this machine have fp16")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _on_a_cpu() -> None:
+    if probe().accelerator != "cpu":
+        pytest.skip("the GPUs of this machine have fp16")
 
 
 def dstui(folder: Path, fp16: bool, *args: str) -> subprocess.CompletedProcess[str]:
