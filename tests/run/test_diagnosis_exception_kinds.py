@@ -69,6 +69,7 @@ def raised(last: str, code: str, function: str = "run", own: str = "main") -> li
         ("USER-PY", "wandb/sdk/odd.py", "wandb.errors.UsageError: a project of that name is odd"),
         ("MODEL-FILES", "huggingface_hub/odd.py", "huggingface_hub.errors.LocalTokenNotFoundError: nobody is here"),
         ("USER-PY", "transformers/modeling_utils.py", "ValueError: OddModel knows no such attention"),
+        ("USER-PY", "transformers/modeling_utils.py", "ValueError: OddModel does not support gradient checkpointing."),
         ("USER-PY", "torch/distributed/checkpoint/filesystem.py", "AssertionError: this must lie on the CPU"),
         ("RDZV-TIMEOUT", "torch/distributed/elastic/odd.py", "TimeoutError: waited for 4 members to join"),
         ("USER-SHAPE", "torch/odd.py", "ValueError: Expected more than one value, got input size torch.Size([1, 8])"),

@@ -186,3 +186,15 @@ def test_a_bar_below_the_end_of_a_launcher_is_of_another_run(tmp_path: Path) -> 
     assert of_lines(tmp_path / "a", [*launched("train.py", *BUG), bar]).kind is None
     stopped = of_lines(tmp_path / "b", [*BUG, "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-01-01T00:00:00 ***", bar])
     assert stopped.kind is not None, "a bar may still have been drawn when the job was stopped"
+
+
+def test_lines_that_differ_in_their_moments_alone_are_no_loop(tmp_path: Path) -> None:
+    closing = [f"I0416 22:00:08.10{number}952 group.cc:163] closes" for number in range(6)]
+    assert of_lines(tmp_path / "log", [*BUG, *closing]).cause == "USER-PY"
+
+
+def test_of_several_nodes_in_one_file_an_end_long_before_the_last_one_is_of_an_earlier_run(tmp_path: Path) -> None:
+    lines = ["torchrun --nnodes=2 train.py", *launched("train.py", *traceback(0, OOM)), *steps(0, 1500), *launched("train.py", *BUG)]
+    assert of_lines(tmp_path / "a", lines).cause == "USER-PY"
+    near = [*lines[:-1500], *steps(0, 100), *launched("train.py", *BUG)]
+    assert "OOM-GPU" in str(of_lines(tmp_path / "b", near[:50] + near[-60:])), "another node may go on below"

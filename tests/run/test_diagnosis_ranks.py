@@ -376,3 +376,30 @@ def test_the_rank_that_has_enqueued_fewer_collectives_is_told_though_all_report_
     lines += [f"[rank{rank}]:[E1 12:00:00.0 x.cpp:1] [Rank {rank}] last enqueued NCCL work: {9 - (rank == 2)}" for rank in range(4)]
     found = of_lines(tmp_path / "log", lines)
     assert (found.cause, found.first_failing_rank, found.every_rank) == ("NCCL-WATCHDOG", 2, False)
+
+
+LOST = traceback(1, "torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error, NCCL version 2.2")
+
+
+def test_a_link_that_broke_is_the_cause_where_the_others_had_to_be_ended(tmp_path: Path) -> None:
+    twice = [line.replace("[rank1]: ", "[rank1]: [rank1]: ") for line in LOST]
+    ended = "W0516 10:49:23.9 10143 torch/distributed/elastic/multiprocessing/api.py:900] Sending process 7 closing signal SIGTERM"
+    for lines in (LOST, twice, [*twice, ended]):
+        found = of_lines(tmp_path / "log", lines)
+        assert (found.cause, found.first_failing_rank, found.confidence) == ("NCCL-SYSTEM", 1, "low")
+        assert "KILLED-UNKNOWN" in found.could_be, "a peer's death looks the same"
+
+
+def test_paddles_launcher_names_the_rank_that_failed_and_the_signal_that_stopped_it(tmp_path: Path) -> None:
+    lines = [
+        "Container rank 3 status failed cmd ['python', 'train.py']",
+        *(line.partition("]: ")[2] for line in traceback(0, "ValueError: odd")),
+    ]
+    assert of_lines(tmp_path / "a", lines).first_failing_rank == 3
+    assert of_lines(tmp_path / "b", ["LAUNCH INFO 2026-05-06 18:17:34,071 Exit with signal 2"]).cause == "CTRL-C"
+
+
+def test_a_check_of_pytorch_that_failed_is_told_with_the_rank_that_says_so(tmp_path: Path) -> None:
+    said = '[n1] Rank 1, Local Rank 1, INTERNAL ASSERT FAILED at "../torch/x.cpp":9, please report a bug to PyTorch. Empty.'
+    found = of_lines(tmp_path / "log", [said, "srun: error: n1: task 0: Exited with exit code 1"])
+    assert (found.cause, found.first_failing_rank) == ("USER-PY", 1)

@@ -285,3 +285,9 @@ def test_a_line_of_a_logger_is_no_part_of_the_exception_above_it(tmp_path: Path)
     ]
     found = of_lines(tmp_path / "log", [*oom, *table])
     assert (found.cause, found.others) == ("OOM-GPU", ())
+
+
+def test_an_exception_that_another_one_tells_in_its_message_is_read(tmp_path: Path) -> None:
+    outer = "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:"
+    gone = "FileNotFoundError: [Errno 2] No such file or directory: 'ldconfig'"
+    assert of_lines(tmp_path / "log", raised([outer, gone], "torch/_inductor/codecache.py")).cause == "LIB-MISSING"

@@ -88,11 +88,13 @@ def _alike(verdict: Verdict) -> list[str]:
     if signature is BY_ID["USER-PY"]:
         named = list(by_words)
     named.sort(key=lambda one: by_words.index(one) if one in by_words else len(by_words))
+    if first is not None and first.signature.role == "cascade":  # what it may have followed from
+        named = [*first.signature.alike, *named]
     return list(map(_answer, named))
 
 
 def _known_exception(verdict: Verdict) -> bool:
-    raised = verdict.hits[0].raised if verdict.hits else None
+    raised = verdict.hits[0].raised if verdict.hits and verdict.hits[0].signature.role != "cascade" else None
     return verdict.signature is not BY_ID["USER-PY"] and raised is not None and raised.traced
 
 

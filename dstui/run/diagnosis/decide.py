@@ -16,7 +16,7 @@ from dstui.run.diagnosis.rules.causes import cause
 from dstui.run.diagnosis.rules.excerpts import excerpt, last_named
 from dstui.run.diagnosis.rules.stops import asked, ended_by_signal, stopped
 from dstui.run.diagnosis.rules.successes import nothing_failed, quiet, well
-from dstui.run.diagnosis.rules.waits import hint, left_early, other_collective, symptom, timed_out
+from dstui.run.diagnosis.rules.waits import hint, left_early, link_broke, link_lost, other_collective, symptom, timed_out
 from dstui.run.diagnosis.verdict import Verdict
 
 RULES: tuple[Callable[[FailureContext], Verdict | None], ...] = (
@@ -28,12 +28,14 @@ RULES: tuple[Callable[[FailureContext], Verdict | None], ...] = (
     other_collective,
     symptom,
     ended_by_signal,
+    link_broke,
     left_early,
     hint,
     quiet,
     nothing_failed,
     excerpt,
     last_named,
+    link_lost,
 )
 """In this order: what a rule finds, no later one is asked for."""
 

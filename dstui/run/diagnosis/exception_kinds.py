@@ -58,7 +58,7 @@ class Kind:
 
 KINDS = (
     # Files that are not there, by what they are and who opens them.
-    Kind("PROGRAM-GONE", r"No such file or directory: '[\w.+-]+'$", NO_FILE, r"subprocess\.py:"),
+    Kind("PROGRAM-GONE", r"No such file or directory: '[\w.+-]+'$", NO_FILE, r"subprocess\.py:|concurrent/futures/|_inductor/"),
     Kind("CONFIG-PATH", r"\.(?:ya?ml|toml|cfg|ini|conf)'?$|['\"/]conf(?:ig)?s?/[^'\"]*\.(?:py|json)['\"]", NO_FILE),
     Kind(
         "MODEL-FILES-PART",
@@ -147,8 +147,8 @@ KINDS = (
     Kind("CKPT-SHAPE", code=r"torch/distributed/(?:_shard/)?checkpoint/.*:\w*(?:load|read|plan|validate|lookup|find)"),
     Kind("CKPT-SHAPE", names="CheckpointException"),
     Kind("MODEL-LOAD", code=r"torch/serialization\.py:_?(?:legacy_)?load|safetensors/torch\.py:load"),
-    Kind("MODEL-LOAD", code=r"transformers/modeling_utils\.py:\w*(?:load|resolve|from_pretrained|state_dict|checkpoint|weights|_find)"),
-    Kind("MODEL-LOAD", r"(?i)weights|checkpoint|state_dict|safetensors", code=r"transformers/modeling_utils"),
+    Kind("MODEL-LOAD", code=r"transformers/modeling_utils\.py:\w*(?:load|resolve|from_pretrained|state_dict|weights|_find)"),
+    Kind("MODEL-LOAD", r"(?i)\bweights\b|\bcheckpoint\b|state_dict|safetensors", code=r"transformers/modeling_utils"),
     Kind("IMPORT-OTHER", code=r"models/auto/configuration_auto"),
     Kind("RDZV-TIMEOUT", names=r"\w*(?:Timeout|Connection|Network|gai)\w*", code=r"torch/distributed/"),
     Kind("HUB-DOWN", names=r"\w*(?:Connect|Timeout|SSL|HTTP|Proxy|URL|Endpoint|gai)\w*", code=NETWORK_CODE),

@@ -80,6 +80,7 @@ OF_RANK = (
     re.compile(r"MPI_ABORT was invoked on rank (?P<rank>\d+)"),
     re.compile(r"Abort\((?P<code>-?\d+)\) on node \d+ \(rank (?P<rank>\d+) in comm"),  # MPICH and Intel MPI
     re.compile(r": rank (?P<rank>\d+) (?:exited with code (?P<code>[1-9]\d*)|died from signal (?P<signal>\d+))"),  # PALS
+    re.compile(r"^Container rank (?P<rank>\d+) status failed"),  # PaddlePaddle
     re.compile(r"^=\s+RANK (?P<rank>\d+) PID \d+ RUNNING AT"),
     re.compile(r"exit status of rank (?P<rank>\d+): (?:killed by signal (?P<signal>\d+)|return code (?P<code>\d+))"),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
 from dstui.run.diagnosis.cuts import advances, moves
@@ -52,7 +52,7 @@ class End:
 
 def keep_last_run(found: Findings) -> None:
     """Drop what earlier runs left, where one file holds several; several files are several ranks or hosts."""
-    if len(found.files) != 1 or found.several_nodes:
+    if len(found.files) != 1:
         return
     ends = _ends(found)
     cut = _last_cut(found, ends)
@@ -82,6 +82,8 @@ def _ends(found: Findings) -> list[End]:
         for end in found.ends
         if end.exit.code != 0
     ]
+    if found.several_nodes:  # another node may go on below
+        known, reported = [[replace(end, launcher=False, whole=False) for end in part] for part in (known, reported)]
     return sorted([*known, *reported], key=lambda end: end.line)
 
 
@@ -134,7 +136,8 @@ def _something_else_runs(found: Findings, end: End, quiet: int, tail: list[str])
         return True
     if end.whole and end.gone and at_work(below):
         return True
-    return quiet >= (QUIET if at_work(tail) else QUIET_TO_THE_END) and not _printed_late(found, end, tail)
+    enough = QUIET_AMONG_RANKS if found.several_nodes else QUIET if at_work(tail) else QUIET_TO_THE_END
+    return quiet >= enough and not _printed_late(found, end, tail)
 
 
 def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:

@@ -51,7 +51,7 @@ LABELS = (
 )
 REPORTED = re.compile(
     r"\[[Rr]ank:? ?(\d{1,5})[\]:, ]|\bRank (\d{1,5})\]"
-    r"|\brank(\d{1,5})\[\d+\]\["
+    r"|\brank(\d{1,5})\[\d+\]\[|\bRank (\d{1,5}), Local Rank \d"
     r"|(?i:(?:^|[\[(<|,] ?|- )(?:global[_ ])?rank ?[=:#-]? {0,3}(\d{1,5})(?: ?[\])>|]| - |: ))"
 )
 """A rank that the program, or NCCL's watchdog, names itself by: `[Rank 2] …`, `rank: 2 | …`, `[util:158, rank=2] …`."""
@@ -105,6 +105,8 @@ def read_label(line: str, *, late: bool = True) -> Label:
             break
     if found := RANK.match(text) or (LATE_RANK.search(text) if late else None):
         rank, stream, text = int(found[1]), f"rank{found[1]}", text[found.end() :]
+        while text.startswith(found[0]):  # said twice
+            text = text[len(found[0]) :]
     return Label(text, stream, rank, host, task, local)
 
 
@@ -118,7 +120,7 @@ def is_no_host(name: str | None) -> bool:
 def rank_in(text: str) -> int | None:
     """The rank that a line names as its own: `[Rank 2] Watchdog caught …`."""
     found = REPORTED.search(text[:200])
-    return int(found[1] or found[2] or found[3] or found[4]) if found else None
+    return int(next(filter(None, found.groups()))) if found else None
 
 
 def local_in(text: str) -> int | None:

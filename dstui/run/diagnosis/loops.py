@@ -10,6 +10,7 @@ ALIKE = 4
 """Lines that differ in their numbers alone: a loop is at work."""
 LEAST_NUMBERS = 2
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
+MOMENT = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d+)?")
 FLUSHED = re.compile(r"\d\d:\d\d:\d\d|\d%\||(?:it/s|s/it)\b")
 """What a logger or a progress bar writes, at once."""
 
@@ -42,5 +43,6 @@ def goes_on(before: Iterable[str], after: Iterable[str]) -> bool:
 
 def comes_again(before: Iterable[str], after: Iterable[str]) -> bool:
     """Whether so many of these lines are of one of these shapes that a loop wrote them."""
-    shapes = Counter(shape(line) for line in set(after) if NUMBER.search(line))
+    differing = {MOMENT.sub("", line): line for line in after}  # what is said twice in a row is no loop
+    shapes = Counter(shape(line) for bare, line in differing.items() if NUMBER.search(bare))
     return any(shapes[one] >= ALIKE for one in before)

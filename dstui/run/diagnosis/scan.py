@@ -92,6 +92,8 @@ class Scanner:
         self._time: dict[Key, float] = {}
         self._message: dict[Key, tuple[int, Raised]] = {}
         """Where an exception stood: the lines after it are its message."""
+        self._announces: dict[Key, int] = {}
+        """Where an exception stood whose line ends with a colon: the next one may be another, which it tells."""
         self._file_rank: int | None = None
         self._tracebacks = 0
         """Tracebacks in the files before the current one."""
@@ -224,7 +226,9 @@ class Scanner:
     def _signatures(self, signs: Signs, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
         matched = False
         if raised:
+            raised = self._inherited(raised, place, key)
             self._message[key] = (place[1], raised)
+            self._announces[key] = place[1] if label.text.rstrip().endswith(":") else 0
         of_message = raised or self._of_message(label.text, place, key)
         for sign, signature in signs:
             if sign.matches(label.text):
@@ -236,6 +240,13 @@ class Scanner:
         elif raised and not matched and not raised.ignored:
             named = Hit(BY_ID["USER-PY"], place, label.text[:TEXT_CAP], f"{place[0]}:{label.stream}", label.rank, label.host, raised=raised)
             self.found.named = [*self.found.named[1 - NAMED :], named]
+
+    def _inherited(self, raised: Raised, place: Place, key: Key) -> Raised:
+        """An exception with the traceback of the one whose message it is: `BackendCompilerFailed: … raised:`, and it below."""
+        _, outer = self._message.get(key, (0, None))
+        if raised.traced or outer is None or not outer.traced or place[1] != self._announces.get(key, 0) + 1:
+            return raised
+        return replace(outer, name=raised.name, chained=True)
 
     def _of_message(self, text: str, place: Place, key: Key) -> Raised | None:
         """The exception whose message goes on in this line."""

@@ -26,6 +26,7 @@ FACTS = (
     "distributed_c10d.py", "deepspeed/comm/", "Process ", "Thread ", "│ /",
     "(local_rank: ", "Failures:", "Root Cause", "exit with status code", "MPI_ABORT", "Abort(", "RUNNING AT", "KILLED BY SIGNAL",
     "crashed with exit", "exited abnormally", "of rank ", "EXIT CODE", "EXIT STATUS", "Exit code", "Child process with", "Global rank",
+    "Container rank",
     "died from signal", "exited with code", "make: ***",
     *NEEDLES,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from dstui.run.diagnosis.exits import TIMED_OUT
@@ -13,6 +14,10 @@ from dstui.run.diagnosis.verdict import Verdict
 
 WAITED = frozenset({"GLOO-PEER", "NCCL-REMOTE", "GLOO-TIMEOUT", "NCCL-WATCHDOG", "RDZV-CASCADE"})
 """What ranks say whose peers are gone, or do not come."""
+LINKS = {"NCCL-REMOTE": "NCCL-SYSTEM", "RDZV-CASCADE": "RDZV-TIMEOUT"}
+"""What ranks say whose link to a peer broke -> what that is where no peer's death explains it."""
+RENDEZVOUS = re.compile(r"Rendezvous\w*Error")
+"""Of what may only be a peer's end, what the rendezvous itself says."""
 WAITING_FOR = ("JIT-LOCK", "INIT-HANG-P2P")
 """Hints that tell what a run that hung was waiting for."""
 
@@ -79,6 +84,29 @@ def _what_they_waited_in(context: FailureContext, hits: list[Hit]) -> Verdict:
 def _nobody_was_left(context: FailureContext) -> bool:
     """Whether torchrun reported failures, and had no rank to end."""
     return bool(context.found.agents and context.bad_ends) and not context.found.closing
+
+
+def link_broke(context: FailureContext) -> Verdict | None:
+    """A rank lost its link to a peer, and torchrun had to end all the others: they were alive, and nobody's death broke it."""
+    lost = _lost(context)
+    alive = context.found.closing and context.found.closing + len({hit.rank for hit in lost} - {None}) >= len(context.ranks)
+    return _of_the_link(lost) if lost and alive and not context.found.several_nodes else None
+
+
+def link_lost(context: FailureContext) -> Verdict | None:
+    """Nothing is known but that ranks lost their links to a peer."""
+    lost = _lost(context)
+    return _of_the_link(lost) if lost and context.failed and not context.ended_well else None
+
+
+def _lost(context: FailureContext) -> list[Hit]:
+    """Exceptions by which ranks say that a link to a peer broke, in the order of time."""
+    hits = [hit for hit in context.found.hits if hit.signature.id in LINKS and hit.raised and hit.raised.traced and not hit.raised.ignored]
+    return sorted((hit for hit in hits if hit.signature.id == "NCCL-REMOTE" or RENDEZVOUS.search(hit.text)), key=context.order)
+
+
+def _of_the_link(lost: list[Hit]) -> Verdict:
+    return Verdict(BY_ID[LINKS[lost[0].signature.id]], "low", lost, lost[0].rank)
 
 
 def left_early(context: FailureContext) -> Verdict | None:

@@ -128,6 +128,18 @@ SIGNATURES = (
         confirm="That line of the script, run by itself with the same values, fails in the same way.",
     ),
     Signature(
+        "LIBTORCH-CHECK",
+        "root",
+        "A check inside PyTorch failed (INTERNAL ASSERT)",
+        "PyTorch met a state that it holds for impossible: a fault of its own, or of what was done to it before.",
+        (rx("INTERNAL ASSERT FAILED", r"INTERNAL ASSERT FAILED at "),),
+        ("Search for the file and line of the message among PyTorch's issues; try another release, or without what the message names",),
+        "The same with another release of PyTorch.",
+        sure=False,
+        alike=("IMPORT-VERSION", "CUDA-ILLEGAL"),
+        answer="USER-PY",
+    ),
+    Signature(
         "ZOMBIE",
         "quiet",
         "The launcher died and its ranks trained on",
@@ -252,6 +264,7 @@ SIGNATURES = (
             rx("nterrupted by", r"^(?!.*(?i:\b(?:if|when|can|be|not|resume\w*)\b)).{0,80}\b[Ii]nterrupted by (?:the )?user\W*$"),
             rx("ser interrupted", r"^\W*[Uu]ser interrupted (?:the )?(?:training|run)\b"),
             rx("The operation was cancel", r"The operation was cancell?ed\.?$"),
+            rx("with signal ", r"^LAUNCH INFO .*(?:Terminating|Exit) with signal (?:2|15)\b"),  # PaddlePaddle's
             rx("srun: interrupt", r"^srun: (?:interrupt|sending Ctrl-C)"),
         ),
         alone=True,
