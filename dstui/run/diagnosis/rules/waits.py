@@ -94,9 +94,9 @@ def link_broke(context: FailureContext) -> Verdict | None:
 
 
 def link_lost(context: FailureContext) -> Verdict | None:
-    """Nothing is known but that ranks lost their links to a peer."""
+    """Nothing is known but that ranks lost their links to a peer, and no rank is silent that can have been that peer."""
     lost = _lost(context)
-    return _of_the_link(lost) if lost and context.failed and not context.ended_well else None
+    return _of_the_link(lost) if lost and not context.silent() and not context.ended_well else None
 
 
 def _lost(context: FailureContext) -> list[Hit]:
