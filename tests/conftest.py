@@ -44,8 +44,8 @@ FEW_FILES = 20
 """As many test files are compiled by each process for itself."""
 FIRST = ("launcher", "deadline")
 """Markers of what takes long: it is begun first, so that the end of the suite waits for no latecomer."""
-LAST, AT_ONCE = len(FIRST) + 1, 20
-"""The place of what only computes, and how many tests of a file are then given to a process at once: to hand over each took longer than many run."""
+AT_ONCE = 20
+"""As many cases of one test are given to a process at once: to hand over each of hundreds took longer than it runs."""
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -122,15 +122,15 @@ def _compile(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Over several processes, what shares an expensive fixture stays together, and what takes long comes first."""
-    short: Counter[str] = Counter()
+    cases, given = Counter(map(_function, items)), Counter[str]()
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if any(name in fixtures for name in LAUNCH):
             item.add_marker("launcher")
         groups = [name for name in TOGETHER if name in fixtures] + [f"{name} {item.path.stem}" for name in BY_FILE if name in fixtures]
-        if not groups and _place(item) == LAST:
-            groups = [f"{item.path.stem} {short[item.path.stem] // AT_ONCE}"]
-            short[item.path.stem] += 1
+        if cases[_function(item)] >= AT_ONCE and not groups and not item.get_closest_marker("xdist_group"):
+            groups = [f"{item.path.stem} {given[item.path.stem] // AT_ONCE}"]
+            given[item.path.stem] += 1
         for group in groups:
             item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):
@@ -140,4 +140,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _place(item: pytest.Item) -> int:
     """What is marked comes first, then the tests of the screen, which wait after each key, and at the end what only computes."""
     marked = [number for number, name in enumerate(FIRST) if item.get_closest_marker(name)]
-    return min(marked, default=LAST - iscoroutinefunction(getattr(item, "obj", None)))
+    return min(marked, default=len(FIRST) + (not iscoroutinefunction(getattr(item, "obj", None))))
+
+
+def _function(item: pytest.Item) -> str:
+    """The test of which this is a case, or the only one."""
+    return item.nodeid.partition("[")[0]
