@@ -78,6 +78,7 @@ def _no_runs_of_other_tests() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole-deepspeed", action="store_true", help="every job with the launcher as users have it, which imports torch")
+    parser.addoption("--twins", action="store_true", help="also the cases that are marked so")
     parser.addoption("--write-screens", action="store_true", help="write the baselines of tests/tui/test_screens.py instead of comparing")
 
 
@@ -122,6 +123,9 @@ def _compile(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Over several processes, what shares an expensive fixture stays together, and what takes long comes first."""
+    if not config.getoption("twins") and not any("::" in arg for arg in config.args):
+        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("twin")])
+        items[:] = [item for item in items if not item.get_closest_marker("twin")]
     cases, given = Counter(map(_function, items)), Counter[str]()
     for item in items:
         fixtures = getattr(item, "fixturenames", ())

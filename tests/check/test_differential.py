@@ -37,7 +37,7 @@ def test_our_verdict_is_the_parsers(source: str, deepspeed: ReferenceChecker) ->
     assert tally.refused > 20 and tally.taken > 20, "both verdicts are in the sample"
 
 
-@pytest.mark.parametrize("fp16", [True, False], ids=["a CPU with fp16", "a CPU without"])
+@pytest.mark.parametrize("fp16", [pytest.param(True, marks=pytest.mark.twin), False], ids=["a CPU with fp16", "a CPU without"])
 def test_our_verdict_is_initializes(fp16: bool, tmp_path: Path) -> None:
     """On either kind of CPU, whichever one this is: DeepSpeed's own answer to that is turned round where need be."""
     differ: list[str] = []

@@ -33,14 +33,14 @@ def dstui(folder: Path, fp16: bool, *args: str) -> subprocess.CompletedProcess[s
     return subprocess.run([sys.executable, "-m", "dstui", *args], cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("fp16", [True, False], ids=["a CPU with fp16", "a CPU without"])
+@pytest.mark.parametrize("fp16", [pytest.param(True, marks=pytest.mark.twin), False], ids=["a CPU with fp16", "a CPU without"])
 def test_a_launch_says_what_deepspeed_would_say(fp16: bool, tmp_path: Path) -> None:
     done = dstui(tmp_path, fp16, "--headless", "plan.yaml", "--dry-run")
     assert done.returncode == (0 if fp16 else 2), done.stderr
     assert ("error DS052 deepspeed.fp16.enabled: DeepSpeed has no fp16 on these CPUs" in done.stderr) is not fp16
 
 
-@pytest.mark.parametrize("fp16", [True, False], ids=["a CPU with fp16", "a CPU without"])
+@pytest.mark.parametrize("fp16", [True, pytest.param(False, marks=pytest.mark.twin)], ids=["a CPU with fp16", "a CPU without"])
 def test_a_saved_machine_has_what_deepspeed_says(fp16: bool, tmp_path: Path) -> None:
     assert dstui(tmp_path, fp16, "machine", "--save", "machine.json").returncode == 0
     software = json.loads((tmp_path / "machine.json").read_text())["software"]

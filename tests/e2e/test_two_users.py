@@ -293,7 +293,7 @@ def test_a_copy_of_anothers_job_starts_stops_and_tells_nothing(users: tuple[User
     assert job.lives()
 
 
-@pytest.mark.parametrize("looker", ["A", "root"])
+@pytest.mark.parametrize("looker", [pytest.param("A", marks=pytest.mark.twin), "root"])
 def test_a_folder_of_anothers_that_would_run_a_command_runs_nothing(users: tuple[User, User], place: Path, looker: str) -> None:
     a, b = users
     canary = place / f"canary-for-{looker}"

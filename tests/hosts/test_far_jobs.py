@@ -159,7 +159,7 @@ def test_pdsh_starts_the_ranks_and_the_agents_bring_home_and_stop(far: Far) -> N
 
 
 @pytest.mark.deadline
-@pytest.mark.parametrize("launcher", ["ssh", "pdsh"])
+@pytest.mark.parametrize("launcher", [pytest.param("ssh", marks=pytest.mark.twin), "pdsh"])
 def test_a_job_that_failed_starts_anew_on_every_host(far: Far, launcher: str) -> None:
     if launcher == "pdsh" and not shutil.which("pdsh"):
         pytest.skip("there is no pdsh here")

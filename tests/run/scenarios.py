@@ -1,7 +1,7 @@
 """What happens to real jobs, each by itself and side by side: start, interfere, wait for the end, collect what is left.
 
-A failure and a stop happen under the launcher that users have (WHOLE_DEEPSPEED; a good end does in tests/e2e/test_headless.py), everything
-else under one that starts without torch.
+A stop happens under the launcher that users have (WHOLE_DEEPSPEED; a good end does in tests/e2e/test_headless.py), everything else under one
+that starts without torch; with --whole-deepspeed all of it under the former.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def told(follower: Follower) -> list[Event]:
 
 
 def one_rank_exits(lab: Lab) -> dict[str, Any]:
-    return ending(lab.start("1:exit 3", "0:hang", cluster=WHOLE_DEEPSPEED))
+    return ending(lab.start("1:exit 3", "0:hang"))
 
 
 def one_rank_is_killed(lab: Lab) -> dict[str, Any]:

@@ -25,7 +25,7 @@ QUICK = 0.001
 """Seconds that nobody can measure."""
 FILLERS = (" ", "a", "A", "1", "a.", "a/", ": ", "(", "[", "'", '{"a":', "-", "|", "Error", "1/", "] ")
 ALL_LINES = os.environ.get("DSTUI_LINES") == "all"
-"""Every beginning with every filler: four times as many lines."""
+"""Every beginning with every filler: eight times as many lines."""
 LITERAL = re.compile(r"(?:\\[^\w\s]|[\w :,'`=/-])+")
 """Parts of a regular expression that stand for themselves."""
 ORDINARY = [
@@ -47,8 +47,8 @@ def literals(sign: Sign) -> Iterator[str]:
 
 
 def some_of(fillers: Sequence[str], number: int) -> Sequence[str]:
-    """A quarter of them, another one for each number; or all of them."""
-    return fillers if ALL_LINES else fillers[number % 4 :: 4]
+    """An eighth of them, another one for each number; or all of them."""
+    return fillers if ALL_LINES else fillers[number % 8 :: 8]
 
 
 def hostile(sign: Sign) -> Iterator[tuple[str, str]]:
