@@ -70,6 +70,14 @@ def test_the_words_of_a_message_tell_what_an_exception_that_nobody_knows_could_b
         ("RuntimeError: that download of https://host/x went wrong", "NO-INTERNET"),
         ("RuntimeError: non-finite values everywhere", "NAN"),
         ("OSError: nobody may write there: quota", "CKPT-DISK"),
+        ("RuntimeError: somebody failed to listen there", "PORT-IN-USE"),
+        ("RuntimeError: the worker 3 has died", "DL-WORKER"),
+        ("RuntimeError: no kernel image for this card", "DRIVER-OLD"),
+        ("RuntimeError: odd parameters were unused_params", "DDP-UNUSED"),
+        ("ValueError: the loss scale is odd", "LOSS-SCALE-MIN"),
+        ("RuntimeError: could not deserialize", "MODEL-LOAD"),
+        ("ValueError: LOCAL_RANK is odd", "ENV-RANK-MISSING"),
+        ("RuntimeError: hardware trouble", "GPU-ECC"),
     ):
         found = of_lines(tmp_path / "log", traceback(None, words, LIBRARY.format("odd")))
         assert (found.cause, found.confidence) == ("USER-PY", "low"), words

@@ -24,7 +24,12 @@ ERROR = re.compile(
 )
 LAST, LAST_OF_ALL = 6, 2
 """Lines at the end that may tell an error in words that nobody knows; where nothing else says that anything failed, fewer."""
-OF_STATUS: dict[int, tuple[str, ...]] = {1: ("USER-PY",), 2: ("USER-PY",), 126: ("CKPT-PERM", "NO-DS-CMD"), 127: ("NO-DS-CMD", "NO-SCRIPT")}
+OF_STATUS: dict[int, tuple[str, ...]] = {
+    1: ("USER-PY",),
+    2: ("USER-PY", "NO-SCRIPT"),
+    126: ("CKPT-PERM", "NO-DS-CMD"),
+    127: ("NO-DS-CMD", "NO-SCRIPT"),
+}
 """What interpreters and shells end with -> of what."""
 
 

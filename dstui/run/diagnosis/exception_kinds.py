@@ -69,6 +69,9 @@ KINDS = (
     Kind("DATA-FILE", r"\.(?:xlsx?|tsv|mat|nii|gz|pickle|feather|hdf5|db|xml|html|bmp|tiff?|gif|mkv|ogg|pt|vocab)'$", NO_FILE),
     Kind("DATA-FILE", DATA_PATH, NO_FILE),
     Kind("DATA-FILE", names=NO_FILE, own=r"(?i)dataset|data_?loader|:\w*(?:__getitem__|read|load)\w*$"),
+    # What ran out, in whoever's words.
+    Kind("ALLOC-REFUSED", r"(?i)(?:\bhost|\bCPU|\bRAM|system) (?:is )?(?:ran )?out of memory|out of (?:host|CPU|system) memory"),
+    Kind("OOM-GPU", r"(?i)\bout of (?:\w+ )?memory\b|OutOfMemory"),
     # Numbers: what an operation refuses.
     Kind("NAN-RAISED", r"(?i)\bloss\b.{0,40}\b(?:nan|inf(?:inite)?|not finite|non-?finite|diverged)\b"),
     Kind("NAN-RAISED", r"(?i)(?:\b(?:nan|infs?)\b|non-?finite).{0,40}\b(?:loss|grad\w*|outputs?|inputs?|logits|weights|activations?)\b"),

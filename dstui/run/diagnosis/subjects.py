@@ -30,6 +30,21 @@ def _about(causes: str, *words: str) -> Subject:
 
 
 MESSAGES = (
+    _about("PORT-IN-USE RDZV-TIMEOUT", r"already in use|EADDRINUSE|fail\w* to (?:listen|bind)|\bport\b.*(?:taken|busy|use)"),
+    _about("DL-WORKER OOM-HOST SIGBUS-SHM", r"DataLoader worker|worker.{0,40}(?:killed|died|exited|terminated)|pin_?memory thread"),
+    _about("DRIVER-OLD OP-ABI", r"kernel image|compute capability|unsupported toolchain|\bPTX\b|driver version"),
+    _about("TOO-MANY-FILES", r"too many open|\bancdata\b|file descriptors?\b"),
+    _about("DDP-UNUSED", r"(?:not|un)_?(?:were )?used in producing|unused_?param|finished reduction|ready only once"),
+    _about("LOSS-SCALE-MIN NAN", r"loss.?scale"),
+    _about("MODEL-LOAD MODEL-FILES", r"deserializ|unpickl|\bpickle|zip archive|\bmagic (?:number|bytes)|corrupt(?:ed)? file|header"),
+    _about("CKPT-DISK CKPT-PERM", r"unexpected pos|inline_container|write_record|serializ(?:e|ing|ation)\b.*\bfail|fail\w*\b.*\bserializ"),
+    _about("ENV-RANK-MISSING PARALLEL-SIZE", r"(?:LOCAL_|^'?)RANK\b|WORLD_SIZE|MASTER_(?:ADDR|PORT)|process group has not been"),
+    _about("HYDRA-CONFIG CONFIG-PATH", r"hydra|omegaconf|\boverrides?\b|\bin struct\b"),
+    _about("NCCL-DUP-GPU NCCL-SYSTEM", r"invalid usage|duplicate GPU"),
+    _about("GPU-ECC XID CUDA-ILLEGAL", r"\bECC\b|hardware|fallen off|\bXid\b|NVLink"),
+    _about("CUDA-UNKNOWN CUDA-ILLEGAL", r"CUDA error: unknown"),
+    _about("OOM-GPU QUANT-SPILL", r"enough GPU|GPU RAM|dispatched on the CPU"),
+    _about("KILLED-UNKNOWN OOM-HOST", r"\bkilled\b|SIGKILL|exit(?: ?code| status)?:? -?(?:9|137)\b"),
     _about("OOM-GPU", r"out of memory|cuda.{0,20}alloc"),
     _about("ALLOC-REFUSED OOM-HOST", r"cannot allocate|\balloc(?:ate|ation)\b|not enough memory|\bRAM\b"),
     _about(

@@ -18,7 +18,7 @@ ALL_NODES = re.compile(
 )
 REPORTED = re.compile(
     # DeepSpeed; torch's environment; Megatron's table of arguments; JSON. Not a group's size (data_parallel_world_size).
-    r"""dist_world_size=(\d+)|(?i:(?<![\w])(?:global_)?world[_ ]size)['"]?(?: ?[=:] ?| \.{2,} | )(\d+)\b(?! !=)"""
+    r"""dist_world_size=(\d+)|(?i:(?<![\w])(?:global_|distributed_)?world[_ ]size)['"]?(?: ?[=:] ?| \.{2,} | )(\d+)\b(?! !=)"""
     r"|world_sizes=\[(\d+)"  # torchrun's rendezvous
     r"|^\s+nproc_per_node\s+: (\d+)"  # and its launch configuration
     r"|MEMBER: \d+/(\d+)|Starting with (\d+) processes"  # Lightning
@@ -27,7 +27,7 @@ REPORTED = re.compile(
     r"|\bnranks (\d+)"  # NCCL
     r"|\b[Rr]ank:? \d+/(\d+)\b|\(rank/world-size\) \d+/(\d+)"
     r"|Process \d+, total (\d+)|Process \(global: \d+, local \d+\), total (\d+)"  # timm, OpenCLIP
-    r"|\btraining on (\d+) devices|^\s*GPU number: (\d+)"  # fairseq, MMEngine
+    r"|\btraining on (\d+) devices|^\s*GPU number: (\d+)|\bgpu_ids ?= ?range\(0, (\d+)\)"  # fairseq, MMEngine and what was before it
 )
 ELSEWHERE = re.compile(r"nodes|hostfile|machine")
 """In a command without a number of nodes: there may be several."""
@@ -55,7 +55,7 @@ NEEDLES = (
     "world_size", "world size", "World size", "WORLD", "world_info", "nranks", "nproc", "num_gpus", "num-gpus", "num_processes",
     "num-processes", "Num processes", "Process rank", "Process index", "MEMBER: ", "Starting with", "store-based barrier",
     "to store for rank", "distributed init", "GLOBAL_RANK", "LOCAL_RANK", "istributed training: False", "ank: /", "ank /",
-    "rank/world-size", "Process , total ", "Process (global", "training on  device", "GPU number", "Not using distributed",
+    "rank/world-size", "Process , total ", "Process (global", "training on  device", "GPU number", "gpu_ids", "Not using distributed",
     "the code on one GPU", "with a single process", "--include", "mpirun", "mpiexec", "horovodrun", "orterun", "srun ",
     "machine_rank", "node_rank", "Rank of current process", "nnodes", "simple_launcher",
 )  # fmt: skip
