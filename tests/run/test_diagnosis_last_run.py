@@ -198,3 +198,16 @@ def test_of_several_nodes_in_one_file_an_end_long_before_the_last_one_is_of_an_e
     assert of_lines(tmp_path / "a", lines).cause == "USER-PY"
     near = [*lines[:-1500], *steps(0, 100), *launched("train.py", *BUG)]
     assert "OOM-GPU" in str(of_lines(tmp_path / "b", near[:50] + near[-60:])), "another node may go on below"
+
+
+def test_a_log_that_goes_on_for_a_minute_after_an_exception_is_not_over(tmp_path: Path) -> None:
+    logged = ["2026-01-01 09:00:05 INFO loads the rest", "2026-01-01 09:00:40 INFO checks it", "2026-01-01 09:01:30 INFO begins with it"]
+    assert of_lines(tmp_path / "a", [*BUG, *logged]).kind is None
+    assert of_lines(tmp_path / "b", [*BUG, *(line.replace("09:01", "09:00") for line in logged)]).kind == "failure", "it was closing"
+    ranks = [f"[rank1]: {line}" for line in BUG]
+    assert of_lines(tmp_path / "c", [*ranks, *logged]).kind == "failure", "another rank may wait for the one that failed"
+
+
+def test_what_an_earlier_run_ended_with_says_nothing_of_the_last_one(tmp_path: Path) -> None:
+    begun = ["2026-01-01 09:00:05 INFO looks again", "2026-01-01 09:01:05 INFO begins", "2026-01-01 09:02:30 INFO goes on"]
+    assert of_lines(tmp_path / "log", ["step 1", "exit status 0", *BUG, *begun]).kind is None

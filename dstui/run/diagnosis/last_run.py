@@ -14,7 +14,7 @@ from itertools import pairwise, zip_longest
 
 from dstui.run.diagnosis.cuts import advances, moves
 from dstui.run.diagnosis.findings import Findings, Hit
-from dstui.run.diagnosis.loops import FLUSHED, at_work, comes_again
+from dstui.run.diagnosis.loops import FLUSHED, at_work, comes_again, lasts
 
 QUIET = 60
 """Lines without a word of a failure, after the end of a launcher or of a run of one process."""
@@ -65,6 +65,8 @@ def keep_last_run(found: Findings) -> None:
     found.ends = [end for end in found.ends if end.at[1] > cut]
     found.tracebacks = len({hit.at for hit in found.hits if hit.raised and hit.raised.traced and not hit.raised.ignored})
     found.spoke = {hit.rank for hit in found.hits if hit.rank is not None and hit.signature.role in ("root", "symptom", "cascade")}
+    if found.well_at is not None and found.well_at[1] <= cut:
+        found.well, found.well_at, found.all_well = set(), None, False
     found.enqueued, found.closing, found.killed = {}, 0, [one for one in found.killed if one[2][1] > cut]
 
 
@@ -134,9 +136,10 @@ def _something_else_runs(found: Findings, end: End, quiet: int, tail: list[str])
         again = moves(below) or advances(below) or comes_again(found.loops, below)
     if end.launcher and again:
         return True
-    if end.whole and end.gone and at_work(below):
+    if end.whole and ((end.gone and at_work(below)) or (not end.stop and lasts(below))):
         return True
-    enough = QUIET_AMONG_RANKS if found.several_nodes else QUIET if at_work(tail) else QUIET_TO_THE_END
+    much = (found.final.get(0, 0) - end.line) * found.width.get(0, 0) > BUFFER
+    enough = QUIET_AMONG_RANKS if found.several_nodes else QUIET if at_work(tail) or (end.whole and much) else QUIET_TO_THE_END
     return quiet >= enough and not _printed_late(found, end, tail)
 
 

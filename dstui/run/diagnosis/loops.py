@@ -11,6 +11,10 @@ ALIKE = 4
 LEAST_NUMBERS = 2
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 MOMENT = re.compile(r"\d\d:\d\d:\d\d(?:[.,]\d+)?")
+STAMP = re.compile(r"^.{0,40}?(?<![\d:])([01]\d|2[0-3]):([0-5]\d):([0-5]\d)(?![\d:])")
+"""The moment in the head of a logger's line."""
+LONG, STAMPS = 60, 3
+"""Seconds for which no program goes on that has failed, and moments that show it."""
 FLUSHED = re.compile(r"\d\d:\d\d:\d\d|\d%\||(?:it/s|s/it)\b")
 """What a logger or a progress bar writes, at once."""
 
@@ -46,3 +50,9 @@ def comes_again(before: Iterable[str], after: Iterable[str]) -> bool:
     differing = {MOMENT.sub("", line): line for line in after}  # what is said twice in a row is no loop
     shapes = Counter(shape(line) for bare, line in differing.items() if NUMBER.search(bare))
     return any(shapes[one] >= ALIKE for one in before)
+
+
+def lasts(lines: Iterable[str]) -> bool:
+    """Whether the moments of lines show that a program was at work for long."""
+    moments = [int(at[1]) * 3600 + int(at[2]) * 60 + int(at[3]) for line in lines if (at := STAMP.match(line))]
+    return len(moments) >= STAMPS and moments == sorted(moments) and moments[-1] - moments[0] >= LONG
