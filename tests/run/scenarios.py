@@ -167,7 +167,10 @@ def everything_is_killed(lab: Lab) -> dict[str, Any]:
     folder = lab.start("all:hang")
     ready(folder)
     kill_supervisor(folder)
-    for process in (*of_job(folder, LAUNCHER), *of_job(folder, NODE), *shims(folder)):
+    witnesses = [*of_job(folder, LAUNCHER), *of_job(folder, NODE), *shims(folder)]
+    for process in witnesses:
+        process.suspend()  # otherwise who is killed last may have seen the others' end, and write of it
+    for process in witnesses:
         process.kill()
     wait_for(lambda: not of_job(folder))
     refreshed_json(folder)
