@@ -291,3 +291,15 @@ def test_an_exception_that_another_one_tells_in_its_message_is_read(tmp_path: Pa
     outer = "torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:"
     gone = "FileNotFoundError: [Errno 2] No such file or directory: 'ldconfig'"
     assert of_lines(tmp_path / "log", raised([outer, gone], "torch/_inductor/codecache.py")).cause == "LIB-MISSING"
+
+
+def test_moments_that_something_else_put_before_each_line_are_seen_though_a_program_logs_too(tmp_path: Path) -> None:
+    said = [
+        *(f"- INFO - item {number}" for number in range(8)),
+        *(f"reads part {number}" for number in range(8)),
+        "",
+        *raised(["ValueError: x"]),
+    ]
+    lines = [f"2026-01-01 10:00:{number:02} {line}" for number, line in enumerate(said)]
+    found = of_lines(tmp_path / "log", lines)
+    assert (found.cause, found.confidence) == ("USER-PY", "high"), "with its traceback"

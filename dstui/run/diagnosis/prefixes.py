@@ -16,8 +16,10 @@ HEAD = re.compile(rf"^(.{{1,160}}?)(?<!\w)(?={RANK}(?:\w{{0,60}}(?:Error|Excepti
 BAR = re.compile(r"\d%\||(?:it|s)/(?:s|it)\b|\[rank\d+\]: *$|(?:Error|Exception|Interrupt|Exit)\W*$|^[A-Z]\w*\s{6,}$|\(exitcode: ")
 """What stands before a traceback by chance: a progress bar that had not ended its line, a rank's label, the exception in a notebook,
 torchrun's word for an end where somebody joined the lines."""
+MOMENT = r"(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)"
+BEGUN = re.compile(MOMENT)
 STAMP = re.compile(
-    r"(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d):?(?: |$)"
+    rf"{MOMENT}:?(?: |$)"
     r"(?! ?(?:[-|:,(]|\[?(?:INFO|WARN|ERROR|DEBUG|CRITICAL|FATAL|TRACE)))"
 )
 """A moment before whatever a program says (ts, kubectl logs, the runners of GitHub), not as a part of a logger's head."""
@@ -25,6 +27,8 @@ HOST = re.compile(r"([A-Za-z][\w.-]*): ")
 """What pdsh and its like put before each line."""
 ENOUGH, MOSTLY = 6, 0.8
 """Lines at the beginning of a file of which so many begin alike that all do."""
+BARE = 0.4
+"""Share of the moments at the beginnings of lines that are no part of a logger's head, where something else put them there."""
 KINDS_OF_HOSTS = 3
 """Names of hosts that differ in more than their numbers."""
 NUMBER = re.compile(r"(?:[0-9a-f]{4,}-)+[0-9a-f]{4,}|\d+")
@@ -43,7 +47,8 @@ class Prefixes:
     def learn_beginning(self, lines: list[str]) -> None:
         """The first lines of the file: what all of them begin with stands before every line."""
         least = max(ENOUGH, MOSTLY * len(lines))
-        self._stamped = sum(STAMP.match(line) is not None for line in lines) >= least
+        begun, bare = (sum(pattern.match(line) is not None for line in lines) for pattern in (BEGUN, STAMP))
+        self._stamped = begun >= least and bare >= BARE * begun  # of a program's own logger none is bare, of a wrapper's most are
         names = [found[1] for line in lines if (found := HOST.match(self._unstamped(line))) and not is_no_host(found[1])]
         hosts = frozenset(NUMBER.sub("0", name) for name in names)
         if len(names) >= least and len(hosts) <= KINDS_OF_HOSTS:  # a configuration that is printed has another word in each line
