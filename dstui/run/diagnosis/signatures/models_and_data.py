@@ -66,7 +66,7 @@ SIGNATURES = (
         ("Look what the folder or the repository holds: config.json, tokenizer files, adapter_config.json for an adapter", "hf auth login"),
         "ls of the folder on the host that failed, or the files of the repository on the hub.",
         sure=False,
-        alike=("NO-INTERNET", "MODEL-LOAD"),
+        alike=("NO-INTERNET", "MODEL-LOAD", "DATA", "CKPT-FOLDER"),
         answer="MODEL-FILES",
     ),
     Signature(
