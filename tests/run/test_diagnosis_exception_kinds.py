@@ -76,6 +76,8 @@ def raised(last: str, code: str, function: str = "run", own: str = "main") -> li
         ("GPU-BUSY", "torch/odd.py", "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable"),
         ("USER-PY", "torch/odd.py", "RuntimeError: this plan requires CUDA tensors"),
         ("USER-PY", "odd/checkpoint.py", "RuntimeError: the process of the checkpoint died unexpectedly"),
+        ("DATA", "", "EOFError: Compressed file ended before the end-of-stream marker was reached"),
+        ("DATA", "", "zipfile.BadZipFile: File is not a zip file"),
         ("OOM-GPU", "odd/model.py", "OddError: the device ran out of memory"),
         ("ALLOC-REFUSED", "odd/model.py", "OddError: out of host memory"),
         ("USER-PY", "h5py/_hl/files.py", "TypeError: 'int' object is not iterable"),

@@ -165,6 +165,7 @@ KINDS = (
         r"^cv2\.error: .*(?:empty\(\)|imread|(?:can't|could not) open)"
         r"|^(?:lmdb|av|soundfile|decord|h5py|rasterio|nibabel|pydicom|librosa|webdataset|pyarrow)\.",
     ),
+    Kind("DATA", r"^(?:EOFError: Compressed file ended|(?:\w+\.)*Bad(?:Zip|Gzip)File\b|(?:\w+\.)*LZMAError\b|zlib\.error: )"),
     Kind("NCCL-SYSTEM", r"\b(?:NCCL|RCCL|HCCL|oneCCL)\b", code=r"torch/distributed/"),
 )
 """The first that fits decides. Types that are mistakes of programming (`PROGRAMMING`) never come this far."""
