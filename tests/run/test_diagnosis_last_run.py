@@ -211,3 +211,8 @@ def test_a_log_that_goes_on_for_a_minute_after_an_exception_is_not_over(tmp_path
 def test_what_an_earlier_run_ended_with_says_nothing_of_the_last_one(tmp_path: Path) -> None:
     begun = ["2026-01-01 09:00:05 INFO looks again", "2026-01-01 09:01:05 INFO begins", "2026-01-01 09:02:30 INFO goes on"]
     assert of_lines(tmp_path / "log", ["step 1", "exit status 0", *BUG, *begun]).kind is None
+
+
+def test_an_exception_well_below_the_end_of_a_launcher_is_of_the_next_run(tmp_path: Path) -> None:
+    lines = [*launched("train.py", *traceback(0, OOM)), *steps(0, 38), *BUG]
+    assert of_lines(tmp_path / "log", lines).cause == "USER-PY"

@@ -25,7 +25,7 @@ OF_SHELLS = frozenset(
     {"SCRIPT-PERM", "SCRIPT-GONE", "COMMAND-GONE", "TOOL-GONE", "FILE-GONE", "ENV-GONE", "SHELL-STOPPED", "SCRIPT-SHELL", "NO-DS-CMD"}
 )
 """What a shell says that was to run something; the job's script goes on after it."""
-AGAIN = 100
+AGAIN = 40
 """Lines after a launcher's last word that no rank of its run writes."""
 STARTS = frozenset({"OMP-NOTE", "NOHOSTFILE-NOTE"})
 """What torchrun and DeepSpeed's launcher say first."""
