@@ -181,6 +181,20 @@ def test_a_record_whose_folder_was_deleted_is_written_all_the_same(folder: Path)
     assert record(folder)["exit_code"] == 0
 
 
+def test_a_record_is_written_too_where_another_rank_makes_the_folder_again_at_the_same_moment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, path = os.mkdir, folder / "gone" / "rank_3.json"
+
+    def make_after_another(name: str, mode: int) -> None:
+        make(name, mode)
+        make(name, mode)
+
+    monkeypatch.setattr(os, "mkdir", make_after_another)
+    shim.record(str(path), {"exit_code": 0})
+    assert json.loads(path.read_text()) == {"exit_code": 0}
+
+
 def test_a_blocked_and_ignored_signal_reaches_the_rank_all_the_same(folder: Path) -> None:
     """As under nohup, or `&` in a shell script."""
     through = ("/bin/sh", "-c", 'trap "" INT HUP TERM; exec "$@"', "sh")

@@ -147,7 +147,10 @@ def open_regular(path: str, flags: int, mode: int) -> int:
     try:
         fd = os.open(path, flags, mode)
     except FileNotFoundError:
-        os.mkdir(os.path.dirname(path), 0o700)  # noqa: PTH102, PTH120 - pathlib would double the import time
+        try:  # noqa: SIM105 - contextlib and pathlib would double the import time
+            os.mkdir(os.path.dirname(path), 0o700)  # noqa: PTH102, PTH120
+        except FileExistsError:
+            pass  # another rank has just made it
         fd = os.open(path, flags, mode)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
