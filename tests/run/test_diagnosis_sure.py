@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from crash_texts import of_lines, traceback
+from crash_texts import ended, of_lines, spawned, traceback
 
 CANCELLED = "slurmstepd: error: *** JOB 3349 ON n03 CANCELLED AT 2026-01-06T04:52:18 ***"
 RAISED = [line.partition("]: ")[2] for line in traceback(0, "ValueError: two of them are odd")]
@@ -58,3 +58,11 @@ def test_what_a_log_goes_on_after_is_not_sure_to_have_ended_it(tmp_path: Path) -
         assert told[0].cause == told[1].cause
     shown = of_lines(tmp_path / "log", ["[WARNING] did not save: stage3_gather_16bit_weights_on_model_save=False", "step 2"])
     assert (shown.cause, shown.confidence) == ("GATHER16", "medium"), "the run went on"
+
+
+def test_a_cause_is_not_sure_where_a_program_raised_something_unknown_below_it(tmp_path: Path) -> None:
+    memory = traceback(None, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.")
+    odd = traceback(None, "KeyError: 'odd'")
+    assert of_lines(tmp_path / "a", [*spawned(2), *memory, *ended(2, 1)]).confidence == "high"
+    found = of_lines(tmp_path / "b", [*spawned(2), *memory, *odd, *ended(2, 1)])
+    assert (found.cause, found.confidence, "USER-PY" in found.could_be) == ("OOM-GPU", "medium", True)

@@ -58,11 +58,20 @@ def cause(context: FailureContext) -> Verdict | None:
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
     confidence = _confidence(context, first, same, certain or rank is None)
-    if context.goes_on and confidence == "high":
+    if confidence == "high" and (context.goes_on or _raised_later(context, same)):
         confidence = "medium"
     if others or _first_stop(context):
         confidence = "medium" if confidence == "high" else "low"
     return Verdict(first.signature, confidence, same, rank, list(others), sub)
+
+
+def _raised_later(context: FailureContext, same: list[Hit]) -> bool:
+    """Whether a program raised something that nobody knows below the last that shows the cause: of another run, it may be."""
+    last = max(hit.at for hit in same)
+    return len(context.found.files) == 1 and any(
+        hit.at > last and hit.signature.id == "USER-PY" and hit.raised and hit.raised.traced and not hit.raised.in_launcher
+        for hit in roots(context)
+    )
 
 
 def _raised_by_launcher(hits: list[Hit]) -> bool:
