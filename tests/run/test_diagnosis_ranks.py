@@ -403,3 +403,13 @@ def test_a_check_of_pytorch_that_failed_is_told_with_the_rank_that_says_so(tmp_p
     said = '[n1] Rank 1, Local Rank 1, INTERNAL ASSERT FAILED at "../torch/x.cpp":9, please report a bug to PyTorch. Empty.'
     found = of_lines(tmp_path / "log", [said, "srun: error: n1: task 0: Exited with exit code 1"])
     assert (found.cause, found.first_failing_rank) == ("USER-PY", 1)
+
+
+def test_ranks_that_raised_different_things_or_are_not_all_of_them_are_not_every_rank(tmp_path: Path) -> None:
+    different = [*traceback(0, "ValueError: odd"), *traceback(1, "KeyError: 3")]
+    assert not of_lines(tmp_path / "a", different).every_rank
+    assert not of_lines(tmp_path / "b", [*traceback(1, "ValueError: odd"), *traceback(4, "ValueError: odd")]).every_rank, "2 and 3 did not"
+    assert of_lines(tmp_path / "c", [*traceback(0, "ValueError: odd"), *traceback(1, "ValueError: odd")]).every_rank
+    other = ["Failures:", "[1]:", "  rank      : 1 (local_rank: 1)", "  exitcode  : 1 (pid: 305)"]
+    one = of_lines(tmp_path / "d", [*WHERE, ERROR, ENDED.format(1, 0), *AGENT, *other, *table(0, 0)])
+    assert (one.every_rank, one.first_failing_rank) == (False, 0), "one traceback alone"

@@ -105,7 +105,9 @@ def every_rank(context: FailureContext, hits: list[Hit]) -> bool:
         return False  # one of them has come less far
     if len(ranks) > 1:
         whole_host = len(ranks) >= A_HOST and max(ranks) - min(ranks) + 1 == len(ranks)
-        return ranks >= (context.heard if whole_host else context.ranks) and (whole_host or len(ranks) >= context.processes)
+        named = {hit.raised.name for hit in hits if hit.raised and hit.signature.id == "USER-PY"}
+        expected = context.heard if whole_host else context.ranks | set(range(max(ranks)))
+        return len(named) <= 1 and ranks >= expected and (whole_host or len(ranks) >= context.processes)
     children = {hit.raised.child for hit in hits if hit.raised and hit.raised.child is not None}
     if len(children) > 1 and children == set(range(1, len(children) + 1)):
         return True
@@ -114,11 +116,17 @@ def every_rank(context: FailureContext, hits: list[Hit]) -> bool:
     beside = [
         hit for hit in context.found.named if hit.rank is None and hit.text in texts
     ]  # of tracebacks that were written into each other
-    return 1 < context.processes <= shown(unlabelled) + len(beside) or _all_ended_alike(context, hits)
+    return 1 < context.processes <= shown(unlabelled) + len(beside) or (not ranks and _all_ended_alike(context, hits))
 
 
 def _all_ended_alike(context: FailureContext, hits: list[Hit]) -> bool:
-    """Whether torchrun's table has every rank as ended by itself with an exception's status, and nobody speaks of a lost peer."""
+    """Whether torchrun's table has every rank as ended by itself with an exception's status, several have begun to say so, and nobody
+    speaks of a lost peer."""
+    of_launchers = sum(
+        hit.signature.id == "CHILD-FAILED" and hit.raised is not None and hit.raised.in_launcher for hit in context.found.hits
+    )
+    if context.found.tracebacks - of_launchers < 2:
+        return False
     ended = {end.rank for end in context.bad_ends if end.exit.code == 1 and end.rank is not None}
     peers = any(hit.signature.role in ("cascade", "symptom") and hit.signature.id != "CHILD-FAILED" for hit in context.found.hits)
     return len(ended) >= max(context.processes, 2) and ended >= context.ranks and not peers and any(hit.raised for hit in hits)
