@@ -11,6 +11,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from inspect import iscoroutinefunction
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ BY_FILE = ("farm",)
 """Fixtures that cost few, and whose tests would keep one process busy to the end: the tests of a file run in one process."""
 FEW_FILES = 20
 """As many test files are compiled by each process for itself."""
-FIRST = ("launcher", "deadline")
+FIRST = ("launcher", "deadline", "heavy")
 """Markers of what takes long: it is begun first, so that the end of the suite waits for no latecomer."""
 AT_ONCE = 20
 """As many cases of one test are given to a process at once: to hand over each of hundreds took longer than it runs."""
@@ -138,13 +139,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for group in groups:
             item.add_marker(pytest.mark.xdist_group(group))
     if hasattr(config, "workerinput"):
-        items.sort(key=_place)
+        items[:] = _in_order(items)
 
 
-def _place(item: pytest.Item) -> int:
-    """What is marked comes first, then the tests of the screen, which wait after each key, and at the end what only computes."""
-    marked = [number for number, name in enumerate(FIRST) if item.get_closest_marker(name)]
-    return min(marked, default=len(FIRST) + (not iscoroutinefunction(getattr(item, "obj", None))))
+def _in_order(items: list[pytest.Item]) -> list[pytest.Item]:
+    """What is marked comes first; then, evenly mixed, the tests of the screen, which wait after each key, and what only computes."""
+    kinds: dict[int, list[pytest.Item]] = {}
+    for item in items:
+        marked = [number for number, name in enumerate(FIRST) if item.get_closest_marker(name)]
+        kinds.setdefault(min(marked, default=len(FIRST) + iscoroutinefunction(getattr(item, "obj", None))), []).append(item)
+    first = [item for kind in sorted(kinds) if kind < len(FIRST) for item in kinds[kind]]
+    mixed = [(number / len(items), item) for kind, items in kinds.items() if kind >= len(FIRST) for number, item in enumerate(items)]
+    return first + [item for _, item in sorted(mixed, key=itemgetter(0))]
 
 
 def _function(item: pytest.Item) -> str:

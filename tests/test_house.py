@@ -17,6 +17,7 @@ TOOLS = {
 }
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("tool", TOOLS)
 def test_the_tool_finds_nothing(tool: str) -> None:
     done = subprocess.run([sys.executable, *TOOLS[tool]], cwd=ROOT, capture_output=True, text=True, check=False)

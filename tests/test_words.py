@@ -9,8 +9,6 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parent.parent / "dstui"
 FILES = sorted(ROOT.rglob("*.py"))
 
@@ -81,9 +79,8 @@ def private_texts(path: Path) -> Iterator[str]:
             yield from (f"line {token.start[0]}: {word}: {TEXTS[word]}" for word in words if word in TEXTS)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_names_and_texts_use_the_fields_words(path: Path) -> None:
-    assert [*private_names(path), *private_texts(path)] == []
+def test_names_and_texts_use_the_fields_words() -> None:
+    assert [f"{path.relative_to(ROOT)} {found}" for path in FILES for found in (*private_names(path), *private_texts(path))] == []
 
 
 def test_the_list_finds_what_it_is_about(tmp_path: Path) -> None:
