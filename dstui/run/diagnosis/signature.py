@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from dstui.plan.finding import Operation
@@ -33,26 +34,37 @@ PatchMaker = Callable[["Plan"], "list[Operation] | None"]
 """The fix as a JSON Patch for this Plan; None where the Plan leaves nothing to change."""
 
 
+_compiled = cache(re.compile)
+"""Hundreds of expressions, of which a log needs a few: to compile them all would take longer than to read a megabyte."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """Words in one line. `text` must be in it literally (that is what makes the search fast), `regex` too where there is one."""
+    """Words in one line. `text` must be in it literally (that is what makes the search fast), `expression` too where there is one."""
 
     text: str
-    regex: re.Pattern[str] | None = None
+    expression: str = ""
+    """A regular expression."""
+
+    @property
+    def regex(self) -> re.Pattern[str] | None:
+        """The expression, compiled when it is first asked for."""
+        return _compiled(self.expression) if self.expression else None
 
     def matches(self, line: str) -> bool:
         """Whether the line has it: the literal text, and the regular expression at most REACH characters around it."""
         at = line.find(self.text)
+        regex = self.regex if at >= 0 else None
         while at >= 0:
-            if self.regex is None or self.regex.search(line, max(at - REACH, 0), at + len(self.text) + 2 * REACH):
+            if regex is None or regex.search(line, max(at - REACH, 0), at + len(self.text) + 2 * REACH):
                 return True
             at = line.find(self.text, at + REACH)
         return False
 
 
-def rx(text: str, regex: str) -> Sign:
+def rx(text: str, expression: str) -> Sign:
     """A sign that needs a regular expression: `text` is a literal part of whatever matches it."""
-    return Sign(text, re.compile(regex))
+    return Sign(text, expression)
 
 
 @dataclass(frozen=True, slots=True)
