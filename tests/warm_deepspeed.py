@@ -1,8 +1,8 @@
 """One interpreter of the test session that has DeepSpeed imported, and from which the children that ask it are forked.
 
-dstui runs each program of `dstui/oracle` in an interpreter of its own, which imports torch and DeepSpeed for two seconds before it answers; the
-tests start dozens. `tests/bare_launcher/sitecustomize.py` hands them to this process: the same file is run with the same arguments,
-environment, folder and standard streams. Whoever has another environment, another interpreter or another user has an import of their own,
+dstui runs each program of `dstui/oracle`, and the doctor's import of DeepSpeed, in an interpreter of its own, which imports torch and DeepSpeed
+for two seconds before it answers; the tests start dozens. `tests/bare_launcher/sitecustomize.py` hands them to this process: the same program
+is run with the same arguments, environment, folder and standard streams. Whoever has another environment, another interpreter or another user has an import of their own,
 and so has everybody where tests run in one process (`-n0`).
 """
 
@@ -96,7 +96,11 @@ def become(client: socket.socket, wanted: dict[str, Any], streams: list[int]) ->
     os.chdir(wanted["folder"])
     sys.argv = wanted["words"]
     threading.Thread(target=lambda: (client.recv(1), os._exit(1)), daemon=True).start()
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    if sys.argv[0] == "-c":
+        exec(compile(sys.argv.pop(1), "<string>", "exec"), {"__name__": "__main__"})
+        sys.stdout.flush()
+    else:
+        runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 if __name__ == "__main__":

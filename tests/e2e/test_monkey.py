@@ -13,6 +13,6 @@ from tests.monkey_session import MonkeySession
 def test_a_monkey_ends_no_session_that_it_did_not_leave_and_undo_takes_back_what_it_did(tmp_path: Path) -> None:
     monkey = MonkeySession(tmp_path / "here", "--no-oracle")
     try:
-        assert monkey.play(1, 120).problems == []
+        assert monkey.play(1, 80).problems == []
     finally:
         monkey.close()
