@@ -22,6 +22,7 @@ deepspeed: {train_micro_batch_size_per_gpu: 1, fp16: {enabled: true}}
 
 @pytest.fixture(autouse=True, scope="module")
 def _on_a_cpu() -> None:
+    """Where there are GPUs DeepSpeed's accelerator for CPUs is not asked, and none of these questions arises."""
     if probe().accelerator != "cpu":
         pytest.skip("the GPUs of this machine have fp16")
 

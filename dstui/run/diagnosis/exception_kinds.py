@@ -168,7 +168,7 @@ KINDS = (
     Kind("DATA", r"^(?:EOFError: Compressed file ended|(?:\w+\.)*Bad(?:Zip|Gzip)File\b|(?:\w+\.)*LZMAError\b|zlib\.error: )"),
     Kind("NCCL-SYSTEM", r"\b(?:NCCL|RCCL|HCCL|oneCCL)\b", code=r"torch/distributed/"),
 )
-"""The first that fits decides. Types that are mistakes of programming (`PROGRAMMING`) never come this far."""
+"""The first that fits decides. `cause_of` has answered before where the type is a mistake of programming (`PROGRAMMING`)."""
 AGED = re.compile(
     r"(?i)\bha(?:s|ve) been (?:removed|dropped|discontinued)\b|\bwas removed (?:in|from|since)\b"
     r"|\bno longer (?:supports?|supported|available)\b"
@@ -176,7 +176,7 @@ AGED = re.compile(
     r"(?:[<>]=? ?\d+\.\d|== ?\d+\.\d|v?\d+(?:\.\d+)+\+?,? or (?:newer|higher|above|later|greater))"
     r"|\bplease (?:upgrade|downgrade) "
 )
-"""What a library says that refuses what another release of it took."""
+"""What a library says that refuses what another release of it took: by any type, NotImplementedError too."""
 WRONG_CALL = re.compile(r"unexpected keyword argument|takes \d+ positional arguments? but|takes no (?:keyword )?arguments")
 """What a call says that was written for another release; in a library's own code it is no mistake of the script."""
 PASSES_ON = frozenset(

@@ -109,7 +109,7 @@ class FailureContext:
         return well is not None and any(hit.at[0] == well[0] and hit.at > well for hit in raised)
 
     @cached_property
-    def goes_on(self) -> bool:
+    def end_in_doubt(self) -> bool:
         """Whether a file holds several runs, or goes on below the last word of a failure: then nobody is sure which end is meant."""
         found = self.found
         if found.several_runs or len(found.files) != 1:

@@ -15,7 +15,6 @@ from dstui.run.diagnosis.exception_kinds import cause_of, to_be_written
 from dstui.run.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
 from dstui.run.diagnosis.launchers import Key, Launchers, time_of
 from dstui.run.diagnosis.lines import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
-from dstui.run.diagnosis.loops import NUMBER, goes_on
 from dstui.run.diagnosis.prefixes import Prefixes
 from dstui.run.diagnosis.shapes import Shape, Shapes
 from dstui.run.diagnosis.signature import Sign, Signature
@@ -137,7 +136,7 @@ class Scanner:
         logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
         after = [text for number, text in (whole if self._alone else tail) if number > max(lines)]
         ended = any(end.exit.code != 0 for end in self.found.ends)
-        if raised and ((logged and went_on) or advances(after) or (self._alone and not ended and goes_on(self.found.loops, after))):
+        if raised and ((logged and went_on) or advances(after) or (self._alone and not ended and loops.goes_on(self.found.loops, after))):
             self._survived(raised)
             self.found.tracebacks = self._tracebacks
         elif of := finished(tail[-1][1]):
@@ -177,10 +176,8 @@ class Scanner:
             self._time[key] = when
         if shape.facts:
             ignoring, of_tracker = trace.ignoring, trace.of_tracker
-            if HEADER in line:
-                self.found.loops |= (
-                    {loops.shape(one) for one in above if NUMBER.search(one)} if len(self.found.loops) < MOST_LOOPS else set()
-                )
+            if HEADER in line and len(self.found.loops) < MOST_LOOPS:
+                self.found.loops.update(loops.shape(one) for one in above if loops.NUMBER.search(one))
             raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
             if trace.announced:
                 self.shapes.expect(trace.announced)

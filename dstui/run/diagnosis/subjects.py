@@ -196,8 +196,8 @@ PROGRAMMING = frozenset({
     "NameError", "UnboundLocalError", "AttributeError", "TypeError", "IndexError", "ZeroDivisionError", "NotImplementedError",
     "RecursionError", "SyntaxError", "IndentationError", "TabError", "StopIteration",
 })  # fmt: skip
-"""Types whose exceptions tell of the code that raised them, whatever their message names. What it could also be is another question: there
-a NotImplementedError may be an older release, or a setting that a library refuses (`KINDS`)."""
+"""Types whose exceptions tell of the code that raised them, whatever their message names. What it could also be is another question: for
+a NotImplementedError, `KINDS` above has an older release and a setting that a library refuses."""
 
 
 def likely(raised: Raised, text: str) -> tuple[str, ...]:

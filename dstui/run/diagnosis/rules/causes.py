@@ -58,7 +58,7 @@ def cause(context: FailureContext) -> Verdict | None:
     if rank is None and not by_launcher and not context.found.agents:
         rank = first.signature.only_rank
     confidence = _confidence(context, first, same, certain or rank is None)
-    if confidence == "high" and (context.goes_on or _raised_later(context, same)):
+    if confidence == "high" and (context.end_in_doubt or _raised_later(context, same)):
         confidence = "medium"
     if others or _first_stop(context):
         confidence = "medium" if confidence == "high" else "low"

@@ -29,7 +29,7 @@ def stopped(context: FailureContext) -> Verdict | None:
     for one in STOPS:
         if hits := [hit for hit in stops if hit.signature.id == one]:
             failed = any(hit.signature.role == "root" and hit.raised and hit.raised.traced for hit in context.found.hits)
-            return Verdict(BY_ID[one], "medium" if failed or context.goes_on else "high", hits)
+            return Verdict(BY_ID[one], "medium" if failed or context.end_in_doubt else "high", hits)
     return None
 
 

@@ -8,6 +8,7 @@ from dstui.run.diagnosis.signatures import (
     checkpoints,
     communication,
     configuration,
+    consequences,
     endings,
     imports,
     install,
@@ -33,6 +34,7 @@ ALL: tuple[Signature, ...] = tuple(
         training,
         checkpoints,
         endings,
+        consequences,
     )
     for signature in area.SIGNATURES
 )
