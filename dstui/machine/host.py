@@ -1,8 +1,8 @@
 """The host's facts as JSON lines on standard output: a program of its own that reads /proc and /sys and starts nothing.
 
 It runs as a child process (`python host.py`), because asking a dead network file system for its free space blocks for ever.
-Plain Python 3.8 without anything of dstui, so that it can be sent to another host as it is. The environment variable
-DSTUI_HOST_ROOT names another folder to read as /, for looking at a copied /proc and /sys.
+Plain Python 3.8 without anything of dstui, so that it can be sent to another host as it is; it imports little, since every start of
+dstui waits for it. The environment variable DSTUI_HOST_ROOT names another folder to read as /, for looking at a copied /proc and /sys.
 
 Lines: ["host", {...}] again and again, each with some fields of the snapshot's Host; ["driver", {...}]; ["done", null].
 """
@@ -13,14 +13,15 @@ import json
 import os
 import re
 import resource
-import socket
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
-ROOT = Path(os.environ.get("DSTUI_HOST_ROOT", "/"))
+TYPE_CHECKING = False  # what annotations name is imported by checkers of types alone
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+ROOT = os.environ.get("DSTUI_HOST_ROOT", "/")
 LOCAL = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay"}
 NETWORK = {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "fuse.sshfs", "ceph", "wekafs", "9p", "virtiofs"}
 SYSTEM_MOUNTS = ("/proc", "/sys", "/etc/", "/run/", "/boot", "/snap/", "/dev/")
@@ -41,15 +42,16 @@ ALLOCATION = re.compile(
 )
 
 
-def path(name: str) -> Path:
+def path(name: str) -> str:
     """Where a path of the host is."""
-    return ROOT / name.lstrip("/")
+    return os.path.join(ROOT, name.lstrip("/"))
 
 
 def read(name: str) -> str | None:
     """The text of a small file without its edges; None where it cannot be read."""
     try:
-        return path(name).read_text(errors="replace").strip()
+        with open(path(name), encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
     except OSError:
         return None
 
@@ -63,7 +65,7 @@ def number(name: str) -> int | None:
 def entries(name: str) -> list[str]:
     """The names in a folder, sorted; none where it cannot be read."""
     try:
-        return sorted(entry.name for entry in path(name).iterdir())
+        return sorted(os.listdir(path(name)))
     except OSError:
         return []
 
@@ -77,7 +79,7 @@ def identity() -> dict[str, Any]:
     """Name, system, clock."""
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)', read("/etc/os-release") or "", re.M))
     return {
-        "name": socket.gethostname(),
+        "name": os.uname().nodename,
         "system": or_unknown(release.get("PRETTY_NAME"), "/etc/os-release does not say"),
         "kernel": os.uname().release,
         "clock": time.time(),
@@ -104,7 +106,7 @@ def memory() -> dict[str, Any]:
 def cgroup() -> dict[str, Any]:
     """The limits of our cgroup: the least on the way from our own group to the root, since a scheduler may set it on a parent."""
     lines = [line.split(":", 2) for line in (read("/proc/self/cgroup") or "").splitlines() if line.count(":") >= 2]
-    if path("/sys/fs/cgroup/cgroup.controllers").exists():
+    if os.path.exists(path("/sys/fs/cgroup/cgroup.controllers")):
         own = next((where for number, _, where in lines if number == "0"), "/")
         return _cgroup2(_upwards("/sys/fs/cgroup", own))
     own_of = {controller: where for _, controllers, where in lines for controller in controllers.split(",")}
@@ -117,7 +119,7 @@ def _upwards(base: str, own: str) -> list[str]:
     """The folder of our own group and all above it that exist (a container often hides the lower ones)."""
     parts = [part for part in own.split("/") if part and part != ".."]
     folders = ["/".join([base, *parts[:depth]]) for depth in range(len(parts), -1, -1)]
-    return [folder for folder in folders if path(folder).is_dir()]
+    return [folder for folder in folders if os.path.isdir(path(folder))]
 
 
 def _cgroup2(folders: list[str]) -> dict[str, Any]:
@@ -226,7 +228,7 @@ def numa() -> dict[str, Any]:
 def pci() -> dict[str, Any]:
     """NVIDIA's devices as the bus shows them, which needs no driver."""
     folder, gpus, switches = "/sys/bus/pci/devices", [], 0
-    if not path(folder).is_dir():
+    if not os.path.isdir(path(folder)):
         return {"pci_gpus": {"unknown": f"{folder} is not here"}, "nvswitches": {"unknown": f"{folder} is not here"}}
     for bus_id in entries(folder):
         device = f"{folder}/{bus_id}"
@@ -241,7 +243,7 @@ def pci() -> dict[str, Any]:
                     "bus_id": bus_id,
                     "numa_node": or_unknown(number(f"{device}/numa_node"), "the firmware names no NUMA node"),
                     "cpus": or_unknown(read(f"{device}/local_cpulist") or None, "the kernel names no CPUs"),
-                    "driver": driver.resolve().name if driver.exists() else {"unknown": "no driver is bound"},
+                    "driver": os.path.basename(os.path.realpath(driver)) if os.path.exists(driver) else {"unknown": "no driver is bound"},
                 }
             )
     return {"pci_gpus": gpus, "nvswitches": switches, "iommu": bool(entries("/sys/class/iommu"))}
@@ -254,7 +256,7 @@ def nics() -> dict[str, Any]:
     found = []
     for name in entries("/sys/class/net"):
         folder = f"/sys/class/net/{name}"
-        if name == "lo" or not path(folder).is_dir():
+        if name == "lo" or not os.path.isdir(path(folder)):
             continue
         speed = number(f"{folder}/speed")
         found.append(
@@ -264,7 +266,7 @@ def nics() -> dict[str, Any]:
                 "speed": or_unknown(speed or None, "the interface names no speed"),
                 "mtu": or_unknown(number(f"{folder}/mtu"), "the kernel does not say"),
                 "virtual": bool(VIRTUAL_NIC.match(name)),
-                "wireless": path(f"{folder}/wireless").exists(),
+                "wireless": os.path.exists(path(f"{folder}/wireless")),
                 "default_route": name in default,
                 "numa_node": or_unknown(number(f"{folder}/device/numa_node"), "the kernel does not say"),
             }
@@ -318,13 +320,13 @@ def surroundings() -> dict[str, Any]:
 def container() -> str | None:
     """The kind of container that we are in, as far as it shows."""
     env = os.environ
-    if path("/run/.containerenv").exists():
+    if os.path.exists(path("/run/.containerenv")):
         return "podman"
     if "KUBERNETES_SERVICE_HOST" in env:
         return "kubernetes"
     if "APPTAINER_CONTAINER" in env or "SINGULARITY_CONTAINER" in env:
         return "apptainer"
-    if path("/.dockerenv").exists():
+    if os.path.exists(path("/.dockerenv")):
         return "docker"
     groups = read("/proc/1/cgroup") or ""
     return next((name for name in ("docker", "kubepods", "lxc", "libpod", "containerd") if name in groups), None)
@@ -363,9 +365,9 @@ def disks() -> list[dict[str, Any]]:
 
 def block_device(number_of_it: str) -> dict[str, Any]:
     """What /sys says of the device with this major:minor: whether it is an NVMe drive, its model, its NUMA node."""
-    folder = path(f"/sys/dev/block/{number_of_it}").resolve()
-    name = re.search(r"/(nvme\d+n\d+)", str(folder))
-    if not number_of_it or not folder.is_dir():
+    folder = os.path.realpath(path(f"/sys/dev/block/{number_of_it}"))
+    name = re.search(r"/(nvme\d+n\d+)", folder)
+    if not number_of_it or not os.path.isdir(folder):
         return {"nvme": {"unknown": "the device under it is not visible"}}
     if not name:
         return {"nvme": False}

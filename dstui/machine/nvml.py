@@ -2,24 +2,24 @@
 
 It runs as a child process (`python nvml.py [--serials] [--watch SECONDS]`), because a wedged driver blocks a call for ever and only
 a process can be left behind. Each fact is printed as soon as it is had, so what came before a hang is kept. Plain Python 3.8 without
-anything of dstui, so that it can be sent to another host together with pynvml's one file. It reads only; it sets nothing.
+anything of dstui, so that it can be sent to another host together with pynvml's one file; it imports little, since every start of dstui
+waits for it. It reads only; it sets nothing.
 
 Lines: ["driver", {...}], ["gpu", {...}], ["pair", [i, j, ancestor, {p2p}]], ["done", null]; with --watch ["sample", [{...}, ...]].
 """
 
 from __future__ import annotations
 
+import ctypes
 import json
 import select
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from importlib import import_module
 
-try:
-    import pynvml
-except ImportError:
-    pynvml = None
+TYPE_CHECKING = False  # what annotations name is imported by checkers of types alone
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
 WHY = {
     1: "NVML is not initialised",
@@ -58,6 +58,20 @@ THROTTLE = (
     (64, "hardware thermal"),
     (128, "power brake"),
 )
+
+
+def loaded() -> tuple[Any, str]:
+    """pynvml, or None and why not. Its import takes longer than all else here, and without the driver's library there is nothing to ask."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+        return import_module("pynvml"), ""
+    except OSError:
+        return None, WHY[12]
+    except ImportError:
+        return None, "the Python module pynvml (nvidia-ml-py) is not installed"
+
+
+pynvml, not_loaded = loaded()
 
 
 class NoAnswer(Exception):
@@ -226,7 +240,8 @@ def processes(handle: Any) -> Any:
 def process_name(pid: int) -> Any:
     """The command's name; unknown for a pid of another namespace."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        with open(f"/proc/{pid}/comm") as file:
+            return file.read().strip()
     except OSError:
         return {"unknown": "no such process is visible from here"}
 
@@ -405,8 +420,9 @@ def watch(seconds: float) -> None:
 
 def main(args: list[str]) -> None:
     """Run as a program."""
-    if pynvml is None:
-        emit("driver", {"state": {"unknown": "the Python module pynvml (nvidia-ml-py) is not installed"}})
+    if not_loaded:
+        emit("driver", {"state": {"unknown": not_loaded}})
+        emit("done", None)
         return
     try:
         call("nvmlInit")

@@ -2,7 +2,8 @@
 
 It runs as a child process (`PYTHON software.py`), so it answers for any interpreter: the one of the job too. Plain Python 3.8
 without anything of dstui, so that it can be sent to another host as it is. Versions come from the packages' own metadata: importing
-torch takes seconds. A path inside the home folder is written with ~, so that a snapshot names no user.
+torch takes seconds. It imports little, since every start of dstui waits for it: importlib.metadata, pathlib and typing would double its
+time. A path inside the home folder is written with ~, so that a snapshot names no user.
 
 Lines: ["software", {...}], ["done", null].
 """
@@ -15,47 +16,79 @@ import re
 import shutil
 import sys
 import sysconfig
-from importlib import metadata, util
-from pathlib import Path
-from typing import Any
+from importlib import util
+
+TYPE_CHECKING = False  # what annotations name is imported by checkers of types alone
+if TYPE_CHECKING:
+    from typing import Any
 
 PACKAGES = ("torch", "deepspeed", "accelerate", "transformers", "mpi4py")
+NCCL = ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11")
 PROGRAMS = ("ssh", "pdsh", "mpirun", "srun", "numactl")
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib", "/usr/lib/aarch64-linux-gnu")
 AIO = ("libaio.so.1", "libaio.so.1t64")
 FLAGS = ("CFLAGS", "CXXFLAGS", "CPPFLAGS")
 """What a compiler is given; DeepSpeed's builder hands CFLAGS on."""
+METADATA = {".dist-info": "METADATA", ".egg-info": "PKG-INFO", ".egg": "EGG-INFO/PKG-INFO"}
+"""How the folder of a distribution ends -> its file with the version, as importlib.metadata reads it."""
 
 
-def version_of(*names: str) -> str | None:
-    """The version of the first distribution of these names that is installed."""
-    found = (distribution.version for name in names for distribution in metadata.distributions(name=name))
-    return next(found, None)
+def read(*parts: str) -> str | None:
+    """The text of a file; None where it cannot be read."""
+    try:
+        with open(os.path.join(*parts), encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def installed() -> dict[str, str]:
+    """Name of a distribution, lower case with _ for what separates its words -> the file with its metadata: of those that share a name, the
+    one that is imported (https://packaging.python.org/en/latest/specifications/recording-installed-packages)."""
+    found: dict[str, str] = {}
+    for folder in sys.path:
+        try:
+            entries = os.listdir(folder or ".")
+        except OSError:
+            continue
+        for entry in entries:
+            stem, kind = os.path.splitext(entry)
+            if kind in METADATA:
+                name = re.sub(r"[-_.]+", "_", stem.partition("-")[0]).lower()
+                found.setdefault(name, os.path.join(folder, entry, METADATA[kind]))
+    return found
+
+
+def versions(*names: str) -> dict[str, str | None]:
+    """The version of each distribution (lower case, words separated by -); None for what is not installed."""
+    files = installed()
+    texts = {name: read(files.get(name.replace("-", "_"), "")) or "" for name in names}
+    return {name: match[1] if (match := re.search(r"^Version:[ \t]*(\S+)", text, re.M | re.I)) else None for name, text in texts.items()}
 
 
 def tilde(path: str | None) -> str | None:
     """A path with ~ for the home folder."""
-    home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where nobody knows the user
+    home = os.path.expanduser("~")
     return "~" + path[len(home) :] if path and home != "/" and path.startswith(home + os.sep) else path
 
 
 def torch_build() -> dict[str, Any]:
-    """What torch was built for, from the text of its version.py."""
+    """What torch was built for, and its version where it names one, from the text of its version.py."""
     spec = util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return {"torch_cuda": None, "torch_hip": None}
-    try:
-        text = Path(next(iter(spec.submodule_search_locations)), "version.py").read_text()
-    except OSError as error:
-        unreadable = {"unknown": f"torch/version.py: {error.strerror}"}
+    text = read(next(iter(spec.submodule_search_locations)), "version.py")
+    if text is None:
+        unreadable = {"unknown": "torch/version.py cannot be read"}
         return {"torch_cuda": unreadable, "torch_hip": unreadable}
     named = dict(re.findall(r"^(\w+)(?:\s*:[^=]+)?\s*=\s*'([^']*)'", text, re.M))
-    return {"torch": named.get("__version__") or version_of("torch"), "torch_cuda": named.get("cuda"), "torch_hip": named.get("hip")}
+    version = {"torch": named["__version__"]} if named.get("__version__") else {}
+    return {**version, "torch_cuda": named.get("cuda"), "torch_hip": named.get("hip")}
 
 
 def program(name: str) -> str | None:
     """Where a program is: beside the interpreter, as in a virtual environment, or on the PATH."""
-    beside = str(Path(sys.executable).parent)
+    beside = os.path.dirname(sys.executable)
     return shutil.which(name, path=os.pathsep.join([beside, os.environ.get("PATH", os.defpath)]))
 
 
@@ -64,11 +97,16 @@ def folders_of(*variables: str) -> list[str]:
     return [folder for name in variables for folder in os.environ.get(name, "").split(os.pathsep) if folder]
 
 
+def has(folder: str, *names: str) -> bool:
+    """Whether a folder has a file of one of these names."""
+    return any(os.path.exists(os.path.join(folder, name)) for name in names)
+
+
 def headers_of_libaio() -> bool:
     """Whether a compiler finds libaio.h: in its own folders, or in those that the environment names (a conda environment, a module)."""
     given = re.findall(r"(?:-I|-isystem)\s*(\S+)", " ".join(os.environ.get(name, "") for name in FLAGS))
     named = folders_of("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
-    return any(Path(folder, "libaio.h").exists() for folder in ("/usr/include", "/usr/local/include", *named, *given))
+    return any(has(folder, "libaio.h") for folder in ("/usr/include", "/usr/local/include", *named, *given))
 
 
 def toolkit() -> dict[str, Any]:
@@ -77,7 +115,7 @@ def toolkit() -> dict[str, Any]:
     folders = [home and f"{home}/bin", *os.environ.get("PATH", os.defpath).split(os.pathsep), "/usr/local/cuda/bin"]
     nvcc = shutil.which("nvcc", path=os.pathsep.join(folder for folder in folders if folder))
     if not home and nvcc:
-        home = str(Path(nvcc).resolve().parent.parent)
+        home = os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))
     return {"nvcc": tilde(nvcc), "cuda_home": tilde(home), "cuda_toolkit": toolkit_version(home)}
 
 
@@ -86,26 +124,28 @@ def toolkit_version(home: str | None) -> Any:
     if home is None:
         return None
     try:
-        return json.loads(Path(home, "version.json").read_text())["cuda"]["version"]
-    except (OSError, ValueError, KeyError, TypeError):
+        return json.loads(read(home, "version.json") or "")["cuda"]["version"]
+    except (ValueError, KeyError, TypeError):
         return {"unknown": f"{tilde(home)} has no version.json"}
 
 
 def facts() -> dict[str, Any]:
     """Everything, as the snapshot's Software holds it."""
-    headers = Path(sysconfig.get_paths()["include"], "Python.h")
+    found = versions(*PACKAGES, "nvidia-ml-py", *NCCL)
     return {
         "python": ".".join(str(part) for part in sys.version_info[:3]),
         "python_path": tilde(sys.executable),
-        **{name: version_of(name) for name in PACKAGES},
+        **{name: found[name] for name in PACKAGES},
         **torch_build(),
-        "pynvml": version_of("nvidia-ml-py"),
-        "nccl": version_of("nvidia-nccl-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu11"),
+        "pynvml": found["nvidia-ml-py"],
+        "nccl": next((found[name] for name in NCCL if found[name]), None),
         **toolkit(),
         "gxx": tilde(program("g++") or program("c++")),
         "ninja": tilde(program("ninja")),
-        "python_headers": headers.exists(),
-        "libaio": any(Path(folder, name).exists() for folder in (*LIBRARIES, *folders_of("LD_LIBRARY_PATH")) for name in AIO),
+        "python_headers": has(sysconfig.get_paths()["include"], "Python.h"),
+        "libaio": any(
+            os.path.exists(os.path.join(folder, name)) for folder in (*LIBRARIES, *folders_of("LD_LIBRARY_PATH")) for name in AIO
+        ),
         "libaio_headers": headers_of_libaio(),
         **{name: tilde(program(name)) for name in PROGRAMS},
     }
