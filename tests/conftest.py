@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
-import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from inspect import iscoroutinefunction
@@ -41,8 +42,8 @@ TOGETHER = ("outcome", "deepspeed", "oracle", "_jobs", "hanging_job")
 """Fixtures that cost many seconds and serve many tests: whatever uses the same one runs in one process (`--dist loadgroup`)."""
 BY_FILE = ("farm",)
 """Fixtures that cost few, and whose tests would keep one process busy to the end: the tests of a file run in one process."""
-FEW_FILES = 20
-"""As many test files are compiled by each process for itself."""
+FEW_FILES, SECONDS_TO_COMPILE = 20, 60.0
+"""Fewer test files are compiled by each process for itself; of more it does its part, and waits no longer for the others."""
 FIRST = ("launcher", "deadline", "heavy")
 """Markers of what takes long: it is begun first, so that the end of the suite waits for no latecomer."""
 AT_ONCE = 20
@@ -98,27 +99,37 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """What all processes would do for themselves is done once."""
+    """What all processes would import for themselves is imported once."""
     if not config.getoption("whole_deepspeed"):
         folder = tempfile.TemporaryDirectory(prefix="dstui-tests-")
         config.add_cleanup(folder.cleanup)
         warm_deepspeed.start(Path(folder.name) / "socket")
-    _compile(config)
 
 
-def _compile(config: pytest.Config) -> None:
-    """In a fresh clone every process would rewrite the same assertions, 5 seconds each: the first time, one process per core does its part of them."""
-    tests, apart = Path(__file__).parent, set(config.getini("norecursedirs"))
-    files = [
-        str(path)
-        for path in tests.rglob("test_*.py")
-        if not apart & set(path.parts) and not list(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc"))
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """In a fresh clone every process would rewrite the assertions of all files, 5 seconds each: each does its part of them, and waits for the rest."""
+    mine = getattr(session.config, "workerinput", None)
+    if not mine or sys.dont_write_bytecode or len(files := _not_compiled(session.config)) < FEW_FILES:
+        return
+    for path in files[int(mine["workerid"][2:]) :: mine["workercount"]]:
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # whatever it is, the collection says it
+            pytest.Module.from_parent(session, path=path).obj  # noqa: B018 - imports it, as the collection would
+    until = time.monotonic() + SECONDS_TO_COMPILE
+    while _not_compiled(session.config) and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def _not_compiled(config: pytest.Config) -> list[Path]:
+    """The test files whose assertions no process has rewritten yet, and of which that can be kept."""
+    apart = set(config.getini("norecursedirs"))
+    return [
+        path
+        for path in sorted(Path(__file__).parent.rglob("test_*.py"))
+        if not apart & set(path.parts)
+        and os.access(path.parent, os.W_OK)
+        and not list(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc"))
     ]
-    if len(files) > FEW_FILES:
-        command, cores = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n0"], os.cpu_count() or 1
-        parts = [subprocess.Popen([*command, *files[core::cores]], stdout=subprocess.DEVNULL, cwd=config.rootpath) for core in range(cores)]
-        for part in parts:
-            part.wait()
 
 
 @pytest.hookimpl(tryfirst=True)
