@@ -95,6 +95,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-    # Not by returning: a thread of gloo may still hold a tensor of the last step, and where it lets go of it while Python ends, it aborts the
-    # process ("terminate called without an active exception": torch 2.13, ~AsyncAllgatherWork waits for a lock that nobody gives back).
+    # Not by returning: a thread of gloo may still hold a tensor of the last step, and if it lets go of it while Python ends, it aborts the
+    # process ("terminate called without an active exception"; torch 2.13, ~AsyncAllgatherWork waits for a lock that nobody gives back).
     os._exit(0)
