@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 from tests import warm_deepspeed
 from tests.whole_deepspeed import with_bare_launcher, without_bare_launcher
@@ -24,6 +25,8 @@ from tests.whole_deepspeed import with_bare_launcher, without_bare_launcher
 # A busy machine is no failure; and CI tries the same examples each time, so that red means the change.
 settings.register_profile("dstui", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI")))
 settings.load_profile("dstui")
+# Hypothesis also draws what stands in dstui's source, which every process would read whole; and any line of it would change CI's examples.
+providers._get_local_constants = lambda: providers._local_constants
 
 # Hundreds of dstui's processes are started: as where it is installed, their modules are compiled once, also where the shell wants no .pyc files.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -259,7 +259,7 @@ def pasted() -> Iterator[Case]:
 CASES = [case for make in (nested, numbers, many, texts, typed, names, hostile, pasted) for case in make()]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def forked() -> Iterator[Forked]:
     with Forked(memory=4 * MEMORY, cpu=SECONDS) as commands:
         yield commands

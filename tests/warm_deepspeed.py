@@ -1,9 +1,9 @@
 """One interpreter of the test session that has DeepSpeed imported, and from which the children that ask it are forked.
 
 dstui runs each program of `dstui/oracle`, and the doctor's import of DeepSpeed, in an interpreter of its own, which imports torch and DeepSpeed
-for two seconds before it answers; the tests start dozens. `tests/bare_launcher/sitecustomize.py` hands them to this process: the same program
-is run with the same arguments, environment, folder and standard streams. Whoever has another environment, another interpreter or another user has an import of their own,
-and so has everybody where tests run in one process (`-n0`).
+for two seconds before it answers; the tests start dozens, and some of their own. `tests/bare_launcher/sitecustomize.py` hands them to this
+process: the same program is run with the same arguments, environment, folder and standard streams. Whoever has another environment, another
+interpreter or another user has an import of their own, and so has everybody where tests run in one process (`-n0`).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tests.whole_deepspeed import with_bare_launcher
 
 VARIABLE = "DSTUI_TESTS_WARM"
 """Where its socket is."""
-SAME = ("DS_", "TORCH", "CUDA", "PYTHON", "LD_", "OMP_")
-"""Beginnings of the names of variables that an import may depend on."""
+SAME, ALIKE = ("DS_", "TORCH", "CUDA", "PYTHON", "LD_", "OMP_"), ("TORCHINDUCTOR_CACHE_DIR",)
+"""Beginnings of the names of variables that an import may depend on; those which torch sets where it is imported, and that change nothing."""
 
 
 def start(socket_path: Path) -> None:
@@ -40,7 +40,7 @@ def start(socket_path: Path) -> None:
 
 def decisive(environment: dict[str, str]) -> dict[str, str]:
     """The variables that have to be the same."""
-    found = {name: value for name, value in environment.items() if name.startswith(SAME)}
+    found = {name: value for name, value in environment.items() if name.startswith(SAME) and name not in ALIKE}
     return {**found, "DS_ACCELERATOR": found.get("DS_ACCELERATOR", "cpu"), "PYTHONSAFEPATH": ""}
 
 

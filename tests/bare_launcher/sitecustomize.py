@@ -27,8 +27,9 @@ def _hand_over(path, words):
 
 
 _program = sys.orig_argv[1:]
+_BEGINNINGS = ("import json, torch, deepspeed\n", "# asks DeepSpeed\n")
+"""Of programs (`python -c`): the doctor's, and those of the tests that want to be forked."""
 if "DSTUI_TESTS_WARM" in os.environ and (
-    any("/dstui/oracle/" in word for word in _program[:1])
-    or (_program[:1] == ["-c"] and _program[1].startswith("import json, torch, deepspeed\n"))
+    any("/dstui/oracle/" in word for word in _program[:1]) or (_program[:1] == ["-c"] and _program[1].startswith(_BEGINNINGS))
 ):
     _hand_over(os.environ["DSTUI_TESTS_WARM"], _program)

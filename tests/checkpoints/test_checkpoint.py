@@ -120,7 +120,8 @@ def test_looking_executes_nothing_and_a_pickle_that_is_a_program_is_not_converte
     assert not proof.exists() and not (tmp_path / "out").exists()
 
 
-COMPARE = """
+COMPARE = """\
+# asks DeepSpeed
 import sys, torch
 from safetensors.torch import load_file
 from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint

@@ -55,7 +55,8 @@ def test_a_deprecated_key_names_its_replacement() -> None:
     assert old is not None and old.deprecated and old.replacement == "offload_optimizer"
 
 
-DECLARED = """
+DECLARED = """\
+# asks DeepSpeed
 import json, runpy
 runpy.run_path(%r, run_name="__main__")
 import deepspeed.runtime.config as c
