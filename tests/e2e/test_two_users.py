@@ -24,6 +24,8 @@ from tests.terminal import Terminal
 from tests.waiting import wait_for
 from tests.whole_deepspeed import BARE_LAUNCHER
 
+pytestmark = [pytest.mark.launcher, pytest.mark.xdist_group("two users")]
+
 SECRET = "hunter2-of-user-a"
 PLAN = """\
 version: 1

@@ -84,7 +84,7 @@ def seconds(work: Callable[[], object], tries: int = 1) -> float:
     return min(found)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def usual() -> float:
     """Seconds for as many characters of an ordinary traceback as a long line has."""
     return sum(seconds(partial(scanned, line), 50) for line in ORDINARY) * LENGTH / sum(map(len, ORDINARY))
