@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from inspect import iscoroutinefunction
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -47,6 +48,7 @@ BY_FILE = ("farm",)
 """Fixtures that cost few, and whose tests would keep one process busy to the end: the tests of a file run in one process."""
 FEW_FILES, SECONDS_TO_COMPILE = 20, 60.0
 """Fewer test files are compiled by each process for itself; of more it does its part, and waits no longer for the others."""
+TO_COMPILE = pytest.StashKey[list[str]]()
 FIRST = ("launcher", "deadline", "heavy")
 """Markers of what takes long: it is begun first, so that the end of the suite waits for no latecomer."""
 AT_ONCE = 20
@@ -102,37 +104,45 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """What all processes would import for themselves is imported once."""
+    """What all processes would do for themselves is done once."""
     if not config.getoption("whole_deepspeed"):
         folder = tempfile.TemporaryDirectory(prefix="dstui-tests-")
         config.add_cleanup(folder.cleanup)
         warm_deepspeed.start(Path(folder.name) / "socket")
+    config.stash[TO_COMPILE] = _to_compile(config)
+
+
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["to_compile"] = node.config.stash[TO_COMPILE]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """In a fresh clone every process would rewrite the assertions of all files, 5 seconds each: each does its part of them, and waits for the rest."""
-    mine = getattr(session.config, "workerinput", None)
-    if not mine or sys.dont_write_bytecode or len(files := _not_compiled(session.config)) < FEW_FILES:
+    """In a fresh clone every process would rewrite the assertions of all files, 5 seconds each: each does its part, and waits for the others."""
+    process = getattr(session.config, "workerinput", {})
+    files = [Path(file) for file in process.get("to_compile", ())]
+    if len(files) < FEW_FILES:
         return
-    for path in files[int(mine["workerid"][2:]) :: mine["workercount"]]:
+    for path in files[int(process["workerid"][2:]) :: process["workercount"]]:
         with contextlib.suppress(Exception, pytest.skip.Exception):  # whatever it is, the collection says it
             pytest.Module.from_parent(session, path=path).obj  # noqa: B018 - imports it, as the collection would
     until = time.monotonic() + SECONDS_TO_COMPILE
-    while _not_compiled(session.config) and time.monotonic() < until:
+    while not all(map(_compiled, files)) and time.monotonic() < until:
         time.sleep(0.05)
 
 
-def _not_compiled(config: pytest.Config) -> list[Path]:
-    """The test files whose assertions no process has rewritten yet, and of which that can be kept."""
+def _to_compile(config: pytest.Config) -> list[str]:
+    """The test files whose assertions nobody has rewritten yet, and of which that can be kept."""
+    if sys.dont_write_bytecode:
+        return []
     apart = set(config.getini("norecursedirs"))
-    return [
-        path
-        for path in sorted(Path(__file__).parent.rglob("test_*.py"))
-        if not apart & set(path.parts)
-        and os.access(path.parent, os.W_OK)
-        and not list(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc"))
-    ]
+    files = (path for path in sorted(Path(__file__).parent.rglob("test_*.py")) if not apart & set(path.parts))
+    return [str(path) for path in files if os.access(path.parent, os.W_OK) and not _compiled(path)]
+
+
+def _compiled(test_file: Path) -> bool:
+    """As pytest names what it keeps."""
+    return any(test_file.parent.glob(f"__pycache__/{test_file.stem}.*-pytest-*.pyc"))
 
 
 @pytest.hookimpl(tryfirst=True)
