@@ -65,12 +65,17 @@ def test_its_silence_is_seen_and_said_once(hanging_job: JobFolder) -> None:
     follower, watch = Follower(hanging_job), Watch(0.2)
     said: list[str] = []
 
+    def both_run() -> bool:  # the supervisor writes of each when it has seen it
+        follower.poll()
+        return [view.state for view in follower.ranks.values()] == ["started", "started"]
+
     def look() -> list[str]:
         follower.poll()
         if news := watch.news(follower.ranks, time.time()):
             said.append(news)
         return said
 
+    wait_for(both_run)
     wait_for(look)
     for _ in range(5):
         look()
