@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 
 from tests.hostile.forked import Forked
@@ -18,14 +17,11 @@ NO_LIMIT, DEADLINE = 1 << 46, 120.0
 """Bytes of address space, which the ranks of a job inherit; seconds."""
 
 
-@cache
-def _forked() -> Forked:
-    """It ends with this process, whose end closes its standard input."""
-    return Forked(memory=NO_LIMIT, cpu=int(DEADLINE), deadline=DEADLINE)
+FORKED = Forked(memory=NO_LIMIT, cpu=int(DEADLINE), deadline=DEADLINE)
 
 
 def dstui(*words: object, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """`dstui WORDS` in a folder; the environment is ours with `env` on top, and there is nothing on its standard input."""
     argv = [str(word) for word in words]
-    ran = _forked().run(argv, cwd or Path.cwd(), env)
+    ran = FORKED.run(argv, cwd or Path.cwd(), env)
     return subprocess.CompletedProcess(argv, ran.status, ran.out.decode(errors="replace"), ran.err.decode(errors="replace"))

@@ -25,7 +25,9 @@ from tests.whole_deepspeed import with_bare_launcher, without_bare_launcher
 
 # A busy machine is no failure; and CI tries the same examples each time, so that red means the change.
 settings.register_profile("dstui", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI")))
-settings.load_profile("dstui")
+settings.register_profile("quick", settings.get_profile("dstui"), max_examples=50)
+settings.register_profile("long", settings.get_profile("dstui"), max_examples=1000, derandomize=False)
+settings.load_profile("quick")
 # Hypothesis also draws what stands in dstui's source, which every process would read whole; and any line of it would change CI's examples.
 providers._get_local_constants = lambda: providers._local_constants
 

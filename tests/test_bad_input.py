@@ -259,10 +259,7 @@ def pasted() -> Iterator[Case]:
 CASES = [case for make in (nested, numbers, many, texts, typed, names, hostile, pasted) for case in make()]
 
 
-@pytest.fixture(scope="session")
-def forked() -> Iterator[Forked]:
-    with Forked(memory=4 * MEMORY, cpu=SECONDS) as commands:
-        yield commands
+FORKED = Forked(memory=4 * MEMORY, cpu=SECONDS)
 
 
 def answers(case: Case, ran: Ran) -> None:
@@ -281,8 +278,8 @@ def written(case: Case, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_bad_input_is_a_sentence(case: Case, tmp_path: Path, forked: Forked) -> None:
-    answers(case, forked.run(case.words, written(case, tmp_path)))
+def test_bad_input_is_a_sentence(case: Case, tmp_path: Path) -> None:
+    answers(case, FORKED.run(case.words, written(case, tmp_path)))
     assert not (tmp_path / "canary").exists()
 
 

@@ -65,7 +65,6 @@ def test_a_process_that_was_started_or_signalled_is_noticed(tmp_path: Path) -> N
 
 
 def test_a_command_that_does_not_end_in_time_is_ended_by_a_signal_which_is_noticed(tmp_path: Path) -> None:
-    with Forked(deadline=0.01) as forked:
-        ended = forked.run(["machine"], tmp_path)  # it waits for its look-up programs
+    ended = Forked(deadline=0.01).run(["machine"], tmp_path)  # it waits for its look-up programs
     assert ended.status == -signal.SIGALRM
     assert list(wrong_with(["machine"], ended)) == ["a signal"]

@@ -19,8 +19,8 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -50,30 +50,26 @@ class Ran:
 
 
 class Forked:
-    """The interpreter from which commands are forked. One at a time."""
+    """Commands that are forked from one interpreter for each test process, under these limits. One at a time."""
 
     def __init__(self, *, memory: int = 2 << 30, cpu: int = 60, deadline: float = 60.0) -> None:
         """Limits of each command: bytes of address space, seconds of CPU, seconds on the wall."""
-        self._child = subprocess.Popen(
-            [sys.executable, __file__, str(memory), str(cpu), str(deadline)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        self._limits = (memory, cpu, deadline)
 
     def run(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> Ran:
         """`dstui WORDS` in a folder; the environment is ours with `env` on top."""
-        assert self._child.stdin and self._child.stdout
-        self._child.stdin.write(base64.b64encode(pickle.dumps((list(words), str(cwd), {**os.environ, **(env or {})}))) + b"\n")
-        self._child.stdin.flush()
-        ran: Ran = Ran(**pickle.loads(base64.b64decode(self._child.stdout.readline())))
+        child = _interpreter(os.getpid())
+        assert child.stdin and child.stdout
+        child.stdin.write(base64.b64encode(pickle.dumps((list(words), str(cwd), {**os.environ, **(env or {})}, self._limits))) + b"\n")
+        child.stdin.flush()
+        ran: Ran = Ran(**pickle.loads(base64.b64decode(child.stdout.readline())))
         return ran
 
-    def __enter__(self) -> Forked:
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self._child.stdin and self._child.stdout
-        self._child.stdin.close()
-        self._child.wait()
-        self._child.stdout.close()
+@cache
+def _interpreter(_pid: int) -> subprocess.Popen[bytes]:
+    """That of this process, with whose end it ends, since that closes its standard input."""
+    return subprocess.Popen([sys.executable, __file__], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def spawned(words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, *, memory: int = 2 << 30, cpu: int = 60) -> Ran:
@@ -111,7 +107,7 @@ def _measured(status: int, used: Any, seconds: float, out: Any, err: Any) -> dic
 # The interpreter that is forked
 
 
-def serve(memory: int, cpu: int, deadline: float) -> None:
+def serve() -> None:
     """Read a command per line, run it in a child, answer with how it ended."""
     import importlib
 
@@ -124,12 +120,12 @@ def serve(memory: int, cpu: int, deadline: float) -> None:
         importlib.import_module(name)
     gc.freeze()  # what is there before a fork is no garbage of what comes after it
     for line in sys.stdin.buffer:
-        words, cwd, env = pickle.loads(base64.b64decode(line))
+        words, cwd, env, (memory, cpu, deadline) = pickle.loads(base64.b64decode(line))
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             began = time.monotonic()
             child = os.fork()
             if child == 0:
-                _become(words, cwd, env, (out.fileno(), err.fileno()), lambda: limit(memory, cpu))
+                _become(words, cwd, env, (out.fileno(), err.fileno()), partial(limit, memory, cpu))
             status, used = _wait(child, deadline)
             answer = _measured(status, used, time.monotonic() - began, out, err)
         sys.stdout.buffer.write(base64.b64encode(pickle.dumps(answer)) + b"\n")
@@ -191,4 +187,4 @@ def _main() -> int:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))
+    serve()

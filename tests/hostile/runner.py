@@ -51,7 +51,8 @@ class Outcome:
 def run_many(seeds: Iterable[int], folder: Path, tell: Callable[[str], Any] = lambda _text: None) -> Outcome:
     """Run the command of each seed in a folder of its own. Failures are told as they come, each with its seed."""
     outcome = Outcome()
-    with a_process() as victim, Forked(memory=2 * MEMORY, cpu=int(2 * SECONDS), deadline=PATIENCE) as forked:
+    forked = Forked(memory=2 * MEMORY, cpu=int(2 * SECONDS), deadline=PATIENCE)
+    with a_process() as victim:
         known = find(victim.pid)
         assert known is not None
         for seed in seeds:
