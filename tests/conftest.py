@@ -115,6 +115,7 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
 
 
 def pytest_configure_node(node: Any) -> None:
+    """The same list for all: who looked for itself would find that others have begun."""
     node.workerinput["to_compile"] = node.config.stash[TO_COMPILE]
 
 

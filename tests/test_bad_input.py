@@ -14,6 +14,7 @@ from tests.hostile.forked import Forked, Ran, spawned
 MEMORY = 300 << 20
 SECONDS = 6
 """Of CPU time: 3 are wanted, and not every machine is as fast as the one on which the cases were written."""
+FORKED = Forked(memory=4 * MEMORY, cpu=SECONDS)
 RAW = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\xa8-\xae]|\xe2\x81[\xa6-\xa9]")
 """Control characters but newline and tab, C1 and what reorders a line, as UTF-8."""
 
@@ -257,9 +258,6 @@ def pasted() -> Iterator[Case]:
 
 
 CASES = [case for make in (nested, numbers, many, texts, typed, names, hostile, pasted) for case in make()]
-
-
-FORKED = Forked(memory=4 * MEMORY, cpu=SECONDS)
 
 
 def answers(case: Case, ran: Ran) -> None:

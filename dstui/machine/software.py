@@ -33,13 +33,10 @@ METADATA = {".dist-info": "METADATA", ".egg-info": "PKG-INFO", ".egg": "EGG-INFO
 """How the folder of a distribution ends -> its file with the version, as importlib.metadata reads it."""
 
 
-def read(*parts: str) -> str | None:
-    """The text of a file; None where it cannot be read."""
-    try:
-        with open(os.path.join(*parts), encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return None
+def read(*parts: str) -> str:
+    """The text of a file. Raises OSError."""
+    with open(os.path.join(*parts), encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 def installed() -> dict[str, str]:
@@ -62,8 +59,16 @@ def installed() -> dict[str, str]:
 def versions(*names: str) -> dict[str, str | None]:
     """The version of each distribution (lower case, words separated by -); None for what is not installed."""
     files = installed()
-    texts = {name: read(files.get(name.replace("-", "_"), "")) or "" for name in names}
-    return {name: match[1] if (match := re.search(r"^Version:[ \t]*(\S+)", text, re.M | re.I)) else None for name, text in texts.items()}
+    return {name: version_in(files.get(name.replace("-", "_"), "")) for name in names}
+
+
+def version_in(file: str) -> str | None:
+    """The version that a distribution's metadata give; None where they cannot be read."""
+    try:
+        match = re.search(r"^Version:[ \t]*(\S+)", read(file), re.M | re.I)
+    except OSError:
+        return None
+    return match[1] if match else None
 
 
 def tilde(path: str | None) -> str | None:
@@ -77,9 +82,10 @@ def torch_build() -> dict[str, Any]:
     spec = util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return {"torch_cuda": None, "torch_hip": None}
-    text = read(next(iter(spec.submodule_search_locations)), "version.py")
-    if text is None:
-        unreadable = {"unknown": "torch/version.py cannot be read"}
+    try:
+        text = read(next(iter(spec.submodule_search_locations)), "version.py")
+    except OSError as error:
+        unreadable = {"unknown": f"torch/version.py: {error.strerror}"}
         return {"torch_cuda": unreadable, "torch_hip": unreadable}
     named = dict(re.findall(r"^(\w+)(?:\s*:[^=]+)?\s*=\s*'([^']*)'", text, re.M))
     version = {"torch": named["__version__"]} if named.get("__version__") else {}
@@ -124,8 +130,8 @@ def toolkit_version(home: str | None) -> Any:
     if home is None:
         return None
     try:
-        return json.loads(read(home, "version.json") or "")["cuda"]["version"]
-    except (ValueError, KeyError, TypeError):
+        return json.loads(read(home, "version.json"))["cuda"]["version"]
+    except (OSError, ValueError, KeyError, TypeError):
         return {"unknown": f"{tilde(home)} has no version.json"}
 
 

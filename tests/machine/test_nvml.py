@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import fakenvml
 import pytest
 from fakenvml import Look, rows_of
 
+from dstui.machine.child import HERE
 from dstui.machine.snapshot import Machine, Unknown
 from dstui.machine.words import summary
 
@@ -220,3 +224,17 @@ def test_a_gpu_is_the_same_whoever_else_is_sick(look: Look) -> None:
     assert sick.gpus[0].problem == "no permission"
     assert sick.gpus[2:] == healthy.gpus[2:]
     assert sick.islands[-1] == healthy.islands[-1]
+
+
+def test_a_driver_without_pynvml_is_said_and_pynvml_without_a_driver_is_not_imported(library: Path, tmp_path: Path) -> None:
+    def state(*options: str, **env: str) -> list[object]:
+        words = [sys.executable, *options, str(HERE / "nvml.py")]
+        lines = subprocess.run(words, env={**os.environ, **env}, capture_output=True, text=True, check=True).stdout.splitlines()
+        return [json.loads(line) for line in lines]
+
+    bare = state("-S", LD_LIBRARY_PATH=str(library), PYTHONPATH="")  # the standard library alone
+    assert bare == [["driver", {"state": {"unknown": "the Python module pynvml (nvidia-ml-py) is not installed"}}], ["done", None]]
+    (tmp_path / "pynvml.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "ctypes.py").write_text("def CDLL(name):\n    raise OSError(name)\n")  # also where there is a driver
+    none = state(PYTHONPATH=str(tmp_path))
+    assert none == [["driver", {"state": {"unknown": "no NVIDIA driver library (libnvidia-ml.so.1) here"}}], ["done", None]]
