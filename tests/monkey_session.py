@@ -218,30 +218,31 @@ class MonkeySession:
             self.problem(f"seed {seed}: q does not end it:\n{shown}\n{where_it_is(terminal.pid)}")
 
     def _press(self, terminal: Terminal, keys: str) -> None:
-        """A key, until it has changed the screen: two escapes in one read are another key."""
-        before, deadline = terminal.text, time.monotonic() + PATIENCE / 4
+        """A key, until it has changed the screen: two escapes in one read are another key. What changes nothing may have met half a picture."""
+        before, deadline = terminal.text, time.monotonic() + PATIENCE / 24
         terminal.press(keys)
         while terminal.text == before and time.monotonic() < deadline:
             terminal.pump(0.1)
         terminal.settle(0.3)
+        if terminal.text == before:
+            self._picture(terminal)
 
     def _picture(self, terminal: Terminal) -> str:
-        """What is on the screen: another size makes the session draw all of it."""
-        terminal.resize(99, 36)
-        self._settle(terminal, 0.5)
+        """What is on the screen: another size makes the session draw all of it, each of both, or it would see none where it is busy."""
+        self._resize(terminal, 99 if terminal.screen.columns != 99 else 98)
         self.output.clear()
-        terminal.resize(100, 36)
         terminal.clear()
-        self._settle(terminal, 1.0)
+        self._resize(terminal, 100)
         terminal.stream.feed(UNKNOWN.sub(b"", bytes(self.output)))
         return terminal.text
 
-    def _settle(self, terminal: Terminal, quiet: float) -> None:
-        """Until nothing was written for so many seconds."""
-        deadline, since = time.monotonic() + PATIENCE, -1
-        while since != self.received and time.monotonic() < deadline:
+    def _resize(self, terminal: Terminal, columns: int) -> None:
+        """To another width, until it is drawn: something is written, and then nothing for a moment."""
+        deadline, before, since = time.monotonic() + PATIENCE / 4, self.received, -1
+        terminal.resize(columns, 36)
+        while (since != self.received or since == before) and not self._ended(terminal) and time.monotonic() < deadline:
             since = self.received
-            self._drain(terminal, quiet)
+            self._drain(terminal, 0.5)
 
     def problem(self, text: str) -> None:
         """Tell it at once, and at the end."""
