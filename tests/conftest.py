@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -12,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from inspect import iscoroutinefunction
+from itertools import count
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,7 @@ FEW_FILES, SECONDS_TO_COMPILE = 20, 60.0
 TO_COMPILE = pytest.StashKey[list[str]]()
 FIRST = ("launcher", "deadline", "heavy")
 """Markers of what takes long: it is begun first, so that the end of the suite waits for no latecomer."""
+_NUMBERS = count()
 AT_ONCE = 20
 """As many cases of one test are given to a process at once: to hand over each of hundreds took longer than it runs."""
 
@@ -68,6 +71,13 @@ def _bare_launcher(request: pytest.FixtureRequest) -> None:
     """Most jobs of the tests are about what dstui does around the launcher."""
     if not request.config.getoption("whole_deepspeed"):
         os.environ["PYTHONPATH"] = with_bare_launcher()
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As pytest's own, which looks through the folders of all other tests for the next free number."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    return tmp_path_factory.mktemp(f"{name}_{next(_NUMBERS)}", numbered=False)
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,9 @@
 
 dstui runs each program of `dstui/oracle`, and the doctor's import of DeepSpeed, in an interpreter of its own, which imports torch and DeepSpeed
 for two seconds before it answers; the tests start dozens, and some of their own. `tests/bare_launcher/sitecustomize.py` hands them to this
-process: the same program is run with the same arguments, environment, folder and standard streams. Whoever has another environment, another
-interpreter or another user has an import of their own, and so has everybody where tests run in one process (`-n0`).
+process: the same program is run with the same arguments, environment, folder and standard streams. A folder on PYTHONPATH that holds nothing
+but a sitecustomize.py is obeyed by running that. Whoever has another environment, another interpreter or another user has an import of their
+own, and so has everybody where tests run in one process (`-n0`).
 """
 
 from __future__ import annotations
@@ -41,7 +42,17 @@ def start(socket_path: Path) -> None:
 def decisive(environment: dict[str, str]) -> dict[str, str]:
     """The variables that have to be the same."""
     found = {name: value for name, value in environment.items() if name.startswith(SAME) and name not in ALIKE}
-    return {**found, "DS_ACCELERATOR": found.get("DS_ACCELERATOR", "cpu"), "PYTHONSAFEPATH": ""}
+    path = os.pathsep.join(entry for entry in _path(environment) if entry not in hooks(environment))
+    return {**found, "DS_ACCELERATOR": found.get("DS_ACCELERATOR", "cpu"), "PYTHONPATH": path, "PYTHONSAFEPATH": ""}
+
+
+def hooks(environment: dict[str, str]) -> list[str]:
+    """The folders on PYTHONPATH that hold nothing but a sitecustomize.py."""
+    return [entry for entry in _path(environment) if Path(entry).is_dir() and {*os.listdir(entry)} - {"__pycache__"} == {"sitecustomize.py"}]
+
+
+def _path(environment: dict[str, str]) -> list[str]:
+    return environment.get("PYTHONPATH", "").split(os.pathsep)
 
 
 def serve(path: str) -> None:
@@ -50,9 +61,11 @@ def serve(path: str) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(path)
         server.listen(64)
+        gc.disable()  # an import makes no garbage, and what is there before a fork is none of what comes after it
         import deepspeed.runtime.config  # noqa: F401
 
-        gc.freeze()  # what is there before a fork is no garbage of what comes after it
+        gc.freeze()
+        gc.enable()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         while True:
             client, _ = server.accept()
@@ -96,6 +109,8 @@ def become(client: socket.socket, wanted: dict[str, Any], streams: list[int]) ->
     os.chdir(wanted["folder"])
     sys.argv = wanted["words"]
     threading.Thread(target=lambda: (client.recv(1), os._exit(1)), daemon=True).start()
+    for folder in hooks(wanted["environment"]):
+        runpy.run_path(f"{folder}/sitecustomize.py")
     if sys.argv[0] == "-c":
         exec(compile(sys.argv.pop(1), "<string>", "exec"), {"__name__": "__main__"})
         sys.stdout.flush()

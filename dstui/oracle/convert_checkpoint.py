@@ -8,6 +8,7 @@ Run by file path as a child process; imports nothing else of dstui.
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import pathlib
@@ -44,8 +45,10 @@ def harmless() -> list[Any]:
 def main(module: str) -> None:
     """Become the tool."""
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # torch asks for it at each load, also in the tool's own processes
+    gc.disable()  # an import makes no garbage, and looking for some takes a fifth of it
     import torch
 
+    gc.enable()
     torch.serialization.add_safe_globals(harmless())
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

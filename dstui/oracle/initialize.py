@@ -13,6 +13,7 @@ with `{"id": 1, "ok": false, "when": "initialize", "kind": "AssertionError", "me
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import select
@@ -164,6 +165,7 @@ def main() -> None:
     """Answer until standard input ends."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # what DeepSpeed prints is no part of the answers
+    gc.disable()  # an import makes no garbage, and looking for some takes a fifth of it
     import deepspeed
     import deepspeed.ops
 
@@ -171,6 +173,8 @@ def main() -> None:
     deepspeed.ops.__compatible_ops__ = {**compatible, "deepspeed_shm_comm": False}  # nothing is compiled for collectives: plain gloo does
     with contextlib.suppress(ImportError):  # every rank with ZeRO would import it, which takes 3 s each
         import deepspeed.runtime.zero.muon.muon_optimizer
+    gc.freeze()
+    gc.enable()
     output.write(json.dumps({"ready": True, "version": deepspeed.__version__.partition("+")[0], "types": float_types()}) + "\n")
     for line in sys.stdin:
         if line.strip():

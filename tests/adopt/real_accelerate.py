@@ -1,6 +1,6 @@
 """accelerate itself, asked as a child process: what it loads from YAML texts, and what its questionnaire writes for answers.
 
-Standard input: {"load": [text, …], "ask": [{fragment of a prompt: answer, …}, …]}; standard output: {"loaded": […], "written": […]}.
+Its argument: the folder of the release, for the import path. Standard input: {"load": [text, …], "ask": [{fragment of a prompt: answer, …}, …]}; standard output: {"loaded": […], "written": […]}.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 
 def ask_accelerate(folder: Path, load: list[str], ask: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     """Start it and wait for what it says."""
-    env = {**os.environ, "PYTHONPATH": str(folder), "DS_ACCELERATOR": "cpu"}
+    env = {**os.environ, "DS_ACCELERATOR": "cpu"}
     question = json.dumps({"load": load, "ask": ask or []})
-    done = subprocess.run([sys.executable, __file__], env=env, input=question, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run([sys.executable, __file__, str(folder)], env=env, input=question, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     answer: dict[str, Any] = json.loads(done.stdout.rpartition("ANSWER")[2])
     return answer
@@ -57,6 +57,7 @@ def written(answers: dict[str, Any], folder: str) -> str:
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, sys.argv[1])
     asked = json.load(sys.stdin)
     with tempfile.TemporaryDirectory() as folder:
         answer = {"loaded": [loaded(text, folder) for text in asked["load"]], "written": [written(one, folder) for one in asked["ask"]]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import pytest
@@ -13,6 +14,10 @@ from dstui.plan import load
 from dstui.plan.catalogue import release
 from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
+
+pytestmark = pytest.mark.xdist_group("schema")
+"""A validator of it takes a second to make."""
+schema = cache(plan_schema)
 
 WRONG = [
     "{job: {scrip: a}}",
@@ -29,7 +34,7 @@ WRONG = [
 
 
 def at(path: str) -> dict[str, Any]:
-    node = plan_schema()
+    node = schema()
     for name in path.split("."):
         node = node["properties"][name]
     return node
@@ -51,10 +56,9 @@ def test_a_key_that_may_be_auto_says_so_and_a_section_that_deepspeed_guards_is_c
 
 @pytest.fixture(scope="module")
 def judge() -> Any:
-    schema = plan_schema()
     library = pytest.importorskip("jsonschema")
-    library.Draft202012Validator.check_schema(schema)
-    return library.Draft202012Validator(json.loads(json.dumps(schema)))
+    library.Draft202012Validator.check_schema(schema())
+    return library.Draft202012Validator(json.loads(json.dumps(schema())))
 
 
 @pytest.mark.parametrize("name", SHIPPED)

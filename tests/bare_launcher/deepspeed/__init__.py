@@ -2,11 +2,14 @@
 
 `python -m deepspeed.launcher.runner` and the `deepspeed.launcher.launch` that it starts import the package they lie in, and with it torch
 and all of DeepSpeed: two seconds of processor time each, of which they use a logger, the numactl command and the accelerator for CPUs. In
-these two programs, and in those that only ask them, the package is this one: the installed runner.py, launch.py and whatever they use are run as they are, and what they
-only import is not there. In every other program, above all in the ranks, it is the installed package itself.
+these two programs, and in those that only ask them, the package is this one: the installed runner.py, launch.py and whatever they use are run
+as they are, what they only import is not there, and psutil is imported when it is used. In every other program, above all in the ranks, it is
+the installed package itself.
 """
 
 import sys
+from functools import cache
+from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -29,6 +32,8 @@ def _only_what_the_launcher_uses():
     of_torch.required_torch_version = lambda **_: False
     autotuning.Autotuner = None
     sys.modules |= {module.__name__: module for module in (utils, of_torch, autotuning)} | {"torch": ModuleType("torch")}
+    psutil = sys.modules["psutil"] = ModuleType("psutil")
+    psutil.__getattr__ = lambda name: getattr(_psutil(), name)
     from deepspeed.utils import logging, numa  # logging only asks which torch there is
 
     sys.modules["torch"] = None
@@ -37,6 +42,13 @@ def _only_what_the_launcher_uses():
         logging.set_log_level_from_string,
         numa.get_numactl_cmd,
     )
+
+
+@cache
+def _psutil():
+    """The installed one."""
+    del sys.modules["psutil"]
+    return import_module("psutil")
 
 
 _asked = any(word.startswith(ASKED) for word in sys.orig_argv[2:3])
