@@ -48,7 +48,8 @@ def decisive(environment: dict[str, str]) -> dict[str, str]:
 
 def hooks(environment: dict[str, str]) -> list[str]:
     """The folders on PYTHONPATH that hold nothing but a sitecustomize.py."""
-    return [entry for entry in _path(environment) if Path(entry).is_dir() and {*os.listdir(entry)} - {"__pycache__"} == {"sitecustomize.py"}]
+    folders = [entry for entry in _path(environment) if Path(entry).is_dir()]
+    return [entry for entry in folders if {path.name for path in Path(entry).iterdir()} - {"__pycache__"} == {"sitecustomize.py"}]
 
 
 def _path(environment: dict[str, str]) -> list[str]:

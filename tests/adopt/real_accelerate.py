@@ -19,7 +19,9 @@ def ask_accelerate(folder: Path, load: list[str], ask: list[dict[str, Any]] | No
     """Start it and wait for what it says."""
     env = {**os.environ, "DS_ACCELERATOR": "cpu"}
     question = json.dumps({"load": load, "ask": ask or []})
-    done = subprocess.run([sys.executable, __file__, str(folder)], env=env, input=question, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, __file__, str(folder)], env=env, input=question, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     answer: dict[str, Any] = json.loads(done.stdout.rpartition("ANSWER")[2])
     return answer
