@@ -11,7 +11,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
 from inspect import iscoroutinefunction
 from itertools import count
 from operator import itemgetter
@@ -80,17 +79,14 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return tmp_path_factory.mktemp(f"{name}_{next(_NUMBERS)}", numbered=False)
 
 
-@pytest.fixture(autouse=True)
-def _whole_deepspeed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test with this marker has the launcher as every user has it."""
-    if request.node.get_closest_marker("whole_deepspeed"):
-        without_bare_launcher(monkeypatch)
+@pytest.fixture
+def whole_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that uses this has the launcher as every user has it: it imports torch and all of DeepSpeed."""
+    without_bare_launcher(monkeypatch)
 
 
-@pytest.fixture(autouse=True)
-def _no_runs_of_other_tests() -> Iterator[None]:
+def pytest_runtest_teardown() -> None:
     """What a process has started and no index could take is known to it until its end: forgotten after each test."""
-    yield
     if own := sys.modules.get("dstui.run.jobs.ownership"):
         own._of_this_process.clear()
 

@@ -11,7 +11,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent / "dstui"
+from tests import source
+from tests.source import MODULES, ROOT
+
+pytestmark = source.TOGETHER
 MOST_METHODS = 40
 """Of a class and its bases of ours, Textual's aside: more than that nobody holds in his head."""
 TWO_LAYERS = {
@@ -31,18 +34,10 @@ TWO_LAYERS = {
 """Names of modules that two layers share, since they are one part seen from both."""
 
 
-def name_of(path: Path) -> str:
-    """dstui.run.jobs.folder"""
-    return ".".join(("dstui", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
-
-
-MODULES = {name_of(path): path for path in sorted(ROOT.rglob("*.py"))}
-
-
 def imported(path: Path) -> set[str]:
     """The modules of dstui that one names in an import, wherever it stands: at the top, in a function, for types only."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in source.nodes_of(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= (names & MODULES.keys()) or ({node.module} & MODULES.keys())
@@ -91,7 +86,7 @@ def public_classes() -> Iterator[tuple[str, str]]:
     """(name, module) of every public class at the top of a module; messages within widgets are theirs."""
     for name, path in MODULES.items():
         if not name.startswith("dstui.examples"):
-            for node in ast.parse(path.read_text()).body:
+            for node in source.tree_of(path).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     yield node.name, name
 

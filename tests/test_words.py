@@ -6,11 +6,14 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent / "dstui"
-FILES = sorted(ROOT.rglob("*.py"))
+from tests import source
+from tests.source import FILES, ROOT, text_of
+
+pytestmark = source.TOGETHER
 
 NAMES = {
     # word: what to say
@@ -43,26 +46,28 @@ TEXTS = {word: NAMES[word] for word in ("barred", "wishes", "crowd", "ladder", "
 CONTRACTS = re.compile(r"--(?:no-)?oracle|\boracle/|args\.(?:no_)?oracle|\"oracle\"|\"front\"|dstui[./]oracle")
 """Where such a word is part of a contract: the option, the package that runs under the job's interpreter, a key of status.json."""
 
+FIELDS = {"id", "attr", "arg", "name", "asname"}
+"""Of the nodes of a syntax tree: those that hold an identifier."""
 
+
+@cache
 def parts_of(name: str) -> list[str]:
     """look_up -> look, up; OnDisk -> on, disk"""
     return [part.lower() for part in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
-def names_of(tree: ast.AST) -> Iterator[tuple[int, str, bool]]:
+def names_of(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str, bool]]:
     """Line and name of each identifier, and whether it is that of a function or a class."""
-    for node in ast.walk(tree):
-        for field in ("id", "attr", "arg", "name", "asname"):
-            if isinstance(name := getattr(node, field, None), str):
+    for node in nodes:
+        for field in FIELDS & {*node._fields}:
+            if isinstance(name := getattr(node, field), str):
                 yield getattr(node, "lineno", 0), name, isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
 
 
 def private_names(path: Path) -> Iterator[str]:
     """Identifiers, and the file's own name."""
-    if not {*parts_of(path.read_text()), *parts_of(path.stem)} & {*NAMES, *FUNCTIONS}:
-        return
-    lines = ["", *path.read_text().splitlines()]
-    for number, name, defined in names_of(ast.parse(path.read_text())):
+    lines = ["", *text_of(path).splitlines()]
+    for number, name, defined in names_of(source.nodes_of(path)):
         if not CONTRACTS.search(lines[number]):
             words = NAMES | FUNCTIONS if defined else NAMES
             yield from (f"line {number}: {name}: {words[part]}" for part in parts_of(name) if part in words)
@@ -71,9 +76,9 @@ def private_names(path: Path) -> Iterator[str]:
 
 def private_texts(path: Path) -> Iterator[str]:
     """Docstrings and comments."""
-    if not any(word in path.read_text().lower() for word in TEXTS):
+    if not any(word in text_of(path).lower() for word in TEXTS):
         return  # most files: reading them token by token takes longer than all else here
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+    for token in tokenize.generate_tokens(io.StringIO(text_of(path)).readline):
         if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and token.string.startswith('"""')):
             words = re.findall(r"[a-z]+", CONTRACTS.sub("", token.string.lower()))
             yield from (f"line {token.start[0]}: {word}: {TEXTS[word]}" for word in words if word in TEXTS)

@@ -6,9 +6,11 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 
-import dstui
+from tests import source
+from tests.source import MODULES, nodes_of, tree_of
+
+pytestmark = source.TOGETHER
 
 IMPORTED = """\
 import importlib, sys, threading, time
@@ -62,24 +64,23 @@ def names(found: Iterable[ast.AST]) -> set[str]:
     return {str(node.module) for node in froms} | {f"{node.module}.{alias.name}" for node in froms for alias in node.names}
 
 
-def imported(tree: ast.Module) -> set[str]:
+def imported(nodes: Iterable[ast.AST]) -> set[str]:
     """What a module imports when it runs, also in its functions."""
-    types = [node for node in ast.walk(tree) if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"]
+    types = [node for node in nodes if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"]
     typing = {id(part) for node in types for part in ast.walk(node)}
-    return names(node for node in ast.walk(tree) if id(node) not in typing)
+    return names(node for node in nodes if id(node) not in typing)
 
 
 def test_of_a_package_that_imports_its_own_parts_nobody_else_imports_one_of_those() -> None:
-    root = Path(dstui.__file__).parent
-    trees, whole = dict[str, ast.Module](), set[str]()
-    for path in root.rglob("*.py"):
-        name = ".".join(path.relative_to(root.parent).with_suffix("").parts).removesuffix(".__init__")
-        trees[name] = ast.parse(path.read_text())
-        if path.name == "__init__.py" and name not in BEFORE_ANY_THREAD:
-            whole.add(name)
-    parts = {part: package for package in whole for part in names(trees[package].body) & set(trees) if part.startswith(f"{package}.")}
+    whole = {name: tree_of(path) for name, path in MODULES.items() if path.name == "__init__.py" and name not in BEFORE_ANY_THREAD}
+    parts = {
+        part: package for package, tree in whole.items() for part in names(tree.body) & MODULES.keys() if part.startswith(f"{package}.")
+    }
     assert parts, "there are such packages"
     wrong = [
-        (name, part) for name, tree in trees.items() for part in imported(tree) & set(parts) if not f"{name}.".startswith(f"{parts[part]}.")
+        (name, part)
+        for name, path in MODULES.items()
+        for part in imported(nodes_of(path)) & parts.keys()
+        if not f"{name}.".startswith(f"{parts[part]}.")
     ]
     assert wrong == []

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.terminal import Terminal
+from tests.whole_deepspeed import BARE_LAUNCHER
 
 PLAN = """\
 version: 1
@@ -113,14 +114,14 @@ def test_a_relative_path_of_the_users_own_leads_no_oracle_into_the_folder(cloned
 
 
 def test_a_command_says_who_judged_and_how_to_have_the_other_and_remembers_the_yes(run: Run, cloned: Path) -> None:
-    def oracle(*more: str) -> tuple[str, list[str]]:
-        told = json.loads(run("check", "plan.yaml", "--oracle", "parse", "--json", *more).stdout)["files"][0]
+    def oracle(*more: str, path: str | None = BARE_LAUNCHER) -> tuple[str, list[str]]:  # with which its interpreter is a forked one
+        told = json.loads(run("check", "plan.yaml", "--oracle", "parse", "--json", *more, path=path).stdout)["files"][0]
         return told["oracle"]["python"], [d["message"] for d in told["diagnostics"] if d["path"] == "job.python"]
 
     python, said = oracle()
     assert python.startswith(str(Path(sys.executable).parent)) and "dstui's own Python judged, not ./evil.sh" in said[0]
     assert harmed(cloned) == []
-    assert oracle("--trust-python") == (str(cloned / "evil.sh"), [])
+    assert oracle("--trust-python", path=None) == (str(cloned / "evil.sh"), [])
     assert harmed(cloned) == ["evil.sh"], "it was asked, and still imports nothing of the folder"
     assert oracle() == (str(cloned / "evil.sh"), []), "remembered"
 

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
-
 from dstui.plan import Plan
 from dstui.plan.finding import Finding, Fix
 from dstui.run.jobs.cleanup import build_root
@@ -52,6 +50,8 @@ def _is_stale(lock: Path) -> bool:
 
 def _settled(lock: Path) -> float:
     """Seconds after which a lock in this place may be called stale."""
+    import psutil  # which most sessions and launches, without any lock, start without
+
     here = lock.resolve()
     above = [part for part in psutil.disk_partitions(all=True) if here.is_relative_to(part.mountpoint)]
     nearest = max(above, key=lambda part: len(part.mountpoint), default=None)
