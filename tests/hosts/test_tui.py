@@ -18,7 +18,7 @@ __all__ = ["start"]  # a fixture
 def test_two_hosts_are_followed_one_is_lost_and_what_could_not_be_stopped_there_is_stopped_later(
     start: Start, farm: Farm, tmp_path: Path
 ) -> None:
-    terminal = start("all:count 100000 0.05")
+    terminal = start("all:count 100000 0.3")
     launch(terminal)
     terminal.wait("● h1  running", "● h2  running")
     terminal.press("u")
