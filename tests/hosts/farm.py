@@ -209,10 +209,18 @@ def own_temporary_folder() -> None:
         os.close(before)
 
 
+def bare_shell() -> None:
+    """What this machine's user has a shell do at each login, which may take longer than all that is asked of it, is not done on the hosts."""
+    for file in (Path.home() / name for name in (".bashrc", ".bash_profile", ".bash_login", ".profile")):
+        if file.exists():
+            do("mount", "--bind", "/dev/null", str(file))
+
+
 def be_a_host(name: str) -> None:
-    """Process 1: a host name, a /dev/shm of its own, sshd, and reaping for ever."""
+    """Process 1: a host name, a /dev/shm of its own, no start files of a shell, sshd, and reaping for ever."""
     socket.sethostname(name)
     do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm")
+    bare_shell()
     if name != "login":
         own_temporary_folder()
     subprocess.Popen(["/usr/sbin/sshd", "-D", "-e"], cwd="/")
