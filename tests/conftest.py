@@ -85,8 +85,9 @@ def whole_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
     without_bare_launcher(monkeypatch)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
-    """What a process has started and no index could take is known to it until its end: forgotten after each test."""
+    """What a process has started and no index could take is known to it until its end: forgotten after each test and its fixtures."""
     if own := sys.modules.get("dstui.run.jobs.ownership"):
         own._of_this_process.clear()
 

@@ -228,7 +228,10 @@ class MonkeySession:
             self._picture(terminal)
 
     def _picture(self, terminal: Terminal) -> str:
-        """What is on the screen: another size makes the session draw all of it, each of both, or it would see none where it is busy."""
+        """What is on the screen: another size makes the session draw all of it.
+
+        Each of the two is waited for: a session that is busy would see the second alone, which may be the size that it has.
+        """
         self._resize(terminal, 99 if terminal.screen.columns != 99 else 98)
         self.output.clear()
         terminal.clear()

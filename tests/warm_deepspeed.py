@@ -42,7 +42,8 @@ def start(socket_path: Path) -> None:
 def decisive(environment: dict[str, str]) -> dict[str, str]:
     """The variables that have to be the same."""
     found = {name: value for name, value in environment.items() if name.startswith(SAME) and name not in ALIKE}
-    path = os.pathsep.join(entry for entry in _path(environment) if entry not in hooks(environment))
+    obeyed = hooks(environment)
+    path = os.pathsep.join(entry for entry in _path(environment) if entry not in obeyed)
     return {**found, "DS_ACCELERATOR": found.get("DS_ACCELERATOR", "cpu"), "PYTHONPATH": path, "PYTHONSAFEPATH": ""}
 
 

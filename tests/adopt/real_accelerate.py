@@ -1,6 +1,7 @@
 """accelerate itself, asked as a child process: what it loads from YAML texts, and what its questionnaire writes for answers.
 
-Its argument: the folder of the release, for the import path. Standard input: {"load": [text, …], "ask": [{fragment of a prompt: answer, …}, …]}; standard output: {"loaded": […], "written": […]}.
+Its argument: the folder of the release, for the import path. Standard input: {"load": [text, …], "ask": [{fragment of a prompt: answer, …}, …]};
+standard output: {"loaded": […], "written": […]}.
 """
 
 from __future__ import annotations

@@ -114,16 +114,17 @@ def test_a_relative_path_of_the_users_own_leads_no_oracle_into_the_folder(cloned
 
 
 def test_a_command_says_who_judged_and_how_to_have_the_other_and_remembers_the_yes(run: Run, cloned: Path) -> None:
-    def oracle(*more: str, path: str | None = BARE_LAUNCHER) -> tuple[str, list[str]]:  # with which its interpreter is a forked one
+    def oracle(*more: str, path: str | None = None) -> tuple[str, list[str]]:
         told = json.loads(run("check", "plan.yaml", "--oracle", "parse", "--json", *more, path=path).stdout)["files"][0]
         return told["oracle"]["python"], [d["message"] for d in told["diagnostics"] if d["path"] == "job.python"]
 
     python, said = oracle()
     assert python.startswith(str(Path(sys.executable).parent)) and "dstui's own Python judged, not ./evil.sh" in said[0]
     assert harmed(cloned) == []
-    assert oracle("--trust-python", path=None) == (str(cloned / "evil.sh"), [])
+    assert oracle("--trust-python") == (str(cloned / "evil.sh"), [])
     assert harmed(cloned) == ["evil.sh"], "it was asked, and still imports nothing of the folder"
-    assert oracle() == (str(cloned / "evil.sh"), []), "remembered"
+    remembered = oracle(path=BARE_LAUNCHER)  # with which the interpreter may be a forked one: what it imports was seen above
+    assert remembered == (str(cloned / "evil.sh"), [])
 
 
 def test_the_doctor_says_that_it_did_not_ask_and_asks_with_the_users_word(run: Run, cloned: Path) -> None:

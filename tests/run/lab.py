@@ -23,6 +23,8 @@ from tests.job_json import status_json
 from tests.waiting import wait_for
 
 HERE = Path(__file__).parent
+WHOLE_DEEPSPEED = 'env: {PYTHONPATH: ""}'
+"""For a Plan's `cluster`: a launcher that imports torch and all of DeepSpeed, as users have it; the tests' does not (tests/bare_launcher)."""
 
 
 class Lab:

@@ -1,7 +1,7 @@
 """What happens to real jobs, each by itself and side by side: start, interfere, wait for the end, collect what is left.
 
-The launcher starts without torch here (tests/bare_launcher); that of users does with --whole-deepspeed, for a good end in
-tests/e2e/test_headless.py, and for stops at any moment in tests/long/test_kills.py.
+A stop happens under the launcher that users have (WHOLE_DEEPSPEED; a good end does in tests/e2e/test_headless.py), everything else under one
+that starts without torch; with --whole-deepspeed all of it under the former.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from lab import Lab, end_of, gone, kills_by_the_kernel, of_job, read, ready, shims
+from lab import WHOLE_DEEPSPEED, Lab, end_of, gone, kills_by_the_kernel, of_job, read, ready, shims
 
 from dstui.logs.log_folder import FINAL
 from dstui.run.jobs.events import Event, Exited, Notice
@@ -97,7 +97,7 @@ def the_runner_is_killed(lab: Lab) -> dict[str, Any]:
 def stopped(lab: Lab) -> dict[str, Any]:
     """Ranks that are deaf to SIGTERM, and a helper in a session of its own without any environment."""
     helper = lab.path / "helper"
-    folder = lab.start(f"0:helper {helper}", "all:deaf", "all:say armed", "all:hang")
+    folder = lab.start(f"0:helper {helper}", "all:deaf", "all:say armed", "all:hang", cluster=WHOLE_DEEPSPEED)
     ready(folder)
     wait_for(lambda: all(b"armed" in folder.log(rank).read_bytes() for rank in (0, 1)))
     report = stop(folder, 130)
