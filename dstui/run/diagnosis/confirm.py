@@ -5,7 +5,7 @@ Where the facts prove a cause they are a hit like a line of a log; where they sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,14 +39,9 @@ class FactsEvent:
         return value if isinstance(value, int) else None
 
 
-def events_of(folder: JobFolder) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What is written in events.jsonl, by line; lines that make no sense are passed over."""
-    return ((number, event) for number, (_, event) in enumerate(folder.read_events(), 1) if event)
-
-
 def add_facts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
     """What the facts prove becomes a hit, what they speak against a remark."""
-    events = [FactsEvent(line, event) for line, event in events_of(folder) if event.get("event") == "facts"]
+    events = [FactsEvent(line, event) for line, event in folder.numbered_events() if event.get("event") == "facts"]
     events = [event for event in events if event.facts.get("attempt") == ranks.attempt]
     ends = {number: event for event in events for number in event.facts.get("ranks") or () if number in ranks.ranks}
     if not ends or events[0].facts.get("ranks"):

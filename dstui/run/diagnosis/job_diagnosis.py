@@ -13,9 +13,8 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from dstui.files import FileProblem, read_text
-from dstui.plan.finding import Fix
 from dstui.regular import lies_in
-from dstui.run.diagnosis.confirm import add_facts, events_of, size
+from dstui.run.diagnosis.confirm import add_facts, size
 from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.run.diagnosis.engine import UNKNOWN, conclude
 from dstui.run.diagnosis.exits import Exit, translated
@@ -23,6 +22,7 @@ from dstui.run.diagnosis.findings import FACTS, Ended, Findings, Hit, Stop
 from dstui.run.diagnosis.kernel import KMSG, killed_for_memory
 from dstui.run.diagnosis.log_reader import read_logs
 from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.diagnosis.unread_configuration import unread_configuration
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ranks import KILLED, Ranks, read_record
 from dstui.run.jobs.records import JobStatus
@@ -31,8 +31,6 @@ from dstui.run.jobs.status import asked_for, ranks_of
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan
 
-HANDS_OVER = ("PL001", "PL023")
-"""The checks that find that nobody hands the configuration to the script."""
 IGNORED_KEY = "DS011"
 """The check that finds a key which DeepSpeed ignores without a word."""
 
@@ -129,7 +127,7 @@ def _add_kernels_word(found: Findings, ranks: Ranks) -> None:
 def _lost(folder: JobFolder) -> dict[int, float]:
     """When the supervisor found ranks gone that could not write their own end."""
     found: dict[int, float] = {}
-    for _, event in events_of(folder):
+    for _, event in folder.numbered_events():
         with suppress(KeyError, ValueError, TypeError):
             if event["state"] == "lost":
                 found[int(event["rank"])] = float(event["t"])
@@ -157,7 +155,7 @@ def _stop(folder: JobFolder, status: JobStatus | None) -> Stop | None:
     asked = asked_for(folder)
     code = translated(asked if asked is not None else (status.exit_code if status else None) or 0)
     cause = "SIGHUP" if code == -1 else "CTRL-C"
-    noted = [(line, event) for line, event in events_of(folder) if event.get("stops")]
+    noted = [(line, event) for line, event in folder.numbered_events() if event.get("stops")]
     if noted and asked is None:
         line, event = noted[-1]
         return Stop(cause, float(event.get("t", 0.0)), str(folder.events_file), str(event.get("text")), line)
@@ -197,30 +195,4 @@ def _ignored_keys(diagnosis: Diagnosis, plan: Plan) -> Diagnosis:
         confirm=signature.confirm,
         evidence=tuple(Evidence(plan.source, finding.line or 1, finding.message) for finding in typos),
         fixes=tuple(finding.fix for finding in typos if finding.fix),
-    )
-
-
-def unread_configuration(folder: JobFolder) -> Diagnosis | None:
-    """What is to be said of a job that ended well, and in which no rank has read its DeepSpeed configuration; None of any other."""
-    ends = [(line, event) for line, event in events_of(folder) if event.get("event") == "exit"]
-    if not ends or ends[-1][1].get("state") != "succeeded" or ends[-1][1].get("config_read") is not False:
-        return None
-    from dstui.check import check
-    from dstui.documents import script_facts_of
-    from dstui.plan import PlanError
-    from dstui.run.jobs.access_time import was_read
-    from dstui.run.jobs.plan_diff import plan_of
-
-    signature = BY_ID["CONFIG-UNREAD"]
-    fixes: list[Fix] = []
-    with suppress(FileProblem, PlanError):
-        plan = plan_of(folder)
-        if not any(plan.configurations.values()):
-            return None
-        fixes = [f.fix for f in check(plan, script=script_facts_of(plan)) if f.code in HANDS_OVER and f.fix]
-    unread = next((path for path in folder.ds_configs if was_read(path) is False), folder.ds_config)
-    shown = Evidence(str(folder.events_file), ends[-1][0], f"{unread.name} was never opened while the job ran")
-    fixes += [Fix(way.text) for way in signature.all_remedies()]
-    return Diagnosis(
-        signature.id, "failure", "high", signature.title, signature.cause, (shown,), confirm=signature.confirm, fixes=tuple(fixes)
     )

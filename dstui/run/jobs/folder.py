@@ -149,6 +149,10 @@ class JobFolder:
         if len(rest) == MOST_EVENTS:
             yield len(rest), {}
 
+    def numbered_events(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The events of events.jsonl with the number of their line, from 1; lines that make no sense are passed over."""
+        return ((number, event) for number, (_, event) in enumerate(self.read_events(), 1) if event)
+
     def write_status(self, status: JobStatus) -> None:
         """Replace status.json in one step. OSError where it cannot be written."""
         self.write_json(self.status_file, status.as_json())
