@@ -101,6 +101,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_finish() -> None:
     """Thousands of tests are no garbage: a third of the time of drawing screens went into looking through them again and again."""
     gc.freeze()
+    gc.enable()
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
@@ -129,6 +130,8 @@ def pytest_configure_node(node: Any) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """In a fresh clone every process would rewrite the assertions of all files, 5 seconds each: each does its part, and waits for the others."""
+    if session.config.getoption("dist") == "no" or hasattr(session.config, "workerinput"):
+        gc.disable()  # until the collection has finished: it makes no garbage, and looking for some takes a tenth of it
     process = getattr(session.config, "workerinput", {})
     files = [Path(file) for file in process.get("to_compile", ())]
     if len(files) < FEW_FILES:

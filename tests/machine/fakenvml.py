@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
+import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from dstui.machine.snapshot import Machine
 
@@ -16,6 +21,7 @@ Look = Callable[..., Machine]
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "fakenvml.c"
+LIBRARY = "libnvidia-ml.so.1"
 SYSTEMS: dict[str, dict[str, Any]] = json.loads((HERE / "systems.json").read_text())
 FUNCTIONS = sorted(set(re.findall(r"\b(nvml(?:Init|Shutdown|System|Device)\w+)\b(?=[(,)])", SOURCE.read_text())))
 
@@ -53,10 +59,22 @@ def build(folder: Path, absent: Iterable[str] = ()) -> Path:
     script.write_text(
         "{ global: " + "".join(f"{name}; " for name in [*FUNCTIONS, "nvmlErrorString"] if name not in missing) + "local: *; };\n"
     )
-    library = folder / "libnvidia-ml.so.1"
-    options = ["-std=gnu11", "-O1", "-fPIC", "-shared", "-Wall", "-Wl,-soname,libnvidia-ml.so.1", f"-Wl,--version-script={script}"]
+    library = folder / LIBRARY
+    options = ["-std=gnu11", "-O1", "-fPIC", "-shared", "-Wall", f"-Wl,-soname,{LIBRARY}", f"-Wl,--version-script={script}"]
     subprocess.run(["gcc", *options, "-o", str(library), str(SOURCE)], check=True)
     return folder
+
+
+def current(factory: pytest.TempPathFactory) -> Path:
+    """The folder of the library of a current driver, compiled by the first process of the suite that wants it. Skips where there is no gcc."""
+    if not shutil.which("gcc"):
+        pytest.skip("no gcc: the stand-in for NVIDIA's library cannot be compiled")
+    of_all = factory.getbasetemp() if "PYTEST_XDIST_WORKER" not in os.environ else factory.getbasetemp().parent
+    folder = of_all / "driver"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return folder if (folder / LIBRARY).exists() else build(folder)
 
 
 def profile(name: str) -> str:
