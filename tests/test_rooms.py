@@ -108,6 +108,17 @@ def test_modules_share_a_name_only_where_they_are_one_part_focused_on_two_layers
     assert TWO_LAYERS - shared.keys() == set(), "these are shared no longer: take them off the list"
 
 
+def test_no_package_hides_a_function_of_its_own_behind_a_module() -> None:
+    hidden = []
+    for path in MODULES.values():
+        if path.name == "__init__.py":
+            own = {node.name for node in source.tree_of(path).body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+            hidden += [
+                f"{path.parent.name}.{name}" for name in own if (path.parent / f"{name}.py").exists() or (path.parent / name).is_dir()
+            ]
+    assert hidden == [], "importing the module puts it in the function's place"
+
+
 def methods_of(kind: type) -> set[str]:
     """What is written in a class and its bases of ours; of the special ones only __init__."""
     ours = [base for base in kind.__mro__ if base.__module__.partition(".")[0] == "dstui"]

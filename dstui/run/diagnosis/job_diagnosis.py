@@ -22,7 +22,7 @@ from dstui.run.diagnosis.findings import FACTS, Ended, Findings, Hit, Stop
 from dstui.run.diagnosis.kernel import KMSG, killed_for_memory
 from dstui.run.diagnosis.log_reader import read_logs
 from dstui.run.diagnosis.signatures import BY_ID
-from dstui.run.diagnosis.unread_configuration import unread_configuration
+from dstui.run.diagnosis.unread_config import unread_configuration
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ranks import KILLED, Ranks, read_record
 from dstui.run.jobs.records import JobStatus
