@@ -15,11 +15,49 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyte
+from pyte import charsets, modes
+from pyte.screens import Char, wcwidth
 
 from tests.waiting import PATIENCE
 
 # What pyte does not know and would print: kitty's keyboard protocol, mode reports, XTVERSION, DCS strings.
 UNKNOWN = re.compile(rb"\x1b\[[>=<?]?[0-9;]*u|\x1b\[\?[0-9;]*\$p|\x1b\[>[0-9;]*[mq]|\x1bP.*?\x1b\\", re.DOTALL)
+
+
+COLOURS = re.compile(r"\x1b\[([0-9;]*)m")
+
+
+class Stream(pyte.ByteStream):
+    """pyte's parser takes a sequence character by character; colours, which most of them are, are taken whole."""
+
+    def feed(self, data: bytes) -> None:
+        """Take in what a program has written."""
+        text, done = self.utf8_decoder.decode(data), 0
+        for colours in COLOURS.finditer(text):
+            pyte.Stream.feed(self, text[done : colours.start()])
+            if self._taking_plain_text:
+                self.listener.select_graphic_rendition(*(int(number or 0) for number in colours[1].split(";")))
+            else:  # inside of another sequence
+                pyte.Stream.feed(self, colours[0])
+            done = colours.end()
+        pyte.Stream.feed(self, text[done:])
+
+
+class Screen(pyte.Screen):
+    """pyte makes each character from the last one's style; plain text within a line is made at once."""
+
+    def draw(self, data: str) -> None:
+        """Show text at the cursor."""
+        x, end = self.cursor.x, self.cursor.x + len(data)
+        plain = data.isprintable() and (data.isascii() or all(wcwidth(character) == 1 for character in data))
+        if not plain or end > self.columns or modes.IRM in self.mode or self.charset or self.g0_charset is not charsets.LAT1_MAP:
+            super().draw(data)
+            return
+        style, line = self.cursor.attrs[1:], self.buffer[self.cursor.y]
+        for column, character in enumerate(data, x):
+            line[column] = Char(character, *style)
+        self.cursor.x = end
+        self.dirty.add(self.cursor.y)
 
 
 class Terminal:
@@ -28,8 +66,8 @@ class Terminal:
     def __init__(
         self, argv: Sequence[str], columns: int = 120, rows: int = 40, env: Mapping[str, str] | None = None, cwd: str | None = None
     ) -> None:
-        self.screen = pyte.Screen(columns, rows)
-        self.stream = pyte.ByteStream(self.screen)
+        self.screen = Screen(columns, rows)
+        self.stream = Stream(self.screen)
         self.raw = bytearray()
         self._text: str | None = None
         self.last_output = 0.0
@@ -64,8 +102,9 @@ class Terminal:
     def text(self) -> str:
         """The screen, line by line."""
         if self._text is None:
-            rows = range(self.screen.lines)  # not `display`, which fails where half of a wide character was drawn over
-            self._text = "\n".join("".join(self.screen.buffer[y][x].data for x in range(self.screen.columns)) for y in rows)
+            columns, rows = range(self.screen.columns), range(self.screen.lines)
+            cells = ([cell.data for cell in map(self.screen.buffer[row].__getitem__, columns)] for row in rows)
+            self._text = "\n".join(map("".join, cells))  # not `display`, which fails where half of a wide character was drawn over
         return self._text
 
     def wait(self, *wanted: str, timeout: float = PATIENCE) -> float:
@@ -107,8 +146,8 @@ class Terminal:
     def clear(self) -> None:
         """Forget what is on the screen."""
         self._text = None
-        self.screen = pyte.Screen(self.screen.columns, self.screen.lines)
-        self.stream = pyte.ByteStream(self.screen)
+        self.screen = Screen(self.screen.columns, self.screen.lines)
+        self.stream = Stream(self.screen)
 
     def resize(self, columns: int, rows: int) -> None:
         """Another size of the window."""
