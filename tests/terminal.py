@@ -22,9 +22,8 @@ from tests.waiting import PATIENCE
 
 # What pyte does not know and would print: kitty's keyboard protocol, mode reports, XTVERSION, DCS strings.
 UNKNOWN = re.compile(rb"\x1b\[[>=<?]?[0-9;]*u|\x1b\[\?[0-9;]*\$p|\x1b\[>[0-9;]*[mq]|\x1bP.*?\x1b\\", re.DOTALL)
-
-
-COLOURS = re.compile(r"\x1b\[([0-9;]*)m")
+# What sets the style of the text that follows (SGR); longer ones are pyte's parser's.
+COLOURS = re.compile(r"\x1b\[([0-9;]{0,99})m")
 
 
 class Stream(pyte.ByteStream):
@@ -35,7 +34,7 @@ class Stream(pyte.ByteStream):
         text, done = self.utf8_decoder.decode(data), 0
         for colours in COLOURS.finditer(text):
             pyte.Stream.feed(self, text[done : colours.start()])
-            if self._taking_plain_text:
+            if self._taking_plain_text:  # pyte's own word for: no sequence is open
                 self.listener.select_graphic_rendition(*(int(number or 0) for number in colours[1].split(";")))
             else:  # inside of another sequence
                 pyte.Stream.feed(self, colours[0])

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from dstui.run.jobs.folder import JobFolder
 from tests import source
 from tests.source import MODULES, ROOT
 
@@ -149,6 +150,16 @@ def test_the_first_frame_is_imported_without_what_it_does_not_show() -> None:
     )
     code = f"import sys, dstui.tui.app; print([name for name in {late} if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_a_job_that_ended_well_is_seen_to_have_without_the_engine_of_the_diagnosis(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path)
+    folder.append_event(1.0, "exit", state="succeeded", exit_code=0, config_read=True)
+    asks = "from dstui.run.diagnosis import unread_configuration as asked; from dstui.run.jobs.folder import JobFolder"
+    program = f"import sys; {asks}; print(asked(JobFolder(sys.argv[1])), *sys.modules)"
+    answer, *modules = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True).stdout.split()
+    assert answer == "None" and "dstui.run.diagnosis.unread_config" in modules
+    assert [name for name in modules if name.startswith(("dstui.run.diagnosis.engine", "dstui.run.diagnosis.signatures"))] == []
 
 
 def test_no_two_test_files_of_a_run_share_a_name() -> None:

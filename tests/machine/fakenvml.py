@@ -66,7 +66,10 @@ def build(folder: Path, absent: Iterable[str] = ()) -> Path:
 
 
 def current(factory: pytest.TempPathFactory) -> Path:
-    """The folder of the library of a current driver, compiled by the first process of the suite that wants it. Skips where there is no gcc."""
+    """The folder of the library of a current driver, compiled by the first process of the suite that wants it.
+
+    Skips where there is no gcc, which `.ci/run` installs.
+    """
     if not shutil.which("gcc"):
         pytest.skip("no gcc: the stand-in for NVIDIA's library cannot be compiled")
     of_all = factory.getbasetemp() if "PYTEST_XDIST_WORKER" not in os.environ else factory.getbasetemp().parent

@@ -4,8 +4,8 @@
     diagnose(["dstui_runs/NAME"])          a job folder: with what the records of its ranks and its Plan add
     report(diagnosis)                      in words
 
-The engine is pure (`scan`, `case`, `verdict`); `reader` and `job` are what reads. Nothing is loaded before it is asked for: the tables
-compile 200 regular expressions.
+The engine is pure (`scan`, `failure_context`, `verdict`); `log_reader` and `job_diagnosis` are what reads. Nothing is
+loaded before it is asked for: the tables compile 200 regular expressions.
 """
 
 from __future__ import annotations

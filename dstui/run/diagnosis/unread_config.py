@@ -33,7 +33,7 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
         if not any(plan.configurations.values()):
             return None
         fixes = [f.fix for f in check(plan, script=script_facts_of(plan)) if f.code in HANDS_OVER and f.fix]
-    from dstui.run.diagnosis.signatures import BY_ID
+    from dstui.run.diagnosis.signatures import BY_ID  # all tables: only where there is something to say
 
     signature = BY_ID["CONFIG-UNREAD"]
     unread = next((path for path in folder.ds_configs if was_read(path) is False), folder.ds_config)
