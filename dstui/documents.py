@@ -6,6 +6,7 @@ And the script that a Plan names, looked into (never run): who reads its configu
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.adopt.signs import Kind, is_accelerate, is_env_file, is_hostfile, is_launch
-from dstui.files import FileProblem, find_plan, is_file, overridden, read_plan, read_text, typed_path
+from dstui.files import FileProblem, find_plan, is_file, is_folder, overridden, read_plan, read_text, typed_path
 from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 
 if TYPE_CHECKING:
+    from dstui.adopt.every_kind import FilesBeside
     from dstui.adopt.script import NoScript, ScriptFacts
 
 
@@ -34,15 +36,16 @@ class Opened:
     """Whether it was made of another file, whose lines are not the Plan's."""
 
 
-def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = ()) -> Opened:
-    """Open a file by its path, or a shipped Plan by its name. `script`: what a bare configuration is to train.
+def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (), launch: int = 0) -> Opened:
+    """Open a file by its path, or a shipped Plan by its name. `script`: what a bare configuration is to train;
+    `launch`: which one of a shell text is meant, from 1.
 
     Raises FileProblem or PlanError.
     """
     path = find_plan(name)
     text = read_text(path)
     if path == Path(name) and (kind := kind_of(path, text)) != "plan":
-        return _made(path, text, kind, sets, script)
+        return _made(path, text, kind, Choice(sets, script, launch))
     if script:
         raise FileProblem(
             f"{path} is a Plan, which names its script itself (--set job.script=… changes it); a script after -- goes with a ds_config.json"
@@ -51,11 +54,11 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
     return Opened(read_plan(path, sets), path if path == Path(name) else None)
 
 
-def open_text(text: str) -> Opened:
+def open_text(text: str, launch: int = 0) -> Opened:
     """A text without a file, such as a pasted command. Raises FileProblem or PlanError."""
     path = Path("pasted")
     kind = kind_of(path, text)
-    return _made(path, text, kind, (), ()) if kind != "plan" else Opened(load(text, "pasted", str(Path.cwd())), None)
+    return _made(path, text, kind, Choice(launch=launch)) if kind != "plan" else Opened(load(text, "pasted", str(Path.cwd())), None)
 
 
 def kind_of(path: Path, text: str) -> Kind:
@@ -79,23 +82,69 @@ def plan_of_both(config: str, script: str) -> Opened:
     args = (
         facts.suggested_args if facts is not None and kind == "ds_config" else ()
     )  # an accelerate YAML reaches it through its environment
-    return _made(path, text, kind, (), (script, *args))
+    return _made(path, text, kind, Choice(script=(script, *args)))
 
 
-def _made(path: Path, text: str, kind: Kind, sets: Sequence[str], script: Sequence[str]) -> Opened:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is asked of a file that is no Plan."""
+
+    sets: Sequence[str] = ()
+    """PATH=VALUE, to be set in the Plan that is made."""
+    script: Sequence[str] = ()
+    """What a bare configuration is to train."""
+    launch: int = 0
+    """Which launch of a shell text is meant, from 1; 0 is the likeliest."""
+
+
+def _made(path: Path, text: str, kind: Kind, choice: Choice) -> Opened:
     """The Plan of a file of another kind; paths in it are relative to the current folder."""
     from dstui.adopt.dsconfig import ConfigError  # most sessions open a Plan, and the first frame need not wait for these
-    from dstui.adopt.every_kind import FilesBeside, imported
+    from dstui.adopt.every_kind import imported
 
     here = path.resolve()
-    words = [word if not number else _handed_over(word, here) for number, word in enumerate(script)]
+    words = [word if not number else _handed_over(word, here) for number, word in enumerate(choice.script)]
     try:
-        found = imported(kind, text, str(path), words, FilesBeside(_reader(path.parent), lambda name: _facts_of(Path(name))))
+        found = imported(kind, text, str(path), words, _beside(path, kind, choice.launch))
         plan = load(found.text, str(path), str(Path.cwd()))
     except ConfigError as error:
         where = ":".join(str(part) for part in (path, error.line, error.column) if part)
         raise FileProblem(f"{where}: {error.message}") from None
-    return Opened(overridden(plan, sets), None, tuple(found.notes), made=True)
+    return Opened(overridden(plan, choice.sets), None, tuple(found.notes), made=True)
+
+
+def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
+    """What can be asked about the files that this one names."""
+    from dstui.adopt.every_kind import FilesBeside
+
+    reader = _reader(path.parent)
+    if kind != "command":
+        return FilesBeside(reader, lambda name: _facts_of(Path(name)))
+    from dstui.adopt.shell.read import Unparsed
+    from dstui.adopt.shell.values import Node, Surroundings
+    from dstui.shell_parser import ShellSyntax, parse_shell
+
+    def parse(text: str) -> Node:
+        try:
+            return parse_shell(text)
+        except ShellSyntax as problem:
+            raise Unparsed(problem.message, problem.line) from None
+
+    def parse_inner(text: str) -> Node | None:
+        with suppress(Unparsed):
+            return parse(text)
+        return None
+
+    around = Surroundings(
+        folder=str(Path.cwd()),
+        script=str(path) if path.name != "pasted" or is_file(path) else "",
+        environment=os.environ,
+        parse=parse_inner,
+        is_folder=is_folder,
+        text_of=reader,
+        moment=time.strftime,
+    )
+    return FilesBeside(reader, lambda name: _facts_of(Path(name)), around, parse, launch)
 
 
 def _reader(folder: Path) -> Callable[[str], str | None]:

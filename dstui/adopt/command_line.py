@@ -1,16 +1,14 @@
-"""A command that starts training, pasted as text: `deepspeed …`, `accelerate launch …`, `torchrun …`. Pure: text in, words out.
-
-A shell script may stand around it: lines are joined at their backslashes, assignments are put in where they are used.
-"""
+"""A launch taken apart: the launcher's options, the script, the script's arguments. Pure."""
 
 from __future__ import annotations
 
+import posixpath
 import re
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dstui.adopt.dsconfig import ConfigError
+from dstui.adopt.shell.recognise import FRAMEWORKS
+from dstui.adopt.shell.values import GPU_COUNT, Launch, as_plan_text
 
 SWITCHES: Mapping[str, frozenset[str]] = {
     "deepspeed": frozenset(
@@ -31,23 +29,16 @@ SWITCHES: Mapping[str, frozenset[str]] = {
 }
 """Launcher -> its options that take no value. Every other option takes one."""
 SHORT = {"H": "hostfile", "i": "include", "e": "exclude", "m": "module", "num_accelerators": "num_gpus"}
-ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(.*)", re.DOTALL)
-VARIABLE = re.compile(r"\$(?:\{(\w+)(?::[-=][^}]*)?\}|(\w+))")
-PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
-LAUNCHER = re.compile(r"(?:.*/)?(?:deepspeed|accelerate|torchrun|python[\d.]*)")
-WRAPPERS = ("srun", "nohup", "time", "exec", "env", "sudo")
-"""Commands that start the command after them."""
-MODULES = {
-    **dict.fromkeys(("torch.distributed.run", "torch.distributed.launch"), "torchrun"),
-    **dict.fromkeys(("accelerate.commands.launch",), "accelerate"),
-    **dict.fromkeys(("deepspeed.launcher.runner", "deepspeed"), "deepspeed"),
-}
-"""What `python -m` starts -> the launcher that it is."""
+GPUS = f"${{{GPU_COUNT}}}"
+"""An option's value that is the number of GPUs of the machine."""
+
+COMMAND = re.compile(r"(?:^|\s)(?:torchrun|accelerate launch|deepspeed|python3?)\s|\s--\w|^pkill\s")
+"""A variable that holds a command or options, from which the text puts the launch together."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """A launch, taken apart."""
+    """A launch, taken apart. Texts are as a Plan holds them: holes as `${NAME}`."""
 
     launcher: str
     """deepspeed, accelerate, torchrun, or python where there is none."""
@@ -59,78 +50,57 @@ class CommandLine:
     """What the script gets: everything after it."""
     env: Mapping[str, str] = field(default_factory=dict)
     """Variables that stand before the command, or were exported."""
+    folder: str = ""
+    """Where it runs, relative to the folder that the text is run in; empty where that is the same."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Files that the text itself writes before: absolute path -> content."""
     notes: tuple[str, ...] = ()
 
 
-def is_command(text: str) -> bool:
-    """Whether a text holds a command that starts training."""
-    return next(_launches(text), None) is not None
+class NoLaunch(Exception):
+    """A command that no Plan can say: `message`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
 
 
-def read_command(text: str) -> CommandLine:
-    """The first launch in a text. Raises ConfigError where there is none."""
-    commands = list(_launches(text))
-    if not commands:
-        raise ConfigError("no command that starts training: deepspeed …, accelerate launch …, torchrun … or python train.py")
-    launcher, words, env, shell = commands[0]
-    notes = [f"of {len(commands)} launches in the text the first is taken"] if len(commands) > 1 else []
-    options, rest, module = _options(launcher, words)
+def command_line(launch: Launch, here: str) -> CommandLine:
+    """Take a launch apart; `here` is the absolute folder that its text is run in. Raises NoLaunch."""
+    if launch.launcher in FRAMEWORKS:
+        raise NoLaunch(
+            f"line {launch.line}: {launch.launcher} is a framework's own command, which starts its ranks itself: no Plan is made of it yet"
+        )
+    options, rest, module = _options(launch.launcher, [as_plan_text(word) for word in launch.words])
     if not rest:
-        raise ConfigError(f"the command names no script: {launcher} … SCRIPT ARGUMENTS")
-    unfilled = sorted({match[1] or match[2] for word in words for match in VARIABLE.finditer(word)})
-    notes += [f"${name} is a variable that nothing here fills: write its value" for name in unfilled]
-    notes += [f"{shell!r} was the shell's, and is left out"] if shell else []
-    return CommandLine(launcher, options, rest[0], module, tuple(rest[1:]), env, tuple(notes))
+        raise NoLaunch(f"line {launch.line}: the command names no script: {launch.launcher} … SCRIPT ARGUMENTS")
+    texts = [name for name, value in launch.env.items() if "\n" in value or COMMAND.search(value)]
+    notes = [f"{wrapper} stands before the launch, and is left out" for wrapper in dict.fromkeys(launch.wrappers)]
+    notes += [f"{name} is exported and holds words of the command, which are in the Plan: it is left out of cluster.env" for name in texts]
+    folder = _relative(as_plan_text(launch.folder), here)
+    notes += [f"job.workdir is {folder}: the text changes to it"] if folder else []
+    return CommandLine(
+        launch.launcher,
+        options,
+        rest[0],
+        module,
+        tuple(rest[1:]),
+        {name: as_plan_text(value) for name, value in launch.env.items() if name not in ("PATH", *texts)},
+        folder,
+        {as_plan_text(path): content for path, content in launch.written.items()},
+        tuple(notes),
+    )
 
 
-def _launches(text: str) -> Iterator[tuple[str, list[str], dict[str, str], str]]:
-    """Launcher, the words after it, the variables, and what was cut off for the shell (redirections, pipes)."""
-    env: dict[str, str] = {}
-    known: dict[str, str] = {}
-    for line in re.sub(r"\\[ \t]*\r?\n", " ", text).splitlines():
-        try:
-            words = shlex.split(_filled(line, known).strip().removeprefix("$ "), comments=True)
-        except ValueError:
-            continue
-        here = dict[str, str]()
-        exported = words[:1] == ["export"]
-        words = words[exported:]
-        while words and (match := ASSIGNMENT.fullmatch(words[0])):
-            here[match[1]] = match[2]
-            words.pop(0)
-        if not words:
-            known |= here
-            env |= here if exported else {}
-            continue
-        if words[0] in WRAPPERS:
-            words = words[next((at for at, word in enumerate(words) if LAUNCHER.fullmatch(word)), 0) :]
-        if found := _launcher(words):
-            launcher, rest = found
-            cut = next((at for at, word in enumerate(rest) if re.fullmatch(r"\d?(?:&?>>?|<|2>&1|\||&&?|;).*", word)), len(rest))
-            yield launcher, rest[:cut], env | here, " ".join(rest[cut:])
+def _relative(folder: str, here: str) -> str:
+    """The folder as a Plan names it: relative where it lies under the current one or beside it."""
+    if folder == here:
+        return ""
+    found = posixpath.relpath(folder, here) if folder.startswith("/") else folder
+    return folder if found.startswith("../../..") else found
 
 
-def _filled(line: str, known: Mapping[str, str]) -> str:
-    return VARIABLE.sub(lambda match: known.get(match[1] or match[2], match[0]), line)
-
-
-def _launcher(words: list[str]) -> tuple[str, list[str]] | None:
-    """Which launcher a command starts with, and what follows."""
-    first = words[0].rpartition("/")[2]
-    if first == "accelerate" and words[1:2] == ["launch"]:
-        return "accelerate", words[2:]
-    if first in ("deepspeed", "torchrun"):
-        return first, words[1:]
-    if PYTHON.fullmatch(words[0]):
-        rest = [word for word in words[1:] if word != "-u"]
-        if rest[:1] == ["-m"] and rest[1:2] and rest[1] in MODULES:
-            return MODULES[rest[1]], rest[2:]
-        if rest[:1] == ["-m"] or (rest and rest[0].endswith(".py")):
-            return "python", rest
-    return None
-
-
-def _options(launcher: str, words: list[str]) -> tuple[dict[str, str | bool], list[str], bool]:
+def _options(launcher: str, words: Sequence[str]) -> tuple[dict[str, str | bool], list[str], bool]:
     """The launcher's options, what follows them, and whether that is a module."""
     found: dict[str, str | bool] = {}
     rest = list(words)

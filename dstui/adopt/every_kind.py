@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import posixpath
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
-from dstui.adopt.command_line import read_command
+from dstui.adopt.command_line import NoLaunch, command_line
 from dstui.adopt.dsconfig import ConfigError
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
 from dstui.adopt.from_command import plan_of_command
 from dstui.adopt.new_plan import Imported, plan_of_dsconfig, plan_text
 from dstui.adopt.script import ScriptFacts
+from dstui.adopt.shell.read import Parse, ShellText, Unparsed, read_shell, undecided_in
+from dstui.adopt.shell.values import GPU_COUNT, Launch, ShellLimit, Surroundings, as_shown, holes_in
 from dstui.adopt.signs import Kind
 from dstui.plan.hostfile import HostfileError, parse_hostfile
+
+LISTED = 9
+"""Launches of a text that are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,12 @@ class FilesBeside:
     """The text of a configuration; None where it cannot be read."""
     facts_of: Callable[[str], ScriptFacts | None]
     """What a training script says of itself."""
+    around: Surroundings = field(default_factory=lambda: Surroundings("/"))
+    """Where shell text would run."""
+    parse: Parse | None = None
+    """The parser of shell text."""
+    launch: int = 0
+    """Which launch of a text is meant, from 1; 0 is the likeliest."""
 
 
 def imported(kind: Kind, text: str, source: str, script: Sequence[str], beside: FilesBeside) -> Imported:
@@ -33,10 +45,71 @@ def imported(kind: Kind, text: str, source: str, script: Sequence[str], beside: 
     if kind == "accelerate":
         return plan_of_accelerate(text, source, Given({"script": script[0], "args": list(script[1:])} if script else {}), beside.text_of)
     if kind == "command":
-        line = read_command(text)
-        return plan_of_command(line, source, beside.text_of, None if line.module else beside.facts_of(line.script))
+        return _launched(text, source, beside)
     cluster = {"hosts": _hosts(text)} if kind == "hostfile" else {"env": _variables(text)}
     return Imported(plan_text(source, {"job": {}, "cluster": cluster, "deepspeed": {}}, []))
+
+
+def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
+    """The Plan of the launch that is meant in a shell text."""
+    if beside.parse is None:
+        raise ConfigError("shell text is not read here")
+    try:
+        shell = read_shell(text, beside.around, beside.parse)
+        launch = _chosen(shell, beside.launch)
+        line = command_line(launch, beside.around.folder)
+    except (Unparsed, ShellLimit) as problem:
+        raise ConfigError(problem.message, problem.line or None) from None
+    except NoLaunch as problem:
+        raise ConfigError(problem.message) from None
+    notes = (*_about(shell, launch), *shell.notes, *line.notes)
+    place = line.folder if line.folder.startswith("${") else posixpath.join(beside.around.folder, line.folder)
+
+    def text_of(name: str) -> str | None:
+        path = posixpath.normpath(posixpath.join(place, name))
+        if path in line.files:
+            return line.files[path]
+        there = beside.text_of(posixpath.join(line.folder, name)) if line.folder else None
+        return beside.text_of(name) if there is None else there
+
+    facts = None if line.module else beside.facts_of(posixpath.join(line.folder, line.script))
+    return plan_of_command(replace(line, notes=notes), source, text_of, facts)
+
+
+def _chosen(shell: ShellText, number: int) -> Launch:
+    """The launch that is meant. Raises ConfigError."""
+    if not shell.launches:
+        raise ConfigError(
+            "no command that starts training: deepspeed …, accelerate launch …, torchrun … or python train.py"
+            + (f" ({shell.notes[0]})" if shell.notes else "")
+        )
+    if number > len(shell.launches):
+        raise ConfigError(f"--launch {number}: the text has {len(shell.launches)}")
+    launch = shell.launches[max(number - 1, 0)]
+    if undecided := undecided_in(launch, shell):
+        name, line = undecided[0]
+        raise ConfigError(
+            f"${name} of the launch in line {launch.line} is decided by the branch in line {line} while the script runs", line
+        )
+    return launch
+
+
+def _about(shell: ShellText, launch: Launch) -> Iterator[str]:
+    """What stands beside the launch that is taken, and what its holes are."""
+    if len(shell.launches) > 1:
+        yield f"{len(shell.launches)} launches in the text; this is the one in line {launch.line} (--launch N takes another):"
+        for number, one in enumerate(shell.launches[:LISTED], 1):
+            decided = f", reached as the branch in line {one.condition} decides" if one.condition else ""
+            words = " ".join(map(as_shown, one.words))
+            own = "".join(f"{name}={as_shown(value)} " for name, value in one.env.items() if launch.env.get(name, value) != value)
+            yield f"  {number}. line {one.line}: {own}{one.launcher} {words[:80]}{decided}"
+    texts = [*launch.words, *launch.env.values(), launch.folder]
+    for name in dict.fromkeys(name for text in texts for _, name in holes_in(text)):
+        if name == "HOME":
+            yield "${HOME} is the home folder (~) of whoever launches"
+        elif name != GPU_COUNT:
+            stands_for = shell.sources.get(name, f"${name}")
+            yield f"${{{name}}} is open: {stands_for}; set it in the environment of the launch, or write its value"
 
 
 def _hosts(text: str) -> dict[str, int]:

@@ -33,6 +33,8 @@ class Given:
     """Options of `accelerate launch` under the names of the YAML's keys: they win."""
     env: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    cluster: Mapping[str, Any] = field(default_factory=dict)
+    """What it says of the launcher beyond the YAML's keys."""
 
 
 def plan_of_accelerate(
@@ -49,7 +51,7 @@ def plan_of_accelerate(
     work.flags(given.flags)
     work.old_names()
     deepspeed = work.deepspeed(read_named)
-    cluster = {**work.cluster(), **({"env": dict(given.env)} if given.env else {})}
+    cluster = {**work.cluster(), **({"env": dict(given.env)} if given.env else {}), **given.cluster}
     accelerate = {**work.top, **({SECTION: work.inner} if work.inner or inner is not None else {})}
     job = {**given.job, "integration": "accelerate", "optimizer": None if "optimizer" in deepspeed else "script"}
     job = {name: value for name, value in job.items() if value}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dstui.adopt.command_line import CommandLine
+from dstui.adopt.command_line import GPUS, CommandLine
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
 from dstui.adopt.new_plan import Imported, plan_text, suited
@@ -18,6 +18,9 @@ from dstui.plan.scalars import resolve
 
 ReadNamed = Callable[[str], str | None]
 """The text of a file that a command names; None where it cannot be read."""
+ACCELERATES_OWN = {"config_file", "use_deepspeed", "deepspeed_config_file", "zero_stage", "deepspeed_hostfile"}
+"""Options of `accelerate launch` by which it configures DeepSpeed itself."""
+LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "::1")
 CLUSTER = ("hostfile", "include", "exclude", "num_nodes", "num_gpus", "master_addr", "master_port")
 """Options of the deepspeed launcher that are keys of `cluster:`."""
 
@@ -26,10 +29,10 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     """The Plan of a launch. Raises ConfigError."""
     notes = list(line.notes)
     args, config, reader = _configuration(line, read_named, notes)
-    job = {"module" if line.module else "script": line.script, "args": args}
-    if line.launcher == "accelerate":
+    job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder}
+    if line.launcher == "accelerate" and not (config and not ACCELERATES_OWN & line.options.keys()):
         return _accelerate(line, source, read_named, job, notes)
-    cluster = _of_deepspeed(line, notes) if line.launcher == "deepspeed" else _of_torchrun(line, notes)
+    cluster = OPTIONS_OF[line.launcher](line, notes)
     if line.env:
         cluster["env"] = dict(line.env)
     for path, value in suited(reader, facts, builds="optimizer" in config).items():
@@ -73,7 +76,9 @@ def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:
     """The deepspeed launcher's options; those without a key of their own are kept as they were typed."""
     found: dict[str, Any] = {}
     for name, value in line.options.items():
-        if name in CLUSTER and isinstance(value, str):
+        if value == GPUS:
+            notes.append(f"--{name} is the number of GPUs (nvidia-smi, device_count): left out, which is every GPU of the machine")
+        elif name in CLUSTER and isinstance(value, str):
             found[name] = resolve(value) if value.isdecimal() else value
         elif name == "launcher" and str(value).lower() in LAUNCHERS:
             found["launcher"] = str(value).lower()
@@ -89,23 +94,84 @@ def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:
 
 
 def _of_torchrun(line: CommandLine, notes: list[str]) -> dict[str, Any]:
-    """torchrun's options, said as DeepSpeed's launcher has them."""
-    found: dict[str, Any] = {}
+    """torchrun's options; it stays the launcher."""
+    found: dict[str, Any] = {"launcher": "torchrun"}
     options = {**line.options}
-    ranks, nodes = options.pop("nproc_per_node", None), str(options.pop("nnodes", "1"))
-    endpoint, _, port = str(options.pop("rdzv_endpoint", "")).partition(":")
-    address, port = str(options.pop("master_addr", endpoint)), str(options.pop("master_port", port))
-    if isinstance(ranks, str) and ranks.isdecimal() and 1 <= int(ranks) <= MAX_SLOTS:
-        found["hosts" if nodes == "1" else "num_gpus"] = {"localhost": int(ranks)} if nodes == "1" else int(ranks)
-    if nodes != "1":
-        notes.append(f"--nnodes {nodes}: torchrun is told on each host which one it is; write their names under cluster.hosts")
-        found |= {"master_addr": address} if address and "$" not in address else {}
-    if port.isdecimal() and 1 <= int(port) <= 65535:
-        found["master_port"] = int(port)
-    notes += [
-        f"--{name} is torchrun's own and is left out: DeepSpeed's launcher starts the ranks" for name in options if name != "standalone"
-    ]
+    nodes = str(options.pop("nnodes", "1"))
+    ranks = options.pop("nproc_per_node", "1")
+    for name in ("standalone", "use_env"):  # how ranks of one machine meet anyway, and how every torchrun hands on the local rank
+        options.pop(name, None)
+    several = nodes not in ("1", "1:1")
+    _ranks(found, "nproc_per_node", ranks, notes, several=several)
+    if several:
+        _number(found, "num_nodes", "nnodes", nodes, notes)
+    _rendezvous(found, options, notes, several=several)
+    for name, value in options.items():
+        found.setdefault("launcher_args", []).extend([f"--{name}"] if value is True else [f"--{name}", str(value)])
     return found
+
+
+def _rendezvous(found: dict[str, Any], options: dict[str, str | bool], notes: list[str], *, several: bool) -> None:
+    """Where the ranks meet: keys of the cluster, and the rendezvous as typed where it is one of several machines."""
+    address, port, rank = (str(options.pop(name, "")) for name in ("master_addr", "master_port", "node_rank"))
+    if not several:
+        for name in ("rdzv_endpoint", "rdzv_backend", "rdzv_id"):
+            options.pop(name, None)
+    if rank not in ("", "0"):
+        notes.append(f"--node_rank {rank} is left out: the Plan is one for all hosts, and each gets its own")
+    if address and not (address in LOCAL and not several):
+        found["master_addr"] = address
+    if port:
+        _number(found, "master_port", "master_port", port, notes)
+
+
+def _ranks(found: dict[str, Any], option: str, value: str | bool, notes: list[str], *, several: bool) -> None:
+    """Ranks of each host; every GPU where the launch says so."""
+    if value == GPUS:
+        notes.append(f"--{option} is the number of GPUs (nvidia-smi, device_count): left out, which is every GPU of the machine")
+    elif value not in ("gpu", "auto") and _number({}, "num_gpus", option, str(value), notes):
+        found["num_gpus" if several else "hosts"] = int(str(value)) if several else {"localhost": int(str(value))}
+
+
+def _number(found: dict[str, Any], key: str, option: str, value: str, notes: list[str]) -> bool:
+    """A number that a Plan takes; else what it is, and the key to write it under, are said."""
+    if value.isdecimal() and 1 <= int(value) <= (65535 if key == "master_port" else MAX_SLOTS):
+        found[key] = int(value)
+        return True
+    notes.append(f"--{option} {value} is left open: write the number under cluster.{key}")
+    return False
+
+
+def _of_accelerate(line: CommandLine, notes: list[str]) -> dict[str, Any]:
+    """`accelerate launch` of a script that reads its DeepSpeed configuration from an argument."""
+    found: dict[str, Any] = {"launcher": "accelerate"}
+    options = {**line.options}
+    machines = str(options.pop("num_machines", "1"))
+    if machines != "1":
+        _number(found, "num_nodes", "num_machines", machines, notes)
+    if (processes := options.pop("num_processes", None)) is not None and _number({}, "hosts", "num_processes", str(processes), notes):
+        each = int(str(processes)) // (int(machines) if machines.isdecimal() else 1)
+        found |= {"hosts": {"localhost": each}} if machines == "1" else {"num_gpus": each}
+    for option, key in (("main_process_ip", "master_addr"), ("main_process_port", "master_port")):
+        if (value := options.pop(option, None)) is not None:
+            found[key] = resolve(str(value)) if str(value).isdecimal() else value
+    for name, value in options.items():
+        if name not in ("multi_gpu", "machine_rank"):
+            found.setdefault("launcher_args", []).extend([f"--{name}"] if value is True else [f"--{name}", str(value)])
+    return found
+
+
+def _of_python(_line: CommandLine, _notes: list[str]) -> dict[str, Any]:
+    return {}
+
+
+OPTIONS_OF: Mapping[str, Callable[[CommandLine, list[str]], dict[str, Any]]] = {
+    "deepspeed": _of_deepspeed,
+    "torchrun": _of_torchrun,
+    "accelerate": _of_accelerate,
+    "python": _of_python,
+}
+"""Launcher -> what its options are under `cluster:`."""
 
 
 def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, job: Mapping[str, Any], notes: list[str]) -> Imported:
@@ -127,11 +193,18 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, job: Mapp
             notes.append(
                 "neither a YAML nor --use_deepspeed: accelerate would take its default_config.yaml; this Plan trains with DeepSpeed"
             )
-    notes += [f"--{option} has no key in an accelerate YAML and is left out" for option in options if option not in flags]
+    cluster = _only_accelerates({option: value for option, value in options.items() if option not in flags})
+    given = Given(job, flags, line.env, tuple(notes), cluster)
     try:
-        return plan_of_accelerate(text or "distributed_type: DEEPSPEED\n", source, Given(job, flags, line.env, tuple(notes)), read_named)
+        return plan_of_accelerate(text or "distributed_type: DEEPSPEED\n", source, given, read_named)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error.message}", error.line, error.column) from None
+
+
+def _only_accelerates(options: Mapping[str, str | bool]) -> dict[str, Any]:
+    """Options that no YAML has: with one of them, accelerate itself is the launcher."""
+    words = [word for name, value in options.items() for word in ([f"--{name}"] if value is True else [f"--{name}", str(value)])]
+    return {"launcher": "accelerate", "launcher_args": words} if words else {}
 
 
 def _value(value: str | bool, key: AccelerateKey) -> Any:

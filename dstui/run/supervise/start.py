@@ -12,10 +12,13 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from dstui.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
+from dstui.plan import PlanError
+from dstui.plan.holes import filled
 from dstui.plan.launchers import BY_NAME
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
@@ -47,6 +50,7 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
 
     `run_dir` is the job folder itself (it must be empty or not be there). With `owner_pid` the job lives and dies with that process.
     """
+    target = _without_holes(target)
     plan, machine = target.plan, target.machine
     if machine.recorded:
         raise LaunchError(
@@ -86,6 +90,18 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
             raise LaunchError(f"Cannot write the job folder: {error} (--run-dir names another place)") from None
         raise
     return folder
+
+
+def _without_holes(target: Target) -> Target:
+    """The target with the holes of its Plan filled from the environment. Raises LaunchError with those that stay open."""
+    try:
+        plan, still_open = filled(target.plan, os.environ)
+    except PlanError as error:
+        raise LaunchError(f"A hole of the Plan is filled with what it cannot be: {error}") from None
+    if still_open:
+        listed = "\n".join(f"  {hole.path}: ${{{hole.name}}}" for hole in still_open)
+        raise LaunchError(f"The Plan has open holes: set these variables, or write their values into the Plan\n{listed}")
+    return target if plan is target.plan else replace(target, plan=plan)
 
 
 def check(spec: LaunchSpec) -> None:

@@ -1,0 +1,387 @@
+"""Follow shell text step by step without running anything, and collect the launches that it would run.
+
+What only the run decides stays open: a variable that nobody sets, the output of a program, a branch that asks for either. The text
+is read as started without arguments; where that reaches no launch, branches on arguments are read as alternatives.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+
+from dstui.adopt.shell import flow, programs
+from dstui.adopt.shell.conditions import Conditions
+from dstui.adopt.shell.recognise import recognise
+from dstui.adopt.shell.unknowns import COUNTS_GPUS, Unknowns
+from dstui.adopt.shell.values import OPEN, Launch, Node, ShellLimit, State, Surroundings, Undecidable, Value, as_shown, hole, holes_in
+from dstui.adopt.shell.words import Expander, line_of
+
+MAX_STEPS = 20_000
+"""Commands and loop turns that are followed."""
+MAX_LAUNCHES = 200
+MAX_DEPTH = 40
+"""Functions, eval and bash -c inside each other."""
+UNSET = re.compile(hole("unset", r"(\w+)"))
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Where a command reads from and prints to."""
+
+    given: str | None = None
+    """Standard input, where the text itself gives it."""
+    output: list[str] | None = None
+    """Takes what is printed, where the text uses it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """The words of a command, with the variables set for it alone."""
+
+    words: Sequence[str]
+    env: Mapping[str, str]
+    line: int
+
+
+class Reading:
+    """One reading of a text: the launches, and what is unknown.
+
+    The success of a command is True, False, or None where only the run tells.
+    """
+
+    def __init__(self, around: Surroundings, *, arguments_are_open: bool = False) -> None:
+        self.around = around
+        self.unknowns = Unknowns(around, arguments_are_open=arguments_are_open)
+        self.launches: list[Launch] = []
+        self.undecided: dict[str, int] = {}
+        """Variable -> the line of the branch that decides it while the script runs."""
+        self.condition = 0
+        """The line of the undecided branch that is being followed."""
+        self.files: dict[str, str] = {}
+        """Files that the text writes itself: path -> content."""
+        self._text = b""
+        self._steps = self._depth = 0
+        self._wrapped: tuple[str, ...] = ()
+
+    def follow(self, tree: Node, text: str, state: State) -> bool | None:
+        """Follow a text whose syntax tree this is. Raises ShellLimit."""
+        return self._inside(text, lambda: self.run(tree.get("Stmts", ()), state, Streams()))
+
+    def run(self, statements: Sequence[Node], state: State, streams: Streams) -> bool | None:
+        """Follow statements one after another; the success of the last."""
+        status: bool | None = True
+        for statement in statements:
+            if state.ended:
+                break
+            status = self.statement(statement, state, streams)
+        return status
+
+    def statement(self, statement: Node, state: State, streams: Streams) -> bool | None:
+        """Follow one statement."""
+        self.step(line_of(statement))
+        command = statement.get("Cmd")
+        if command is None:
+            return True
+        given, target = self._redirections(statement, state)
+        printed: list[str] | None = [] if target else streams.output
+        follow = KINDS.get(command["Type"])
+        status = follow(self, command, state, Streams(streams.given if given is None else given, printed)) if follow else None
+        if target:
+            self.files[target] = "".join(printed or ())
+        return status if not statement.get("Negated") or status is None else not status
+
+    def step(self, line: int) -> None:
+        """Count a step. Raises ShellLimit."""
+        self._steps += 1
+        if self._steps > MAX_STEPS:
+            raise ShellLimit(f"more than {MAX_STEPS:,} steps", line)
+
+    def expander(self, state: State) -> Expander:
+        """Return what expands words in this state."""
+        return Expander(
+            state,
+            lambda node: self._output_of(node, state),
+            self.unknowns.unset,
+            lambda node: self.unknowns.name_of(self._source_of(node), line_of(node)),
+        )
+
+    def conditions(self, state: State) -> Conditions:
+        """Return what decides tests in this state."""
+        return Conditions(self.expander(state), self.unknowns.as_tested, lambda path: self.is_folder(state, path))
+
+    def is_folder(self, state: State, path: str) -> bool | None:
+        """Tell whether a folder is there; None where the path has a hole, or nobody can look."""
+        return None if OPEN in path + state.folder else self.around.is_folder(path_in(state, path))
+
+    def decided(self, decide: Callable[[], bool | None]) -> bool | None:
+        """Return what is decided; None where only the run decides it."""
+        with suppress(Undecidable):
+            return decide()
+        return None
+
+    def command(self, command: Command, state: State, streams: Streams) -> bool | None:
+        """Follow a command by its words."""
+        words, line = list(command.words), command.line
+        while words and (first := UNSET.fullmatch(words[0])):
+            self.unknowns.note(f"line {line}: ${first[1]} stands before a command and nothing sets it: read as empty")
+            words = words[1:]
+        if not words:
+            return None
+        if found := recognise(words):
+            env = {**command.env, **found.env}
+            if found.launcher == "shell":
+                inner = state.copy()
+                inner.variables |= env
+                inner.exported |= env.keys()
+                return self._again(found.words[0], inner, streams, line, found.wrappers)
+            self._launch(Launch(found.launcher, found.words, env, state.folder, line, found.wrappers), state)
+            return None
+        return self._other(replace(command, words=words), state, streams)
+
+    def _other(self, command: Command, state: State, streams: Streams) -> bool | None:
+        """A command that starts no training: the shell's own, a function, a program whose output is known."""
+        name, *rest = command.words
+        if body := state.functions.get(name):
+            return self._function(body, rest, state, streams)
+        if name in ("source", "."):
+            return self._source(rest, state, streams, command.line)
+        if name == "eval":
+            return self._again(" ".join(rest), state, streams, command.line)
+        if builtin := programs.BUILTINS.get(name):
+            return builtin(self, rest, state, streams.given)
+        if name in ("test", "["):
+            return self.decided(lambda: self.conditions(state).words(rest if name == "test" else rest[:-1]))
+        printed = programs.printed(name, rest, state, streams.given, self.around)
+        if streams.output is None:
+            return None if printed is None else True
+        if printed is None:
+            raise Undecidable
+        streams.output.append(printed)
+        return True
+
+    def _launch(self, launch: Launch, state: State) -> None:
+        if len(self.launches) >= MAX_LAUNCHES:
+            raise ShellLimit(f"more than {MAX_LAUNCHES} launches", launch.line)
+        exported = {name: value for name in state.exported if isinstance(value := state.variables.get(name), str)}
+        wrappers = (*self._wrapped, *launch.wrappers)
+        self.launches.append(
+            replace(launch, env=exported | dict(launch.env), wrappers=wrappers, condition=self.condition, written=dict(self.files))
+        )
+
+    # ---------------------------------------------------------------- text inside text
+
+    def _inside(self, text: str, follow: Callable[[], bool | None]) -> bool | None:
+        """Follow nodes whose positions are those of another text."""
+        outer, self._text = self._text, text.encode()
+        try:
+            return follow()
+        finally:
+            self._text = outer
+
+    @contextmanager
+    def _deeper(self, line: int) -> Iterator[None]:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ShellLimit(f"more than {MAX_DEPTH} functions, evals or shells inside each other", line)
+        yield
+        self._depth -= 1
+
+    def _again(self, text: str, state: State, streams: Streams, line: int, wrappers: tuple[str, ...] = ()) -> bool | None:
+        """Follow a text that would be run."""
+        tree = self.around.parse(text)
+        if tree is None:
+            return None
+        outer, self._wrapped = self._wrapped, (*self._wrapped, *wrappers)
+        try:
+            with self._deeper(line):
+                return self._inside(text, lambda: self.run(_moved(tree.get("Stmts", ()), line), state, streams))
+        finally:
+            self._wrapped = outer
+
+    def _function(self, body: Node, words: list[str], state: State, streams: Streams) -> bool | None:
+        outer, state.positional = state.positional, words
+        with self._deeper(line_of(body)):
+            status = self.statement(body, state, streams)
+        state.positional = outer
+        state.ended = "" if state.ended == "return" else state.ended
+        return status
+
+    def _source(self, words: list[str], state: State, streams: Streams, line: int) -> bool | None:
+        path = words[0] if words else ""
+        text = None if holes_in(path) else self.around.text_of(path_in(state, path))
+        if text is None:
+            self.unknowns.note(f"line {line}: {as_shown(path)} is sourced and is not here: variables that it sets stay open")
+            return None
+        return self._again(text, state, streams, line)
+
+    def _redirections(self, statement: Node, state: State) -> tuple[str | None, str]:
+        """Standard input where the text gives it, and the file that standard output is written to."""
+        given, target, expander = None, "", self.expander(state)
+        for redirection in statement.get("Redirs", ()):
+            operator, word = redirection["Op"], redirection["Word"]
+            if operator in ("<<", "<<-"):
+                given = _document(expander, redirection.get("Hdoc"), quoted=any(part["Type"] != "Lit" for part in word.get("Parts", ())))
+                given = re.sub(r"(?m)^\t+", "", given) if operator == "<<-" else given
+            elif operator == "<<<":
+                given = expander.text(word) + "\n"
+            elif operator in (">", ">|") and (redirection.get("N") or {}).get("Value", "1") == "1":
+                path = expander.text(word)
+                target = "" if path == "/dev/null" else path_in(state, path)
+        return given, target
+
+    def _output_of(self, node: Node, state: State) -> str:
+        """What a command substitution prints. Raises Undecidable where a program prints it."""
+        if COUNTS_GPUS.search(self._source_of(node)):
+            raise Undecidable
+        printed: list[str] = []
+        self.run(node.get("Stmts", ()), state.copy(), Streams(output=printed))
+        return "".join(printed)
+
+    def _source_of(self, node: Node) -> str:
+        start, end = node.get("Pos", (0, 0))[0], node.get("End", (0, 0))[0]
+        return self._text[start:end].decode("utf-8", "replace")
+
+
+def path_in(state: State, path: str) -> str:
+    """Return a path of this state without `..`; relative paths are the current folder's."""
+    return posixpath.normpath(posixpath.join(state.folder, path))
+
+
+def _document(expander: Expander, body: Node | None, *, quoted: bool) -> str:
+    """A here-document; with a quoted end its text stands as it is."""
+    parts = (body or {}).get("Parts", ())
+    if quoted:
+        return "".join(part.get("Value", "") for part in parts)
+    return expander.text({"Parts": [{"Type": "DblQuoted", "Parts": parts}]})
+
+
+def _moved(statements: Sequence[Node], line: int) -> Sequence[Node]:
+    """Statements of a text that another line runs: they are said to stand there."""
+    for statement in statements:
+        for node in (statement, statement.get("Cmd") or {}):
+            if "Pos" in node:
+                node["Pos"] = (node["Pos"][0], line)
+    return statements
+
+
+# ---------------------------------------------------------------- kinds of nodes
+
+
+def _call(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+    expander = reading.expander(state)
+    words = expander.words(node.get("Args", ()))
+    if words:
+        env = {one["Name"]["Value"]: expander.text(one.get("Value")) for one in node.get("Assigns", ())}
+        return reading.command(Command(words, env, line_of(node)), state, streams)
+    for assignment in node.get("Assigns", ()):
+        _assign(reading, assignment, state)
+    return True
+
+
+def _declare(reading: Reading, node: Node, state: State, _streams: Streams) -> bool | None:
+    """`export`, `declare`, `local`, `readonly`."""
+    exports = node["Variant"]["Value"] == "export"
+    for argument in node.get("Args", ()):
+        name = (argument.get("Name") or {}).get("Value")
+        if name is None:
+            exports = exports or reading.expander(state).text(argument.get("Value")) == "-x"
+            continue
+        if not argument.get("Naked"):
+            _assign(reading, argument, state)
+        if exports:
+            state.exported.add(name)
+    return True
+
+
+def _assign(reading: Reading, node: Node, state: State) -> None:
+    name, expander, unknowns = node["Name"]["Value"], reading.expander(state), reading.unknowns
+    old = state.variables.get(name)
+    if node.get("Index"):
+        return _assign_element(expander, node, state, name)
+    unknowns.assigned = name if len((node.get("Value") or {}).get("Parts", ())) == 1 else ""
+    value: Value = expander.text(node.get("Value"))
+    if node.get("Array") is not None:
+        value = expander.words([element["Value"] for element in node["Array"].get("Elems", ()) if element.get("Value")])
+    unknowns.assigned = ""
+    if value == hole("unset", name):  # X=$X: whoever starts the text may set it, and need not
+        unknowns.note(f"line {line_of(node)}: ${name} is taken from the environment: read as not set")
+        value = ""
+    if node.get("Append") and old is not None:
+        value = old + value if isinstance(old, str) and isinstance(value, str) else [*_items(old), *_items(value)]
+    state.variables[name] = value
+    return None
+
+
+def _assign_element(expander: Expander, node: Node, state: State, name: str) -> None:
+    """`NAME[3]=value`."""
+    items = list(_items(state.variables.get(name, [])))
+    with suppress(Undecidable):
+        at = expander.number(node["Index"])
+        if 0 <= at < MAX_LAUNCHES:
+            items += [""] * (at + 1 - len(items))
+            items[at] = expander.text(node.get("Value"))
+            state.variables[name] = items
+
+
+def _items(value: Value) -> list[str]:
+    return [value] if isinstance(value, str) else value
+
+
+def _pipe(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+    if streams.output is None:  # nobody takes what is printed: each side is followed for its launches
+        reading.statement(node["X"], state.copy(), Streams())
+        reading.statement(node["Y"], state.copy(), Streams())
+        return None
+    passed: list[str] = []
+    reading.statement(node["X"], state.copy(), Streams(output=passed))
+    return reading.statement(node["Y"], state.copy(), Streams("".join(passed), streams.output))
+
+
+def _binary(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+    return _pipe(reading, node, state, streams) if node["Op"] in ("|", "|&") else flow.follow_list(reading, node, state, streams)
+
+
+def _block(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+    return reading.run(node.get("Stmts", ()), state, streams)
+
+
+def _subshell(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+    return reading.run(node.get("Stmts", ()), state.copy(), streams)
+
+
+def _time(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+    return reading.statement(node["Stmt"], state, streams) if node.get("Stmt") else True
+
+
+def _define(_reading: Reading, node: Node, state: State, _streams: Streams) -> bool | None:
+    state.functions[node["Name"]["Value"]] = node["Body"]
+    return True
+
+
+def _test(reading: Reading, node: Node, state: State, _streams: Streams) -> bool | None:
+    return reading.decided(lambda: reading.conditions(state).clause(node["X"]))
+
+
+def _arithmetic(reading: Reading, node: Node, state: State, _streams: Streams) -> bool | None:
+    return reading.decided(lambda: bool(reading.expander(state).number(node["X"])))
+
+
+KINDS: Mapping[str, Callable[[Reading, Node, State, Streams], bool | None]] = {
+    "CallExpr": _call,
+    "DeclClause": _declare,
+    "BinaryCmd": _binary,
+    "Block": _block,
+    "Subshell": _subshell,
+    "TimeClause": _time,
+    "FuncDecl": _define,
+    "IfClause": flow.follow_if,
+    "CaseClause": flow.follow_case,
+    "WhileClause": flow.follow_while,
+    "ForClause": flow.follow_for,
+    "TestClause": _test,
+    "ArithmCmd": _arithmetic,
+}
+"""Kind of a command's node -> what follows it."""

@@ -1,0 +1,51 @@
+"""Make shell text of what people paste: without prompts, fences and line numbers, placeholders such as <your_path> as holes. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from dstui.adopt.shell.values import hole
+
+FENCE = re.compile(r"^[ \t]*(?:```|~~~).*$", re.MULTILINE)
+PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]*)?)?[ \t]*[$%❯][ \t]+(?=\S)", re.MULTILINE)
+CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)
+NUMBERED = re.compile(r"^[ \t]*(\d{1,5})(?:[ \t]*[|:│])?(?:[ \t]+|$)(.*)$")
+PLACEHOLDER = re.compile(r"(?<![<\w&])<([A-Za-z][\w .:/|,-]{0,60}?)>(?=[\s/.\-_:,;\"')]|$)")
+QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|(?:^|(?<=\s))#[^\n]*", re.DOTALL | re.MULTILINE)
+"""What a placeholder does not stand in: quotes, an escaped character, a comment."""
+
+
+def cleaned(text: str) -> str:
+    """Return the shell text in a paste. Lines keep their numbers."""
+    text = FENCE.sub("", text.replace("\r\n", "\n"))
+    text = _without_numbers(text)
+    if PROMPT.search(text):
+        text = CONTINUED.sub("", PROMPT.sub("", text))
+    return re.sub(r"\\[ \t]*\Z", "", text.rstrip()) + "\n"
+
+
+def _without_numbers(text: str) -> str:
+    """Take off a gutter of line numbers, where every line has the next one."""
+    lines = text.split("\n")
+    matches = [NUMBERED.match(line) for line in lines if line.strip()]
+    numbers = [int(match[1]) for match in matches if match]
+    if len(numbers) < 2 or len(numbers) != len(matches) or numbers != list(range(numbers[0], numbers[0] + len(numbers))):
+        return text
+    return "\n".join(match[2] if (match := NUMBERED.match(line)) else line for line in lines)
+
+
+def with_holes(text: str) -> tuple[str, Mapping[str, str]]:
+    """Return the text with a hole for each <placeholder> outside of quotes, and what each hole was."""
+    sources: dict[str, str] = {}
+
+    def replaced(match: re.Match[str]) -> str:
+        name = re.sub(r"\W+", "_", match[1]).strip("_").upper()
+        sources[name] = match[0]
+        return hole("unset", name)
+
+    parts, at = [], 0
+    for quoted in QUOTED.finditer(text):
+        parts += [PLACEHOLDER.sub(replaced, text[at : quoted.start()]), quoted[0]]
+        at = quoted.end()
+    return "".join([*parts, PLACEHOLDER.sub(replaced, text[at:])]), sources

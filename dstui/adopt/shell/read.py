@@ -1,0 +1,102 @@
+"""Read a shell text: its launches in their order, which of them is meant, and what was assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from dstui.adopt.shell.interpreter import Reading
+from dstui.adopt.shell.pasted import cleaned, with_holes
+from dstui.adopt.shell.recognise import UNLIKELY, rank
+from dstui.adopt.shell.values import CLOSE, OPEN, Launch, Node, ShellLimit, State, Surroundings, holes_in
+
+MAX_REPAIRS = 20
+"""Lines of a paste that are no shell text, and are left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShellText:
+    """What a text would launch."""
+
+    launches: tuple[Launch, ...]
+    """The likeliest kind first, each kind in the order of the text."""
+    notes: tuple[str, ...]
+    sources: Mapping[str, str]
+    """Hole -> what it stands for in the text."""
+    undecided: Mapping[str, int]
+    """Variable -> the line of the branch that decides it while the script runs."""
+
+
+class Unparsed(Exception):
+    """A text that the parser refuses: `message`, and its `line`."""
+
+    def __init__(self, message: str, line: int = 0) -> None:
+        super().__init__(message)
+        self.message, self.line = message, line
+
+
+Parse = Callable[[str], Node]
+"""The syntax tree of a text. Raises Unparsed."""
+
+
+def read_shell(text: str, around: Surroundings, parse: Parse) -> ShellText:
+    """Read a text. Raises Unparsed and ShellLimit."""
+    if OPEN in text or CLOSE in text:
+        raise Unparsed("it has characters of Unicode's private use area")
+    text, sources = with_holes(cleaned(text))
+    tree, text, notes = _tree(text, parse)
+    reading = _followed(tree, text, around, arguments_are_open=False)
+    if not reading.launches:
+        reading = _followed(tree, text, around, arguments_are_open=True)
+    ranks = {id(launch): rank(launch.launcher, launch.words) for launch in reading.launches}
+    likely = [launch for launch in reading.launches if ranks[id(launch)] < UNLIKELY] or reading.launches
+    launches = sorted(likely, key=lambda launch: (ranks[id(launch)], bool(launch.condition)))
+    return ShellText(
+        tuple(_distinct(launches)), (*notes, *reading.unknowns.assumptions), {**sources, **reading.unknowns.sources}, reading.undecided
+    )
+
+
+def undecided_in(launch: Launch, shell: ShellText) -> list[tuple[str, int]]:
+    """Return the variables of a launch that a branch decides while the script runs, each with the branch's line."""
+    texts = [*launch.words, *launch.env.values(), launch.folder]
+    names = dict.fromkeys(name for text in texts for kind, name in holes_in(text) if kind == "undecided")
+    return [(name, shell.undecided.get(name, 0)) for name in names]
+
+
+def _followed(tree: Node, text: str, around: Surroundings, *, arguments_are_open: bool) -> Reading:
+    reading = Reading(around, arguments_are_open=arguments_are_open)
+    try:
+        reading.follow(tree, text, State(around.folder))
+    except ShellLimit:
+        if not reading.launches:
+            raise
+    except RecursionError:
+        raise ShellLimit("it is nested too deeply") from None
+    return reading
+
+
+def _tree(text: str, parse: Parse) -> tuple[Node, str, list[str]]:
+    """The tree of a text; a line of a paste that is no shell text is left out, and that is said."""
+    notes: list[str] = []
+    lines = text.split("\n")
+    while True:
+        text = "\n".join(lines)
+        try:
+            return parse(text), text, notes
+        except Unparsed as problem:
+            open_end = "reached EOF" in problem.message or "without" in problem.message or "must be" in problem.message
+            if open_end or not 1 <= problem.line <= len(lines) or len(notes) == MAX_REPAIRS or not lines[problem.line - 1].strip():
+                raise
+            notes.append(f"line {problem.line} is no shell text ({problem.message}) and is left out")
+            lines[problem.line - 1] = ""
+
+
+def _distinct(launches: list[Launch]) -> list[Launch]:
+    """Without those that say the same as one before."""
+    found: list[Launch] = []
+    for launch in launches:
+        if not any(
+            (one.launcher, one.words, one.env, one.folder) == (launch.launcher, launch.words, launch.env, launch.folder) for one in found
+        ):
+            found.append(launch)
+    return found

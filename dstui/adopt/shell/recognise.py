@@ -1,0 +1,152 @@
+"""Recognise a launch in the words of a command, behind whatever starts it: srun, nohup, nsys, `uv run`, a submitter with `--`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dstui.adopt.shell.values import hole
+
+ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+UNSET = re.compile(hole("unset", r"\w+"))
+"""A variable that nobody sets, among the assignments of a command: empty, as in the shell."""
+PYTHON = re.compile(r"python[\d.]*(?:-[\w.]+)?")
+SHELLS = ("bash", "sh", "zsh", "dash")
+MODULES: Mapping[str, str] = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed",
+    "deepspeed": "deepspeed",
+}
+"""What `python -m` starts -> the launcher that it is."""
+FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
+    "llamafactory-cli": ("train",),
+    "axolotl": ("train",),
+    "swift": ("sft", "pt", "rlhf", "megatron"),
+    "xtuner": ("train",),
+    "trl": ("sft", "dpo", "grpo", "kto", "orpo", "reward", "rloo"),
+    "dlrover-run": (),
+    "colossalai": ("run",),
+}
+"""Commands of frameworks that start their own ranks -> the subcommands that train; none: the command does."""
+TRANSPARENT = (
+    "nohup",
+    "time",
+    "exec",
+    "sudo",
+    "command",
+    "stdbuf",
+    "nice",
+    "setsid",
+    "timeout",
+    "env",
+    "uv",
+    "poetry",
+    "pipenv",
+    "conda",
+    "ionice",
+)
+"""They start the command after them and change nothing of it that a Plan would have to say."""
+WRAPPERS = ("srun", "mpirun", "mpiexec", "nsys", "ncu", "numactl", "taskset", "py-spy", "singularity", "apptainer")
+"""They start the command after them, and are told of."""
+NOT_TRAINING = re.compile(
+    r"(?:^|[/_.-])(?:pip|venv|setup|download|prepare|preprocess|convert|eval|evaluate|install|json|http|test|merge|server?|serve|api|requirements)"
+    r"(?:$|[/_.-])|^(?:pytest|ipykernel|build|black)$"
+)
+"""Python programs that start no training, or at least less likely than another command of the same text."""
+
+UNLIKELY = 9
+"""The rank of a program that starts no training: taken only where there is nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """A launch, or the text of a shell that would run one."""
+
+    launcher: str
+    words: tuple[str, ...]
+    env: Mapping[str, str]
+    wrappers: tuple[str, ...]
+
+
+def recognise(words: Sequence[str]) -> Recognised | None:
+    """Return the launch that these words start; None where they start none. `shell` is the launcher of `bash -c TEXT`."""
+    rest, env, wrappers = list(words), dict[str, str](), list[str]()
+    while rest:
+        while rest and ((match := ASSIGNMENT.fullmatch(rest[0])) or (env and UNSET.fullmatch(rest[0]))):
+            env |= {match[1]: match[2]} if match else {}
+            rest.pop(0)
+        if not rest:
+            return None
+        if found := _launcher(rest):
+            return Recognised(found[0], tuple(found[1]), env, tuple(wrappers))
+        first = _name(rest[0])
+        if first in TRANSPARENT or first in WRAPPERS:
+            start = _start_after(rest)
+            if start is None:
+                return None
+            wrappers += [first] if first in WRAPPERS else []
+            rest = rest[start:]
+        elif "--" in rest[1:]:
+            rest = rest[rest.index("--", 1) + 1 :]
+        else:
+            return None
+    return None
+
+
+def rank(launcher: str, words: Sequence[str]) -> int:
+    """Return how likely a launch is the one that is meant: smaller is likelier."""
+    if launcher == "python":
+        program = words[1] if words[:1] == ("-m",) and len(words) > 1 else words[0]
+        return UNLIKELY if NOT_TRAINING.search(program) else 3
+    return 0 if launcher in ("deepspeed", "accelerate", "torchrun") else 1
+
+
+def _name(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _start_after(words: Sequence[str]) -> int | None:
+    """Where the command of a wrapper begins: at the first word that starts a launch or another wrapper."""
+    for at in range(1, len(words)):
+        name = _name(words[at])
+        set_by_env = _name(words[0]) == "env" and ASSIGNMENT.fullmatch(words[at])
+        if set_by_env or _launcher(words[at:]) or name in TRANSPARENT or name in WRAPPERS:
+            return at
+    return None
+
+
+def _launcher(words: Sequence[str]) -> tuple[str, list[str]] | None:
+    first, rest = _name(words[0]), list(words[1:])
+    if first == "accelerate":
+        return ("accelerate", rest[1:]) if rest[:1] == ["launch"] else None
+    if first in ("deepspeed", "torchrun", "ds"):
+        return ("torchrun" if first == "torchrun" else "deepspeed", rest) if rest else None
+    if first in SHELLS and (text := _shell_text(rest)) is not None:
+        return "shell", [text]
+    if first in FRAMEWORKS and (not FRAMEWORKS[first] or (rest[:1] and rest[0] in FRAMEWORKS[first])):
+        return first, rest
+    return _python(rest) if PYTHON.fullmatch(first) else None
+
+
+def _shell_text(rest: list[str]) -> str | None:
+    """The text of `bash -c TEXT`, also as -lc, -xc."""
+    for at, word in enumerate(rest):
+        if re.fullmatch(r"-[a-z]*c", word):
+            return rest[at + 1] if at + 1 < len(rest) else None
+        if not word.startswith("-"):
+            return None
+    return None
+
+
+def _python(rest: list[str]) -> tuple[str, list[str]] | None:
+    """What python starts; None for -c, a prompt, standard input."""
+    while rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c", "-"):
+        rest = rest[2:] if rest[0] in ("-X", "-W") else rest[1:]
+    if rest[:1] == ["-m"] and len(rest) > 1:
+        return (MODULES[rest[1]], rest[2:]) if rest[1] in MODULES else ("python", rest)
+    if rest and (rest[0].endswith(".py")):
+        return "python", rest
+    return None

@@ -1,0 +1,78 @@
+"""What a reading of shell text cannot know: the holes, what they stand for, and what was assumed instead."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from dstui.adopt.shell.values import GPU_COUNT, Surroundings, Undecidable, hole, holes_in
+
+PATH_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "MANPATH", "PKG_CONFIG_PATH")
+"""Variables that a text extends; empty where the environment has none."""
+COUNTS_GPUS = re.compile(r"nvidia-smi.*\|\s*wc\b|nvidia-smi\s+(?:-L|--list-gpus)|device_count\(\)", re.DOTALL)
+RANDOM_NUMBER = "29571"
+"""Stands for $RANDOM, of which each launch would get another; a port that launches may use."""
+OWN = {"?": "0", "$": "1", "SECONDS": "0", "-": "", "!": "", "LINENO": "", "BASHPID": "", "PPID": ""}
+"""Variables that the shell sets itself."""
+
+
+class Unknowns:
+    """The holes of one reading, and its assumptions."""
+
+    def __init__(self, around: Surroundings, *, arguments_are_open: bool) -> None:
+        self.around, self.arguments_are_open = around, arguments_are_open
+        self.assumptions: list[str] = []
+        self.sources: dict[str, str] = {}
+        """Hole -> what it stands for in the text, with its line."""
+        self.assigned = ""
+        """The variable whose value is being read: it names what a program would print."""
+
+    def as_tested(self, text: str, line: int) -> str:
+        """Return the text that a condition sees. A variable that nobody sets is empty, and that is said. Raises Undecidable."""
+        for kind, name in holes_in(text):
+            if kind != "unset" or (self.arguments_are_open and name.startswith("ARG_")):
+                raise Undecidable
+            what = f"${name.removeprefix('ARG_')}" if name.startswith("ARG_") else f"${name}"
+            self.note(f"line {line} asks for {what}: read as not set" if line else f"a condition asks for {what}: read as not set")
+            text = text.replace(hole("unset", name), "")
+        return text
+
+    def note(self, sentence: str) -> None:
+        """Keep a sentence about what was assumed, once."""
+        if sentence not in self.assumptions:
+            self.assumptions.append(sentence)
+
+    def unset(self, name: str, folder: str) -> str:
+        """The hole of a variable that nobody sets, or the value that the shell itself gives it."""
+        if name in ("HOME", "PWD", "OLDPWD"):
+            return hole("computed", "HOME") if name == "HOME" else folder
+        if name in ("0", "BASH_SOURCE"):
+            return self.around.script or "bash"
+        if name == "RANDOM":
+            self.note("$RANDOM is another number at each launch; the Plan has one of them")
+            return RANDOM_NUMBER
+        if name in OWN:
+            return OWN[name]
+        if name in PATH_LISTS:
+            return self.around.environment.get(name, "")
+        if name == "#" and self.arguments_are_open:
+            raise Undecidable
+        if name.isdigit():
+            self.sources.setdefault(f"ARG_{name}", f"${name}, the script's argument {name}")
+            return hole("unset", f"ARG_{name}")
+        self.sources.setdefault(name, f"${name}, which nothing in the text sets")
+        return hole("unset", name)
+
+    def name_of(self, source: str, line: int) -> str:
+        """Name what a program would print: after the variable that takes it, else after the program."""
+        if COUNTS_GPUS.search(source):
+            self.sources.setdefault(GPU_COUNT, f"{' '.join(source.split())}, line {line}")
+            return GPU_COUNT
+        words = re.findall(r"[A-Za-z_]\w*", source)
+        base = self.assigned or (words[0].upper() if words else "VALUE")
+        about = f"{' '.join(source.split())[:100]}, line {line}"
+        for number in itertools.count(1):
+            name = base if number == 1 else f"{base}_{number}"
+            if self.sources.setdefault(name, about) == about:
+                return name
+        raise AssertionError

@@ -1,0 +1,309 @@
+"""Expand the words of a command as bash does: quotes, variables, arithmetic, command substitution, braces, field splitting.
+
+Source: the Bash Reference Manual, 3.5 Shell Expansions. Globs stay as they are written.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dstui.adopt.shell.arithmetic import evaluate
+from dstui.adopt.shell.values import HOLE, Node, ShellLimit, State, Undecidable, Value, hole, holes_in
+
+MAX_WORDS = 10_000
+"""Words of one command, after braces and arrays."""
+MAX_TEXT = 1_000_000
+"""Characters of one value."""
+ESCAPED = re.compile(r"\\(\n|.)", re.DOTALL)
+ESCAPED_IN_QUOTES = re.compile(r'\\([$`"\\\n])')
+ANSI_C = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "e": "\x1b", "f": "\f", "v": "\v"}
+BRACES = re.compile(r"\{([^{}\s]*)\}")
+RANGE = re.compile(r"(-?\d{1,9})\.\.(-?\d{1,9})")
+NAME = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a word."""
+
+    text: str
+    quoted: bool = True
+    """Not split at blanks."""
+    starts: bool = False
+    """Begins a new word: an element of an array after the first."""
+
+
+class Expander:
+    """Expands the words of one state.
+
+    `output_of` runs the statements of a command substitution and returns what they print; it raises Undecidable where a program that
+    is not known would print it. `unset` names the hole of a variable that nobody sets.
+    """
+
+    def __init__(
+        self, state: State, output_of: Callable[[Node], str], unset: Callable[[str, str], str], name_hole: Callable[[Node], str]
+    ) -> None:
+        self.state, self.output_of, self.unset, self.name_hole = state, output_of, unset, name_hole
+
+    def words(self, nodes: Sequence[Node]) -> list[str]:
+        """Return the words of a command after all expansions."""
+        found: list[str] = []
+        for node in nodes:
+            for braced in _braces(node):
+                found += _split(self._pieces(braced.get("Parts", ()), quoted=False))
+                if len(found) > MAX_WORDS:
+                    raise ShellLimit(f"more than {MAX_WORDS:,} words in a command", line_of(node))
+        return found
+
+    def text(self, node: Node | None) -> str:
+        """Return a word without splitting, as in an assignment."""
+        if not node:
+            return ""
+        text = "".join((" " if piece.starts else "") + piece.text for piece in self._pieces(node.get("Parts", ()), quoted=False))
+        if len(text) > MAX_TEXT:
+            raise ShellLimit("a value of more than a million characters", line_of(node))
+        return text
+
+    def pattern(self, node: Node) -> str:
+        """Return a word as a pattern of fnmatch: quoted parts match themselves."""
+        found = ""
+        for part in node.get("Parts", ()):
+            text = "".join(piece.text for piece in self._pieces([part], quoted=False))
+            found += re.sub(r"([*?\[])", r"[\1]", text) if part["Type"] in ("SglQuoted", "DblQuoted") else text
+        return found
+
+    def value_of(self, name: str) -> Value | None:
+        """Return a variable's value; None where nobody has set it."""
+        if name.isdigit():
+            position = int(name)
+            return self.state.positional[position - 1] if 0 < position <= len(self.state.positional) else None
+        if name in ("@", "*"):
+            return list(self.state.positional)
+        if name == "#":
+            return str(len(self.state.positional))
+        return self.state.variables.get(name)
+
+    def number(self, node: Node) -> int:
+        """Return the value of an arithmetic expression. Raises Undecidable where a hole is in it."""
+        return evaluate(node, self)
+
+    def arithmetic_name(self, name: str) -> str:
+        """Return a variable's text inside an arithmetic expression."""
+        value = self.value_of(name)
+        if value is None:
+            return self.unset(name, self.state.folder)
+        return (value[0] if value else "") if isinstance(value, list) else value
+
+    def _pieces(self, parts: Sequence[Node], *, quoted: bool) -> list[Piece]:
+        found: list[Piece] = []
+        for number, part in enumerate(parts):
+            found += self._part(part, quoted=quoted, first=number == 0)
+        return found
+
+    def _part(self, part: Node, *, quoted: bool, first: bool) -> list[Piece]:
+        kind = part["Type"]
+        if kind == "Lit":
+            text = part.get("Value", "")
+            if quoted:
+                return [Piece(ESCAPED_IN_QUOTES.sub(lambda match: "" if match[1] == "\n" else match[1], text))]
+            if first and (text == "~" or text.startswith("~/")):
+                return [Piece(hole("computed", "HOME") + text[1:])]
+            return [Piece(ESCAPED.sub(lambda match: "" if match[1] == "\n" else match[1], text))]
+        if kind == "SglQuoted":
+            text = part.get("Value", "")
+            return [Piece(re.sub(r"\\(.)", lambda match: ANSI_C.get(match[1], match[0]), text) if part.get("Dollar") else text)]
+        if kind == "DblQuoted":
+            return self._pieces(part.get("Parts", ()), quoted=True) or [Piece("")]
+        if kind == "ParamExp":
+            return self._parameter(part, quoted=quoted)
+        if kind == "ArithmExp":
+            return [Piece(self._computed(part, lambda: str(self.number(part["X"]))), quoted)]
+        if kind == "CmdSubst":
+            return [Piece(self._computed(part, lambda: self.output_of(part).rstrip("\n")), quoted)]
+        return [Piece(self._computed(part, _unknown))]
+
+    def _computed(self, part: Node, compute: Callable[[], str]) -> str:
+        try:
+            return compute()
+        except Undecidable:
+            return hole("computed", self.name_hole(part))
+
+    # ---------------------------------------------------------------- ${…}
+
+    def _parameter(self, part: Node, *, quoted: bool) -> list[Piece]:
+        name = part["Param"]["Value"]
+        try:
+            value = self._operated(part, name, self._chosen(part, name))
+        except Undecidable:
+            value = hole("computed", name if NAME.fullmatch(name) else self.name_hole(part))
+        if isinstance(value, str):
+            return [Piece(value, quoted)]
+        if quoted and (name == "*" or _subscript(part) == "*"):
+            return [Piece(" ".join(value))]
+        return [Piece(text, quoted, starts=number > 0) for number, text in enumerate(value)] or [Piece("", quoted=False)]
+
+    def _chosen(self, part: Node, name: str) -> Value | None:
+        """The value that the name and its index stand for."""
+        value = self.value_of(name)
+        if part.get("Excl"):
+            if isinstance(value, str) and NAME.fullmatch(value):
+                return self.value_of(value)
+            raise Undecidable
+        subscript = _subscript(part)
+        if subscript is None:
+            return (value[0] if value else "") if isinstance(value, list) and name not in ("@", "*") else value
+        if subscript in ("@", "*"):
+            return [value] if isinstance(value, str) else value
+        if value is None:
+            return None
+        items = [value] if isinstance(value, str) else value
+        number = self.number(part["Index"])
+        if len(items) == 1 and holes_in(items[0]) and number != 0:
+            raise Undecidable  # the words that a program prints: which is the fourth, it alone knows
+        return items[number] if -len(items) <= number < len(items) else ""
+
+    def _operated(self, part: Node, name: str, value: Value | None) -> Value:
+        operation = part.get("Exp") or {}
+        operator, word = operation.get("Op", ""), operation.get("Word")
+        if operator in (":-", "-", ":=", "=", ":+", "+", ":?", "?"):
+            return self._default(name, value, operator, word)
+        if value is None:
+            value = self.unset(name, self.state.folder)
+        if part.get("Length"):
+            if isinstance(value, list):
+                return str(len(value))
+            if holes_in(value):
+                raise Undecidable
+            return str(len(value))
+        if not operator and not part.get("Repl") and not part.get("Slice"):
+            return value
+        if any(map(holes_in, [value] if isinstance(value, str) else value)):
+            raise Undecidable
+        if part.get("Slice"):
+            return self._slice(part["Slice"], value)
+        change = self._change(part, operator, word)
+        return change(value) if isinstance(value, str) else [change(item) for item in value]
+
+    def _default(self, name: str, value: Value | None, operator: str, word: Node | None) -> Value:
+        is_null = operator.startswith(":") and (value in ("", []) or _is_unset_hole(value))
+        is_set = value is not None and not is_null
+        if operator.endswith("+"):
+            return self.text(word) if is_set else ""
+        if is_set and value is not None:
+            return value
+        if operator.endswith("?"):
+            return self.unset(name, self.state.folder)
+        text = self.text(word)
+        if operator.endswith("=") and NAME.fullmatch(name):
+            self.state.variables[name] = text
+        return text
+
+    def _slice(self, node: Node, value: Value) -> Value:
+        start = self.number(node["Offset"])
+        length = self.number(node["Length"]) if node.get("Length") else None
+        start = max(start + len(value), 0) if start < 0 else start
+        return value[start : (None if length is None else start + length if length >= 0 else length)]
+
+    def _change(self, part: Node, operator: str, word: Node | None) -> Callable[[str], str]:
+        if replacement := part.get("Repl"):
+            pattern, new = self.pattern(replacement["Orig"]), self.text(replacement.get("With"))
+            return _replaced(pattern, new, everywhere=bool(replacement.get("All")))
+        if operator in ("^^", "^", ",,", ","):
+            change = str.upper if "^" in operator else str.lower
+            return change if len(operator) == 2 else lambda text: change(text[:1]) + text[1:]
+        if operator in ("%", "%%", "#", "##") and word is not None:
+            return _trimmed(self.pattern(word), operator)
+        raise Undecidable
+
+
+def line_of(node: Node | None) -> int:
+    """Return the line on which a node begins; 0 where it says none."""
+    line: int = (node or {}).get("Pos", (0, 0))[1]
+    return line
+
+
+def _unknown() -> str:
+    raise Undecidable
+
+
+def _subscript(part: Node) -> str | None:
+    """What stands in the brackets of ${NAME[…]}, where that is one literal."""
+    index = part.get("Index")
+    if not index:
+        return None
+    parts = index.get("Parts", ())
+    return str(parts[0].get("Value", "")) if len(parts) == 1 and parts[0].get("Type") == "Lit" else ""
+
+
+def _is_unset_hole(value: Value | None) -> bool:
+    found = HOLE.fullmatch(value) if isinstance(value, str) else None
+    return found is not None and found[1] == "unset"
+
+
+def _replaced(pattern: str, new: str, *, everywhere: bool) -> Callable[[str], str]:
+    body = re.match(r"\(\?s:(.*)\)\\[Zz]", fnmatch.translate(pattern), re.DOTALL)
+    expression = re.compile(body[1] if body else re.escape(pattern), re.DOTALL)
+    return lambda text: expression.sub(lambda _match: new, text, count=0 if everywhere else 1)
+
+
+def _trimmed(pattern: str, operator: str) -> Callable[[str], str]:
+    def trim(text: str) -> str:
+        sizes = range(len(text) + 1)
+        for size in sizes if len(operator) == 1 else reversed(sizes):
+            cut = text[:size] if operator[0] == "#" else text[len(text) - size :]
+            if fnmatch.fnmatchcase(cut, pattern):
+                return text[size:] if operator[0] == "#" else text[: len(text) - size]
+        return text
+
+    return trim
+
+
+def _split(pieces: Sequence[Piece]) -> list[str]:
+    """Put pieces together to words, split at the blanks of what is not quoted."""
+    words: list[str] = []
+    current: str | None = None
+    for piece in pieces:
+        if piece.starts and current is not None:
+            words.append(current)
+            current = None
+        if piece.quoted:
+            current = (current or "") + piece.text
+            continue
+        parts = re.split(r"[ \t\n]+", piece.text)
+        if parts[0]:
+            current = (current or "") + parts[0]
+        for part in parts[1:]:
+            if current is not None:
+                words.append(current)
+            current = part or None
+    return [*words, current] if current is not None else words
+
+
+def _braces(node: Node) -> Iterator[Node]:
+    """The words that `{a,b}` and `{1..3}` stand for. Only what is written literally is expanded, as in bash."""
+    parts = node.get("Parts", ())
+    for at, part in enumerate(parts):
+        if part["Type"] != "Lit":
+            continue
+        for match in BRACES.finditer(part.get("Value", "")):
+            choices = _choices(match[1], line_of(node))
+            if choices is None or (match.start() > 0 and part["Value"][match.start() - 1] in "$\\"):
+                continue
+            before, after = part["Value"][: match.start()], part["Value"][match.end() :]
+            for choice in choices:
+                yield from _braces({**node, "Parts": [*parts[:at], {**part, "Value": before + choice + after}, *parts[at + 1 :]]})
+            return
+    yield node
+
+
+def _choices(text: str, line: int) -> list[str] | None:
+    if found := RANGE.fullmatch(text):
+        first, last = int(found[1]), int(found[2])
+        if abs(last - first) >= MAX_WORDS:
+            raise ShellLimit(f"{{{text}}} stands for more than {MAX_WORDS:,} words", line)
+        step = 1 if last >= first else -1
+        return [str(number) for number in range(first, last + step, step)]
+    return text.split(",") if "," in text else None
