@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+TAKE_A_COMMAND = ("import",)
+"""Commands whose words after `--` are a command of the user's."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run dstui; the exit status."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -49,7 +53,10 @@ def _command(name: str, words: list[str]) -> int:
     module = import_module(f"dstui.commands.{name}")
     parser = Parser(prog=f"dstui {name}", description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".")
     module.add_arguments(parser)
-    code: int = module.run(parser.parse_args(words))
+    cut = words.index("--") if "--" in words and name in TAKE_A_COMMAND else len(words)
+    args = parser.parse_args(words[:cut])
+    args.command = words[cut + 1 :]
+    code: int = module.run(args)
     return code
 
 

@@ -45,7 +45,7 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
     path = find_plan(name)
     text = read_text(path)
     if path == Path(name) and (kind := kind_of(path, text)) != "plan":
-        return _made(path, text, kind, Choice(sets, script, launch))
+        return _made(path, text, kind, ImportOptions(sets, script, launch))
     if script:
         raise FileProblem(
             f"{path} is a Plan, which names its script itself (--set job.script=… changes it); a script after -- goes with a ds_config.json"
@@ -58,7 +58,7 @@ def open_text(text: str, launch: int = 0) -> Opened:
     """A text without a file, such as a pasted command. Raises FileProblem or PlanError."""
     path = Path("pasted")
     kind = kind_of(path, text)
-    return _made(path, text, kind, Choice(launch=launch)) if kind != "plan" else Opened(load(text, "pasted", str(Path.cwd())), None)
+    return _made(path, text, kind, ImportOptions(launch=launch)) if kind != "plan" else Opened(load(text, "pasted", str(Path.cwd())), None)
 
 
 def kind_of(path: Path, text: str) -> Kind:
@@ -82,11 +82,11 @@ def plan_of_both(config: str, script: str) -> Opened:
     args = (
         facts.suggested_args if facts is not None and kind == "ds_config" else ()
     )  # an accelerate YAML reaches it through its environment
-    return _made(path, text, kind, Choice(script=(script, *args)))
+    return _made(path, text, kind, ImportOptions(script=(script, *args)))
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ImportOptions:
     """What is asked of a file that is no Plan."""
 
     sets: Sequence[str] = ()
@@ -97,7 +97,7 @@ class Choice:
     """Which launch of a shell text is meant, from 1; 0 is the likeliest."""
 
 
-def _made(path: Path, text: str, kind: Kind, choice: Choice) -> Opened:
+def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
     """The Plan of a file of another kind; paths in it are relative to the current folder."""
     from dstui.adopt.dsconfig import ConfigError  # most sessions open a Plan, and the first frame need not wait for these
     from dstui.adopt.every_kind import imported
@@ -121,7 +121,7 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
     if kind != "command":
         return FilesBeside(reader, lambda name: _facts_of(Path(name)))
     from dstui.adopt.shell.read import Unparsed
-    from dstui.adopt.shell.values import Node, Surroundings
+    from dstui.adopt.shell.shell_state import Node, ShellContext
     from dstui.shell_parser import ShellSyntax, parse_shell
 
     def parse(text: str) -> Node:
@@ -135,7 +135,7 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
             return parse(text)
         return None
 
-    around = Surroundings(
+    around = ShellContext(
         folder=str(Path.cwd()),
         script=str(path) if path.name != "pasted" or is_file(path) else "",
         environment=os.environ,

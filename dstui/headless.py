@@ -24,6 +24,7 @@ from dstui.machine.snapshot import Machine
 from dstui.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding, ranked
+from dstui.plan.holes import filled, holes_of, refusal
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         return refuse("--headless takes --machine only together with --dry-run: a job runs on this machine, not on a recorded one")
     try:
         opened = open_document(args.file, args.set, args.script)
-        plan = opened.plan
+        plan = opened.plan if args.dry_run else filled(opened.plan, os.environ)
         pool = read_pool(plan)  # before the machine, which takes longer
         target = Target(plan, _machine(args.machine, plan), pool)
     except (FileProblem, PlanError) as error:
@@ -76,6 +77,8 @@ def run(args: argparse.Namespace) -> int:
         return refuse("nothing was started: fix the errors above")
     if args.dry_run:
         return _show(target)
+    if still_open := holes_of(plan):
+        return refuse(refusal(still_open))
     return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
 
 

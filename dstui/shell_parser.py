@@ -58,11 +58,11 @@ def _compact(node: dict[str, Any]) -> Any:
     return (node["Offset"], node["Line"]) if node.keys() == POSITION else node
 
 
-def _error(said: str) -> ShellSyntax:
-    found = ERROR.match(said.strip())
+def _error(stderr: str) -> ShellSyntax:
+    found = ERROR.match(stderr.strip())
     if found:
         return ShellSyntax(found[2].partition("\n")[0], int(found[1]))
-    return ShellSyntax("it is nested too deeply" if "stack" in said or "memory" in said else "shfmt could not read it")
+    return ShellSyntax("it is nested too deeply" if "stack" in stderr or "memory" in stderr else "shfmt could not read it")
 
 
 def _shfmt() -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dstui.adopt.shell.recognise import FRAMEWORKS
-from dstui.adopt.shell.values import GPU_COUNT, Launch, as_plan_text
+from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, as_plan_text
 
 SWITCHES: Mapping[str, frozenset[str]] = {
     "deepspeed": frozenset(

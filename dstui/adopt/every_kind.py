@@ -13,7 +13,7 @@ from dstui.adopt.from_command import plan_of_command
 from dstui.adopt.new_plan import Imported, plan_of_dsconfig, plan_text
 from dstui.adopt.script import ScriptFacts
 from dstui.adopt.shell.read import Parse, ShellText, Unparsed, read_shell, undecided_in
-from dstui.adopt.shell.values import GPU_COUNT, Launch, ShellLimit, Surroundings, as_shown, holes_in
+from dstui.adopt.shell.shell_state import GPU_COUNT, Launch, ShellContext, ShellLimit, as_shown, holes_in
 from dstui.adopt.signs import Kind
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
@@ -29,7 +29,7 @@ class FilesBeside:
     """The text of a configuration; None where it cannot be read."""
     facts_of: Callable[[str], ScriptFacts | None]
     """What a training script says of itself."""
-    around: Surroundings = field(default_factory=lambda: Surroundings("/"))
+    around: ShellContext = field(default_factory=lambda: ShellContext("/"))
     """Where shell text would run."""
     parse: Parse | None = None
     """The parser of shell text."""
@@ -101,7 +101,9 @@ def _about(shell: ShellText, launch: Launch) -> Iterator[str]:
         for number, one in enumerate(shell.launches[:LISTED], 1):
             decided = f", reached as the branch in line {one.condition} decides" if one.condition else ""
             words = " ".join(map(as_shown, one.words))
-            own = "".join(f"{name}={as_shown(value)} " for name, value in one.env.items() if launch.env.get(name, value) != value)
+            own = "".join(
+                f"{name}={as_shown(value)} " for name, value in one.env.items() if one is not launch and launch.env.get(name) != value
+            )
             yield f"  {number}. line {one.line}: {own}{one.launcher} {words[:80]}{decided}"
     texts = [*launch.words, *launch.env.values(), launch.folder]
     for name in dict.fromkeys(name for text in texts for _, name in holes_in(text)):

@@ -42,6 +42,7 @@ def check(  # noqa: PLR0913 - all but the first two are named
     from dstui.check.context import Context
     from dstui.machine.snapshot import Machine
     from dstui.plan.catalogue import is_version, release
+    from dstui.plan.holes import holes_of
     from dstui.render.target import Target
 
     installed = machine.software.deepspeed if machine is not None else None
@@ -61,7 +62,8 @@ def check(  # noqa: PLR0913 - all but the first two are named
         from dstui.check.accelerate import check_section
 
         found += check_section(plan)
-    return ranked(found)
+    open_values = {hole.path for hole in holes_of(plan)} - {""}
+    return ranked([finding for finding in found if finding.path not in open_values or finding.code == "PL070"])
 
 
 def check_config(  # noqa: PLR0913 - all but the first are named

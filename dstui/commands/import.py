@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
@@ -17,18 +18,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument(
         "files",
-        nargs="+",
+        nargs="*",
         metavar="FILE",
-        help="ds_config.json, accelerate YAML, a script with a launch in it, hostfile, .deepspeed_env; - is text pasted to standard input",
+        help="ds_config.json, accelerate YAML, a script with a launch in it, hostfile, .deepspeed_env; - is text pasted to standard input;"
+        " -- COMMAND … is a command as you would type it",
     )
+    parser.add_argument("--launch", type=int, default=0, metavar="N", help="of several launches in a text the Nth, as they are listed")
     parser.add_argument("-o", "--output", type=Path, metavar="PLAN", help="write the Plan into a file instead of to standard output")
     parser.add_argument("--force", action="store_true", help="let -o replace a file that holds something else")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print or write the Plan, and say what was changed or not understood; 0, or 2 with a sentence."""
+    if not args.files and not args.command:
+        return refuse("import takes a file, - or -- COMMAND …")
+    if args.launch < 0:
+        return refuse("--launch counts from 1")
     try:
-        opened = [open_text(sys.stdin.read()) if name == "-" else open_document(name) for name in args.files]
+        opened = [_opened(name, args.launch) for name in args.files]
+        opened += [open_text(shlex.join(args.command), args.launch)] if args.command else []
         plan = _joined(opened)
         for note in (note for one in opened for note in one.notes):
             say(note)
@@ -40,6 +48,10 @@ def run(args: argparse.Namespace) -> int:
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     return 0
+
+
+def _opened(name: str, launch: int) -> Opened:
+    return open_text(sys.stdin.read(), launch) if name == "-" else open_document(name, launch=launch)
 
 
 def _joined(opened: list[Opened]) -> Plan:

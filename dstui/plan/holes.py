@@ -6,7 +6,7 @@ A launch fills them from its environment. What other shell text means (`$X`, `$(
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,18 +39,32 @@ def shell_text_of(plan: Plan) -> Iterator[tuple[str, str]]:
             yield path, found[0]
 
 
-def filled(plan: Plan, environment: Mapping[str, str]) -> tuple[Plan, list[Hole]]:
-    """Return the Plan with its holes filled from an environment, and the holes that are still open. Raises PlanError."""
-    open_holes = [hole for hole in holes_of(plan) if hole.name not in environment]
-    if open_holes:
-        return plan, open_holes
+def filled(plan: Plan, environment: Mapping[str, str]) -> Plan:
+    """Return the Plan with the holes filled that the environment has a value for. Raises PlanError."""
+
+    def value_of(match: re.Match[str]) -> str:
+        value = environment.get(match[1]) if match[1] else None
+        return match[0] if value is None else value.replace("${", "$${")
+
     for path, text in list(_texts(plan)):
-        if HOLE.search(text):
-            value: Any = HOLE.sub(lambda match: environment[match[1]] if match[1] else "${", text)
-            if HOLE.fullmatch(text) and path.startswith(("deepspeed.", "models.", "accelerate.", "model.")):
-                value = plan.parse(path, value)  # `${LR}` alone is the number that it stands for
-            plan = plan.set(path, value)
-    return plan, []
+        value: Any = HOLE.sub(value_of, text)
+        if value == text:
+            continue
+        if HOLE.fullmatch(text) and path.startswith(("deepspeed.", "models.", "accelerate.", "model.")):
+            value = plan.parse(path, value)  # `${LR}` alone is the number that it stands for
+        plan = plan.set(path, value)
+    return plan
+
+
+def refusal(still_open: Sequence[Hole]) -> str:
+    """Return the sentence by which a launch with open holes is refused."""
+    listed = "\n".join(f"  {hole.path}: ${{{hole.name}}}" for hole in still_open)
+    return f"The Plan has open holes: set these variables, or write their values into the Plan\n{listed}"
+
+
+def literal(text: str) -> str:
+    """Return the text that a program gets: `$${` is `${`."""
+    return text.replace("$${", "${")
 
 
 def _texts(plan: Plan) -> Iterator[tuple[str, str]]:

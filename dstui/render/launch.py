@@ -16,6 +16,7 @@ from dstui.machine.snapshot import Machine
 from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import FILE, SECTION
+from dstui.plan.holes import literal
 from dstui.plan.hostfile import HostfileError, select
 from dstui.plan.launchers import BY_NAME, Launcher
 from dstui.render.accelerate import PORT, accelerate_data
@@ -84,9 +85,9 @@ def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
             *_common_options(plan, launcher),
             *cluster.launcher_args,
         ),
-        script=(_as_script(job.script),) if job.script else ("-m", str(job.module)),
-        script_args=job.args,
-        workdir=plan.place(job.workdir),
+        script=(_as_script(literal(job.script)),) if job.script else ("-m", str(job.module)),
+        script_args=tuple(map(literal, job.args)),
+        workdir=plan.place(literal(job.workdir)),
         env=_environment(plan, cpu, launcher, first),
         ranks=dict(enumerate(host for host, chosen in (used or {}).items() for _ in chosen)),
         cpu=cpu,
@@ -220,4 +221,4 @@ def _environment(plan: Plan, cpu: bool, launcher: Launcher, first: str) -> dict[
         env |= {"MASTER_ADDR": master_address(plan, first), "MASTER_PORT": str(plan.cluster.master_port or PORT)}
     if plan.job.integration == "accelerate" and launcher.name != "accelerate":  # which sets them itself
         env |= accelerate_environment(plan)
-    return env | dict(plan.cluster.env)
+    return env | {name: literal(value) for name, value in plan.cluster.env.items()}

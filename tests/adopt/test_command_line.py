@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dstui.adopt.command_line import read_command
 from dstui.adopt.dsconfig import ConfigError
-from dstui.adopt.from_command import plan_of_command
+from dstui.adopt.every_kind import FilesBeside, imported
+from dstui.adopt.new_plan import Imported
+from dstui.adopt.shell.shell_state import ShellContext
 from dstui.plan import Plan, load
+from tests.adopt.shell_launches import parse, parse_inner
 
 FILES = {
     "ds.json": '{"bf16": {"enabled": "auto"}, "zero_optimization": {"stage": 3, "reduce_bucket_size": 5e8}}',
@@ -17,22 +19,27 @@ FILES = {
 }
 
 
+def imported_of(text: str, files: dict[str, str] = FILES) -> Imported:
+    around = ShellContext("/work", parse=parse_inner)
+    return imported("command", text, "pasted", (), FilesBeside(files.get, lambda _name: None, around, parse))
+
+
 def plan(text: str) -> Plan:
-    return load(plan_of_command(read_command(text), "pasted", FILES.get).text)
+    return load(imported_of(text).text)
 
 
 def notes(text: str) -> str:
-    return "\n".join(plan_of_command(read_command(text), "pasted", FILES.get).notes)
+    return "\n".join(imported_of(text).notes)
 
 
 def test_accelerates_default_configuration_applies_where_no_other_is_given_and_that_is_said() -> None:
-    there = {**FILES, "default_config.yaml": FILES["acc.yaml"]}.get
+    there = {**FILES, "default_config.yaml": FILES["acc.yaml"]}
     for options, stage in (("", 2), ("--use_deepspeed --zero_stage 3", 3)):
-        found = plan_of_command(read_command(f"accelerate launch {options} train.py"), "pasted", there)
+        found = imported_of(f"accelerate launch {options} train.py", there)
         assert load(found.text).get("deepspeed.zero_optimization.stage") == stage
         assert load(found.text).get("accelerate.mixed_precision", "fp16") == "fp16"
         assert any("default_config.yaml from its cache" in note for note in found.notes)
-    other = plan_of_command(read_command("accelerate launch --config_file file.yaml train.py"), "pasted", there)
+    other = imported_of("accelerate launch --config_file file.yaml train.py", there)
     assert not any("default_config" in note for note in other.notes)
 
 
@@ -82,22 +89,41 @@ def test_accelerates_flags_win_over_its_yaml_and_fill_what_a_file_leaves_open() 
     assert "accelerate refuses" not in notes("accelerate launch --config_file file.yaml --gradient_accumulation_steps=5 test.py")
 
 
-def test_torchrun_is_said_in_the_terms_of_deepspeeds_launcher() -> None:
-    assert plan("torchrun --standalone --nproc-per-node=4 train.py").cluster.hosts == {"localhost": 4}
+def test_torchrun_stays_torchrun() -> None:
+    found = plan("torchrun --standalone --nproc-per-node=4 train.py").cluster
+    assert (found.launcher, found.hosts) == ("torchrun", {"localhost": 4})
     assert plan("python -m torch.distributed.run --nproc_per_node 4 --master_port 29511 train.py").cluster.master_port == 29511
-    assert "cluster.hosts" in notes("torchrun --nnodes 2 --nproc-per-node 4 --rdzv_endpoint n1:29500 train.py")
+    several = plan("torchrun --nnodes 2 --nproc-per-node 4 --rdzv_backend c10d --rdzv_endpoint n1:29500 --max-restarts 3 train.py").cluster
+    assert (several.num_nodes, several.num_gpus) == (2, 4)
+    assert several.launcher_args == ("--rdzv_backend", "c10d", "--rdzv_endpoint", "n1:29500", "--max_restarts", "3")
+
+
+def test_a_configuration_that_the_text_writes_itself_is_read() -> None:
+    text = 'c=./ds.$ID.json\ncat <<EOT > $c\n{"train_batch_size": 24, "bf16": {"enabled": true}}\nEOT\ncd $REPO\ndeepspeed t.py --deepspeed_config ./ds.$ID.json'
+    assert plan(text.replace("cd $REPO\n", "")).deepspeed["train_batch_size"] == 24
+    assert plan(text).job.workdir == "${REPO}"
+
+
+def test_one_of_several_launches_is_taken_and_the_others_are_listed() -> None:
+    listed = notes("deepspeed a.py\nX=1 deepspeed b.py --c 2")
+    assert "2 launches" in listed and "line 2: X=1 deepspeed b.py --c 2" in listed
+
+
+def test_an_option_that_only_accelerate_has_makes_it_the_launcher() -> None:
+    found = plan("accelerate launch --config_file acc.yaml --max_restarts 1 train.py").cluster
+    assert (found.launcher, found.launcher_args) == ("accelerate", ("--max_restarts", "1"))
+    own = plan("accelerate launch train.py --deepspeed ds.json")
+    assert own.deepspeed["zero_optimization"]["stage"] == 3 and own.job.integration == "trainer"
 
 
 @pytest.mark.parametrize(
     ("text", "part"),
     [
         ("deepspeed train.py --deepspeed nowhere.json", "nowhere.json is not here"),
-        ("deepspeed train.py $UNKNOWN", "$UNKNOWN is a variable"),
-        ("deepspeed train.py > log 2>&1", "was the shell's"),
-        ("deepspeed a.py\ndeepspeed b.py", "the first is taken"),
+        ("deepspeed train.py $UNKNOWN", "${UNKNOWN} is open"),
+        ("srun -N 2 deepspeed train.py", "srun stands before the launch"),
         ("accelerate launch --config_file nowhere.yaml a.py", "nowhere.yaml is not here"),
-        ("accelerate launch --fp8_backend te --use_deepspeed a.py", "--fp8_backend has no key"),
-        ("torchrun --max-restarts 3 a.py", "--max_restarts is torchrun's own"),
+        ("if nvidia-smi; then Z=3; fi; deepspeed a.py", ""),
         ("deepspeed --node_rank 1 a.py", "each gets its own"),
     ],
 )
@@ -108,4 +134,4 @@ def test_what_is_left_out_or_open_is_said(text: str, part: str) -> None:
 @pytest.mark.parametrize("text", ["", "ls -l", "deepspeed --num_gpus 2", 'deepspeed "train.py', "python"])
 def test_a_text_without_a_launch_is_a_sentence(text: str) -> None:
     with pytest.raises(ConfigError):
-        read_command(text)
+        imported_of(text)

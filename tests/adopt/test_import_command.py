@@ -110,7 +110,12 @@ def test_several_files_are_one_plan_and_what_contradicts_is_said(folder: Path) -
 
 def test_a_launch_is_pasted_to_standard_input(folder: Path) -> None:
     done = dstui("import", "-", folder=folder, given="torchrun --nproc_per_node 2 train.py --x 1 | tee log\n")
-    assert load(done.stdout).job.args == ("--x", "1") and "tee log" in done.stderr
+    assert load(done.stdout).job.args == ("--x", "1")
+    typed = dstui("import", "--", "torchrun", "--nproc_per_node", "2", "train.py", "--x", "a b", folder=folder)
+    assert load(typed.stdout).job.args == ("--x", "a b")
+    given = "deepspeed a.py\ndeepspeed b.py\n"
+    assert load(dstui("import", "-", "--launch", "2", folder=folder, given=given).stdout).job.script == "b.py"
+    assert "the text has 2" in dstui("import", "-", "--launch", "3", folder=folder, given=given).stderr
 
 
 @pytest.mark.parametrize("text", ["distributed_type: DEEPSPEED\ndeepspeed_config: 3\n", "compute_environment: [\n"])

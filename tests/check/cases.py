@@ -755,6 +755,8 @@ PLANS = [
         script_passes="from accelerate import Accelerator, utils\nAccelerator(kwargs_handlers=[utils.InitProcessGroupKwargs(backend='gloo')])",
     ),
     Case("TR004", {}, {}, plan=trainer("--fsdp, full_shard"), plan_passes=trainer("--fp16"), reader="trainer"),
+    Case("PL070", {}, {}, plan=cluster('env: {A: "${B}"}'), plan_passes=cluster('env: {A: "$${B}"}')),
+    Case("PL071", {}, {}, plan=cluster('env: {A: "$B"}'), plan_passes=cluster('env: {A: "<|im_end|> 5$ $$"}')),
 ]
 CASES = [
     *BATCH,

@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from dstui.adopt.shell.values import Node, Undecidable
+from dstui.adopt.shell.shell_state import Node, Undecidable
 
 if TYPE_CHECKING:
-    from dstui.adopt.shell.words import Expander
+    from dstui.adopt.shell.expansion import Expander
 
 NUMBER = re.compile(r"-?\d{1,18}")
 MAX_POWER = 62

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
-from dstui.adopt.shell.values import Node, Undecidable
-from dstui.adopt.shell.words import Expander, line_of
+from dstui.adopt.shell.expansion import Expander, line_of
+from dstui.adopt.shell.shell_state import Node, Undecidable
 
 NUMERIC: Mapping[str, Callable[[int, int], bool]] = {
     "-eq": lambda left, right: left == right,

@@ -7,129 +7,129 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from dstui.adopt.shell.values import Node, State, Undecidable, hole
-from dstui.adopt.shell.words import line_of
+from dstui.adopt.shell.expansion import line_of
+from dstui.adopt.shell.shell_state import Node, ShellState, Undecidable, hole
 
 if TYPE_CHECKING:
-    from dstui.adopt.shell.interpreter import Reading, Streams
+    from dstui.adopt.shell.interpreter import ShellReader, Streams
 
-Way = Callable[[State], object]
+Way = Callable[[ShellState], object]
 """One way to go on from a state."""
 TESTS = ("TestClause", "ArithmCmd")
 
 
-def follow_list(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+def follow_list(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `a && b`, `a || b`. A command of which nothing is known is taken to succeed, a test is not."""
-    status = reading.statement(node["X"], state, streams)
+    status = reader.statement(node["X"], state, streams)
     if state.ended:
         return status
     if status is None and node["Op"] == "||" and _is_test(node["X"]):
-        return alternatives(reading, [lambda one: reading.statement(node["Y"], one, streams), _nothing], state, line_of(node))
+        return alternatives(reader, [lambda one: reader.statement(node["Y"], one, streams), _nothing], state, line_of(node))
     goes_on = status is not False if node["Op"] == "&&" else status is False
-    return reading.statement(node["Y"], state, streams) if goes_on else status
+    return reader.statement(node["Y"], state, streams) if goes_on else status
 
 
-def follow_if(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+def follow_if(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `if`, `elif` and `else`."""
     if not node.get("Cond"):
-        return reading.run(node.get("Then", ()), state, streams)
-    decision = reading.decided(lambda: reading.run(node["Cond"], state, _captured(streams)))
+        return reader.run(node.get("Then", ()), state, streams)
+    decision = reader.decided(lambda: reader.run(node["Cond"], state, _captured(streams)))
 
-    def otherwise(one: State) -> bool | None:
+    def otherwise(one: ShellState) -> bool | None:
         other = node.get("Else")
-        return follow_if(reading, other, one, streams) if other else True
+        return follow_if(reader, other, one, streams) if other else True
 
     if decision is None:
-        return alternatives(reading, [lambda one: reading.run(node.get("Then", ()), one, streams), otherwise], state, line_of(node))
-    return reading.run(node.get("Then", ()), state, streams) if decision else otherwise(state)
+        return alternatives(reader, [lambda one: reader.run(node.get("Then", ()), one, streams), otherwise], state, line_of(node))
+    return reader.run(node.get("Then", ()), state, streams) if decision else otherwise(state)
 
 
-def follow_case(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+def follow_case(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `case`."""
-    expander = reading.expander(state)
+    expander = reader.expander(state)
     try:
-        word = reading.unknowns.as_tested(expander.text(node["Word"]), line_of(node))
+        word = reader.unknowns.as_tested(expander.text(node["Word"]), line_of(node))
     except Undecidable:
-        ways = [_way_of(reading, item, streams) for item in node.get("Items", ())]
-        return alternatives(reading, [*ways, _nothing], state, line_of(node))
+        ways = [_way_of(reader, item, streams) for item in node.get("Items", ())]
+        return alternatives(reader, [*ways, _nothing], state, line_of(node))
     for item in node.get("Items", ()):
         if any(fnmatch.fnmatchcase(word, expander.pattern(pattern)) for pattern in item.get("Patterns", ())):
-            return reading.run(item.get("Stmts", ()), state, streams)
+            return reader.run(item.get("Stmts", ()), state, streams)
     return True
 
 
-def _way_of(reading: Reading, item: Node, streams: Streams) -> Way:
-    return lambda one: reading.run(item.get("Stmts", ()), one, streams)
+def _way_of(reader: ShellReader, item: Node, streams: Streams) -> Way:
+    return lambda one: reader.run(item.get("Stmts", ()), one, streams)
 
 
-def follow_while(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+def follow_while(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `while` and `until`."""
     while True:
-        decision = reading.decided(lambda: reading.run(node["Cond"], state, _captured(streams)))
+        decision = reader.decided(lambda: reader.run(node["Cond"], state, _captured(streams)))
         if decision is None:
-            return _perhaps(reading, node, state, streams)
-        if decision is bool(node.get("Until")) or not _turn(reading, node, state, streams):
+            return _perhaps(reader, node, state, streams)
+        if decision is bool(node.get("Until")) or not _turn(reader, node, state, streams):
             return True
 
 
-def follow_for(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+def follow_for(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """Follow `for NAME in …` and `for ((…))`."""
     loop = node["Loop"]
     if loop["Type"] == "CStyleLoop":
-        return _counting(reading, node, state, streams)
-    words = reading.expander(state).words(loop.get("Items", ())) if "InPos" in loop else list(state.positional)
+        return _counting(reader, node, state, streams)
+    words = reader.expander(state).words(loop.get("Items", ())) if "InPos" in loop else list(state.positional)
     for word in words:
         state.variables[loop["Name"]["Value"]] = word
-        if not _turn(reading, node, state, streams):
+        if not _turn(reader, node, state, streams):
             break
     return True
 
 
-def _counting(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
-    loop, expander = node["Loop"], reading.expander(state)
+def _counting(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+    loop, expander = node["Loop"], reader.expander(state)
     try:
         if loop.get("Init"):
             expander.number(loop["Init"])
         while not loop.get("Cond") or expander.number(loop["Cond"]):
-            if not _turn(reading, node, state, streams):
+            if not _turn(reader, node, state, streams):
                 break
             if loop.get("Post"):
                 expander.number(loop["Post"])
     except Undecidable:
-        return _perhaps(reading, node, state, streams)
+        return _perhaps(reader, node, state, streams)
     return True
 
 
-def _turn(reading: Reading, node: Node, state: State, streams: Streams) -> bool:
+def _turn(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool:
     """One turn of a loop; whether another one may follow."""
-    reading.step(line_of(node))
-    reading.run(node.get("Do", ()), state, streams)
+    reader.step(line_of(node))
+    reader.run(node.get("Do", ()), state, streams)
     if state.ended in ("break", "continue"):
         again, state.ended = state.ended == "continue", ""
         return again
     return not state.ended
 
 
-def _perhaps(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+def _perhaps(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     """A loop of which nobody knows how often it turns: once, and not at all."""
-    return alternatives(reading, [lambda one: _turn(reading, node, one, streams), _nothing], state, line_of(node))
+    return alternatives(reader, [lambda one: _turn(reader, node, one, streams), _nothing], state, line_of(node))
 
 
-def alternatives(reading: Reading, ways: Sequence[Way], state: State, line: int) -> bool | None:
+def alternatives(reader: ShellReader, ways: Sequence[Way], state: ShellState, line: int) -> bool | None:
     """Follow each way from the same state; a variable that they leave different is undecided. The success is unknown."""
-    outer, reading.condition = reading.condition, reading.condition or line
+    outer, reader.condition = reader.condition, reader.condition or line
     ends = []
     for way in ways:
         one = state.copy()
         with suppress(Undecidable):
             way(one)
         ends.append(one)
-    reading.condition = outer
+    reader.condition = outer
     going = [one for one in ends if not one.ended] or ends
     for name in dict.fromkeys(name for one in going for name in one.variables):
         values = [one.variables.get(name) for one in going]
         if any(value != values[0] for value in values):
-            reading.undecided.setdefault(name, line)
+            reader.undecided.setdefault(name, line)
             state.variables[name] = hole("undecided", name)
         elif values[0] is not None:
             state.variables[name] = values[0]
@@ -141,7 +141,7 @@ def alternatives(reading: Reading, ways: Sequence[Way], state: State, line: int)
     return None
 
 
-def _nothing(_state: State) -> None:
+def _nothing(_state: ShellState) -> None:
     """The way of a branch that is not taken."""
 
 

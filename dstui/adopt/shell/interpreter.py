@@ -14,10 +14,22 @@ from dataclasses import dataclass, replace
 
 from dstui.adopt.shell import flow, programs
 from dstui.adopt.shell.conditions import Conditions
+from dstui.adopt.shell.expansion import Expander, line_of
 from dstui.adopt.shell.recognise import recognise
+from dstui.adopt.shell.shell_state import (
+    OPEN,
+    Launch,
+    Node,
+    ShellContext,
+    ShellLimit,
+    ShellState,
+    Undecidable,
+    Value,
+    as_shown,
+    hole,
+    holes_in,
+)
 from dstui.adopt.shell.unknowns import COUNTS_GPUS, Unknowns
-from dstui.adopt.shell.values import OPEN, Launch, Node, ShellLimit, State, Surroundings, Undecidable, Value, as_shown, hole, holes_in
-from dstui.adopt.shell.words import Expander, line_of
 
 MAX_STEPS = 20_000
 """Commands and loop turns that are followed."""
@@ -38,7 +50,7 @@ class Streams:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ShellCommand:
     """The words of a command, with the variables set for it alone."""
 
     words: Sequence[str]
@@ -46,13 +58,13 @@ class Command:
     line: int
 
 
-class Reading:
+class ShellReader:
     """One reading of a text: the launches, and what is unknown.
 
     The success of a command is True, False, or None where only the run tells.
     """
 
-    def __init__(self, around: Surroundings, *, arguments_are_open: bool = False) -> None:
+    def __init__(self, around: ShellContext, *, arguments_are_open: bool = False) -> None:
         self.around = around
         self.unknowns = Unknowns(around, arguments_are_open=arguments_are_open)
         self.launches: list[Launch] = []
@@ -66,11 +78,11 @@ class Reading:
         self._steps = self._depth = 0
         self._wrapped: tuple[str, ...] = ()
 
-    def follow(self, tree: Node, text: str, state: State) -> bool | None:
+    def follow(self, tree: Node, text: str, state: ShellState) -> bool | None:
         """Follow a text whose syntax tree this is. Raises ShellLimit."""
         return self._inside(text, lambda: self.run(tree.get("Stmts", ()), state, Streams()))
 
-    def run(self, statements: Sequence[Node], state: State, streams: Streams) -> bool | None:
+    def run(self, statements: Sequence[Node], state: ShellState, streams: Streams) -> bool | None:
         """Follow statements one after another; the success of the last."""
         status: bool | None = True
         for statement in statements:
@@ -79,7 +91,7 @@ class Reading:
             status = self.statement(statement, state, streams)
         return status
 
-    def statement(self, statement: Node, state: State, streams: Streams) -> bool | None:
+    def statement(self, statement: Node, state: ShellState, streams: Streams) -> bool | None:
         """Follow one statement."""
         self.step(line_of(statement))
         command = statement.get("Cmd")
@@ -99,7 +111,7 @@ class Reading:
         if self._steps > MAX_STEPS:
             raise ShellLimit(f"more than {MAX_STEPS:,} steps", line)
 
-    def expander(self, state: State) -> Expander:
+    def expander(self, state: ShellState) -> Expander:
         """Return what expands words in this state."""
         return Expander(
             state,
@@ -108,11 +120,11 @@ class Reading:
             lambda node: self.unknowns.name_of(self._source_of(node), line_of(node)),
         )
 
-    def conditions(self, state: State) -> Conditions:
+    def conditions(self, state: ShellState) -> Conditions:
         """Return what decides tests in this state."""
         return Conditions(self.expander(state), self.unknowns.as_tested, lambda path: self.is_folder(state, path))
 
-    def is_folder(self, state: State, path: str) -> bool | None:
+    def is_folder(self, state: ShellState, path: str) -> bool | None:
         """Tell whether a folder is there; None where the path has a hole, or nobody can look."""
         return None if OPEN in path + state.folder else self.around.is_folder(path_in(state, path))
 
@@ -122,7 +134,7 @@ class Reading:
             return decide()
         return None
 
-    def command(self, command: Command, state: State, streams: Streams) -> bool | None:
+    def command(self, command: ShellCommand, state: ShellState, streams: Streams) -> bool | None:
         """Follow a command by its words."""
         words, line = list(command.words), command.line
         while words and (first := UNSET.fullmatch(words[0])):
@@ -141,7 +153,7 @@ class Reading:
             return None
         return self._other(replace(command, words=words), state, streams)
 
-    def _other(self, command: Command, state: State, streams: Streams) -> bool | None:
+    def _other(self, command: ShellCommand, state: ShellState, streams: Streams) -> bool | None:
         """A command that starts no training: the shell's own, a function, a program whose output is known."""
         name, *rest = command.words
         if body := state.functions.get(name):
@@ -162,7 +174,7 @@ class Reading:
         streams.output.append(printed)
         return True
 
-    def _launch(self, launch: Launch, state: State) -> None:
+    def _launch(self, launch: Launch, state: ShellState) -> None:
         if len(self.launches) >= MAX_LAUNCHES:
             raise ShellLimit(f"more than {MAX_LAUNCHES} launches", launch.line)
         exported = {name: value for name in state.exported if isinstance(value := state.variables.get(name), str)}
@@ -189,7 +201,7 @@ class Reading:
         yield
         self._depth -= 1
 
-    def _again(self, text: str, state: State, streams: Streams, line: int, wrappers: tuple[str, ...] = ()) -> bool | None:
+    def _again(self, text: str, state: ShellState, streams: Streams, line: int, wrappers: tuple[str, ...] = ()) -> bool | None:
         """Follow a text that would be run."""
         tree = self.around.parse(text)
         if tree is None:
@@ -201,7 +213,7 @@ class Reading:
         finally:
             self._wrapped = outer
 
-    def _function(self, body: Node, words: list[str], state: State, streams: Streams) -> bool | None:
+    def _function(self, body: Node, words: list[str], state: ShellState, streams: Streams) -> bool | None:
         outer, state.positional = state.positional, words
         with self._deeper(line_of(body)):
             status = self.statement(body, state, streams)
@@ -209,7 +221,7 @@ class Reading:
         state.ended = "" if state.ended == "return" else state.ended
         return status
 
-    def _source(self, words: list[str], state: State, streams: Streams, line: int) -> bool | None:
+    def _source(self, words: list[str], state: ShellState, streams: Streams, line: int) -> bool | None:
         path = words[0] if words else ""
         text = None if holes_in(path) else self.around.text_of(path_in(state, path))
         if text is None:
@@ -217,7 +229,7 @@ class Reading:
             return None
         return self._again(text, state, streams, line)
 
-    def _redirections(self, statement: Node, state: State) -> tuple[str | None, str]:
+    def _redirections(self, statement: Node, state: ShellState) -> tuple[str | None, str]:
         """Standard input where the text gives it, and the file that standard output is written to."""
         given, target, expander = None, "", self.expander(state)
         for redirection in statement.get("Redirs", ()):
@@ -232,7 +244,7 @@ class Reading:
                 target = "" if path == "/dev/null" else path_in(state, path)
         return given, target
 
-    def _output_of(self, node: Node, state: State) -> str:
+    def _output_of(self, node: Node, state: ShellState) -> str:
         """What a command substitution prints. Raises Undecidable where a program prints it."""
         if COUNTS_GPUS.search(self._source_of(node)):
             raise Undecidable
@@ -245,7 +257,7 @@ class Reading:
         return self._text[start:end].decode("utf-8", "replace")
 
 
-def path_in(state: State, path: str) -> str:
+def path_in(state: ShellState, path: str) -> str:
     """Return a path of this state without `..`; relative paths are the current folder's."""
     return posixpath.normpath(posixpath.join(state.folder, path))
 
@@ -270,34 +282,34 @@ def _moved(statements: Sequence[Node], line: int) -> Sequence[Node]:
 # ---------------------------------------------------------------- kinds of nodes
 
 
-def _call(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
-    expander = reading.expander(state)
+def _call(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+    expander = reader.expander(state)
     words = expander.words(node.get("Args", ()))
     if words:
         env = {one["Name"]["Value"]: expander.text(one.get("Value")) for one in node.get("Assigns", ())}
-        return reading.command(Command(words, env, line_of(node)), state, streams)
+        return reader.command(ShellCommand(words, env, line_of(node)), state, streams)
     for assignment in node.get("Assigns", ()):
-        _assign(reading, assignment, state)
+        _assign(reader, assignment, state)
     return True
 
 
-def _declare(reading: Reading, node: Node, state: State, _streams: Streams) -> bool | None:
+def _declare(reader: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
     """`export`, `declare`, `local`, `readonly`."""
     exports = node["Variant"]["Value"] == "export"
     for argument in node.get("Args", ()):
         name = (argument.get("Name") or {}).get("Value")
         if name is None:
-            exports = exports or reading.expander(state).text(argument.get("Value")) == "-x"
+            exports = exports or reader.expander(state).text(argument.get("Value")) == "-x"
             continue
         if not argument.get("Naked"):
-            _assign(reading, argument, state)
+            _assign(reader, argument, state)
         if exports:
             state.exported.add(name)
     return True
 
 
-def _assign(reading: Reading, node: Node, state: State) -> None:
-    name, expander, unknowns = node["Name"]["Value"], reading.expander(state), reading.unknowns
+def _assign(reader: ShellReader, node: Node, state: ShellState) -> None:
+    name, expander, unknowns = node["Name"]["Value"], reader.expander(state), reader.unknowns
     old = state.variables.get(name)
     if node.get("Index"):
         return _assign_element(expander, node, state, name)
@@ -315,7 +327,7 @@ def _assign(reading: Reading, node: Node, state: State) -> None:
     return None
 
 
-def _assign_element(expander: Expander, node: Node, state: State, name: str) -> None:
+def _assign_element(expander: Expander, node: Node, state: ShellState, name: str) -> None:
     """`NAME[3]=value`."""
     items = list(_items(state.variables.get(name, [])))
     with suppress(Undecidable):
@@ -330,46 +342,46 @@ def _items(value: Value) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 
-def _pipe(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
+def _pipe(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     if streams.output is None:  # nobody takes what is printed: each side is followed for its launches
-        reading.statement(node["X"], state.copy(), Streams())
-        reading.statement(node["Y"], state.copy(), Streams())
+        reader.statement(node["X"], state.copy(), Streams())
+        reader.statement(node["Y"], state.copy(), Streams())
         return None
     passed: list[str] = []
-    reading.statement(node["X"], state.copy(), Streams(output=passed))
-    return reading.statement(node["Y"], state.copy(), Streams("".join(passed), streams.output))
+    reader.statement(node["X"], state.copy(), Streams(output=passed))
+    return reader.statement(node["Y"], state.copy(), Streams("".join(passed), streams.output))
 
 
-def _binary(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
-    return _pipe(reading, node, state, streams) if node["Op"] in ("|", "|&") else flow.follow_list(reading, node, state, streams)
+def _binary(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+    return _pipe(reader, node, state, streams) if node["Op"] in ("|", "|&") else flow.follow_list(reader, node, state, streams)
 
 
-def _block(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
-    return reading.run(node.get("Stmts", ()), state, streams)
+def _block(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+    return reader.run(node.get("Stmts", ()), state, streams)
 
 
-def _subshell(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
-    return reading.run(node.get("Stmts", ()), state.copy(), streams)
+def _subshell(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+    return reader.run(node.get("Stmts", ()), state.copy(), streams)
 
 
-def _time(reading: Reading, node: Node, state: State, streams: Streams) -> bool | None:
-    return reading.statement(node["Stmt"], state, streams) if node.get("Stmt") else True
+def _time(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
+    return reader.statement(node["Stmt"], state, streams) if node.get("Stmt") else True
 
 
-def _define(_reading: Reading, node: Node, state: State, _streams: Streams) -> bool | None:
+def _define(_reading: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
     state.functions[node["Name"]["Value"]] = node["Body"]
     return True
 
 
-def _test(reading: Reading, node: Node, state: State, _streams: Streams) -> bool | None:
-    return reading.decided(lambda: reading.conditions(state).clause(node["X"]))
+def _test(reader: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
+    return reader.decided(lambda: reader.conditions(state).clause(node["X"]))
 
 
-def _arithmetic(reading: Reading, node: Node, state: State, _streams: Streams) -> bool | None:
-    return reading.decided(lambda: bool(reading.expander(state).number(node["X"])))
+def _arithmetic(reader: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
+    return reader.decided(lambda: bool(reader.expander(state).number(node["X"])))
 
 
-KINDS: Mapping[str, Callable[[Reading, Node, State, Streams], bool | None]] = {
+KINDS: Mapping[str, Callable[[ShellReader, Node, ShellState, Streams], bool | None]] = {
     "CallExpr": _call,
     "DeclClause": _declare,
     "BinaryCmd": _binary,

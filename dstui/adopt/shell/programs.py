@@ -7,17 +7,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dstui.adopt.shell.values import OPEN, State, Surroundings, as_shown, holes_in
+from dstui.adopt.shell.shell_state import OPEN, ShellContext, ShellState, as_shown, holes_in
 
 if TYPE_CHECKING:
-    from dstui.adopt.shell.interpreter import Reading
+    from dstui.adopt.shell.interpreter import ShellReader
 
-Builtin = Callable[["Reading", list[str], State, "str | None"], "bool | None"]
-Printing = Callable[[list[str], State, "str | None", Surroundings], "str | None"]
+Builtin = Callable[["ShellReader", list[str], ShellState, "str | None"], "bool | None"]
+Printing = Callable[[list[str], ShellState, "str | None", ShellContext], "str | None"]
 MAX_NUMBERS = 10_000
 
 
-def printed(name: str, words: Sequence[str], state: State, given: str | None, around: Surroundings) -> str | None:
+def printed(name: str, words: Sequence[str], state: ShellState, given: str | None, around: ShellContext) -> str | None:
     """Return what a program prints; None where only running it tells. `given` is its standard input."""
     program = PRINTING.get(name.rpartition("/")[2])
     return program(list(words), state, given, around) if program else None
@@ -26,37 +26,37 @@ def printed(name: str, words: Sequence[str], state: State, given: str | None, ar
 # ---------------------------------------------------------------- the shell's own
 
 
-def _cd(reading: Reading, words: list[str], state: State, _given: str | None) -> bool | None:
+def _cd(reader: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     folder = next((word for word in words if word not in ("-P", "-L", "--")), "")
     if not folder or folder == "-":
         return None
-    if reading.is_folder(state, folder) is False:
-        reading.unknowns.note(f"cd {as_shown(folder)}: there is no such folder here, and it is read as the current one")
+    if reader.is_folder(state, folder) is False:
+        reader.unknowns.note(f"cd {as_shown(folder)}: there is no such folder here, and it is read as the current one")
         return None
     state.folder = folder if folder.startswith(OPEN) else posixpath.normpath(posixpath.join(state.folder, folder))
     return True
 
 
-def _unset(_reading: Reading, words: list[str], state: State, _given: str | None) -> bool | None:
+def _unset(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     for name in words:
         state.variables.pop(name, None)
         state.exported.discard(name)
     return True
 
 
-def _set(_reading: Reading, words: list[str], state: State, _given: str | None) -> bool | None:
+def _set(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     if "--" in words:
         state.positional = words[words.index("--") + 1 :]
     return True
 
 
-def _shift(_reading: Reading, words: list[str], state: State, _given: str | None) -> bool | None:
+def _shift(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     count = int(words[0]) if words and words[0].isdigit() else 1
     state.positional = state.positional[count:]
     return True
 
 
-def _read(_reading: Reading, words: list[str], state: State, given: str | None) -> bool | None:
+def _read(_reading: ShellReader, words: list[str], state: ShellState, given: str | None) -> bool | None:
     """`read NAME`, `read -r -d '' NAME`, `read -a NAME`, from a here-document."""
     options, names, rest = set[str](), list[str](), list(words)
     whole = False
@@ -80,7 +80,7 @@ def _read(_reading: Reading, words: list[str], state: State, given: str | None) 
     return True
 
 
-def _export(_reading: Reading, words: list[str], state: State, _given: str | None) -> bool | None:
+def _export(_reading: ShellReader, words: list[str], state: ShellState, _given: str | None) -> bool | None:
     """`export` whose words come from an expansion: `export $OPTIONS`."""
     for word in words:
         name, equals, value = word.partition("=")
@@ -91,18 +91,18 @@ def _export(_reading: Reading, words: list[str], state: State, _given: str | Non
 
 
 def _end(kind: str) -> Builtin:
-    def end(_reading: Reading, _words: list[str], state: State, _given: str | None) -> bool | None:
+    def end(_reading: ShellReader, _words: list[str], state: ShellState, _given: str | None) -> bool | None:
         state.ended = kind
         return True
 
     return end
 
 
-def _done(_reading: Reading, _words: list[str], _state: State, _given: str | None) -> bool | None:
+def _done(_reading: ShellReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
     return True
 
 
-def _false(_reading: Reading, _words: list[str], _state: State, _given: str | None) -> bool | None:
+def _false(_reading: ShellReader, _words: list[str], _state: ShellState, _given: str | None) -> bool | None:
     return False
 
 
@@ -133,13 +133,13 @@ BUILTINS: Mapping[str, Builtin] = {
 # ---------------------------------------------------------------- programs
 
 
-def _echo(words: list[str], _state: State, _given: str | None, _around: Surroundings) -> str | None:
+def _echo(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
     while words and re.fullmatch(r"-[neE]+", words[0]):
         words = words[1:]
     return " ".join(words) + "\n"
 
 
-def _printf(words: list[str], _state: State, _given: str | None, _around: Surroundings) -> str | None:
+def _printf(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
     if not words:
         return None
     form, rest = words[0].replace("\\n", "\n"), words[1:]
@@ -155,26 +155,28 @@ def _filled(form: str, words: list[str]) -> str:
     return "".join(part + word for part, word in zip(parts, [*words, ""], strict=False))
 
 
-def _pwd(_words: list[str], state: State, _given: str | None, _around: Surroundings) -> str | None:
+def _pwd(_words: list[str], state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
     return state.folder + "\n"
 
 
-def _path_part(part: Callable[[str], str]) -> Printing:
-    def run(words: list[str], _state: State, _given: str | None, _around: Surroundings) -> str | None:
-        names = [word for word in words if word != "--"]
-        return part(names[0].rstrip("/") or "/") + "\n" if len(names) == 1 and not names[0].startswith("-") else None
-
-    return run
+def _dirname(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+    return (posixpath.dirname(words[0].rstrip("/")) or ".") + "\n" if len(words) == 1 else None
 
 
-def _absolute(words: list[str], state: State, _given: str | None, _around: Surroundings) -> str | None:
+def _basename(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
+    if not 1 <= len(words) <= 2 or words[0].startswith("-"):
+        return None
+    return posixpath.basename(words[0].rstrip("/")).removesuffix(words[1] if len(words) == 2 else "") + "\n"
+
+
+def _absolute(words: list[str], state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
     names = [word for word in words if not word.startswith("-")]
     if len(names) != 1 or (holes_in(names[0]) and not names[0].startswith(OPEN)):
         return None
     return (names[0] if holes_in(names[0]) else posixpath.normpath(posixpath.join(state.folder, names[0]))) + "\n"
 
 
-def _seq(words: list[str], _state: State, _given: str | None, _around: Surroundings) -> str | None:
+def _seq(words: list[str], _state: ShellState, _given: str | None, _around: ShellContext) -> str | None:
     if not 1 <= len(words) <= 3 or not all(re.fullmatch(r"-?\d{1,9}", word) for word in words):
         return None
     numbers = [int(word) for word in words]
@@ -183,24 +185,24 @@ def _seq(words: list[str], _state: State, _given: str | None, _around: Surroundi
     return "".join(f"{number}\n" for number in found) if len(found) <= MAX_NUMBERS else None
 
 
-def _date(words: list[str], _state: State, _given: str | None, around: Surroundings) -> str | None:
+def _date(words: list[str], _state: ShellState, _given: str | None, around: ShellContext) -> str | None:
     forms = [word[1:] for word in words if word.startswith("+")]
     if len(words) != len(forms) or len(forms) > 1:
         return None
     return around.moment(forms[0] if forms else "%a %b %e %H:%M:%S %Z %Y") + "\n"
 
 
-def _cat(words: list[str], _state: State, given: str | None, _around: Surroundings) -> str | None:
+def _cat(words: list[str], _state: ShellState, given: str | None, _around: ShellContext) -> str | None:
     return given if not words or words == ["-"] else None
 
 
-def _wc(words: list[str], _state: State, given: str | None, _around: Surroundings) -> str | None:
+def _wc(words: list[str], _state: ShellState, given: str | None, _around: ShellContext) -> str | None:
     if given is None or OPEN in given:
         return None
     return {"-l": f"{given.count(chr(10))}\n", "-w": f"{len(given.split())}\n"}.get(" ".join(words))
 
 
-def _tr(words: list[str], _state: State, given: str | None, _around: Surroundings) -> str | None:
+def _tr(words: list[str], _state: ShellState, given: str | None, _around: ShellContext) -> str | None:
     if given is None or OPEN in given or words[:1] == ["-s"]:
         return None
     if words[:1] == ["-d"] and len(words) == 2:
@@ -209,7 +211,7 @@ def _tr(words: list[str], _state: State, given: str | None, _around: Surrounding
     return given.replace(one, other) if len(one) == len(other) == 1 else None
 
 
-def _head(words: list[str], _state: State, given: str | None, _around: Surroundings) -> str | None:
+def _head(words: list[str], _state: ShellState, given: str | None, _around: ShellContext) -> str | None:
     count = next((match[1] for word in words if (match := re.fullmatch(r"(?:-n|-)?(\d{1,6})", word))), None)
     if given is None or count is None or OPEN in given:
         return None
@@ -220,8 +222,8 @@ PRINTING: Mapping[str, Printing] = {
     "echo": _echo,
     "printf": _printf,
     "pwd": _pwd,
-    "dirname": _path_part(lambda path: posixpath.dirname(path) or "."),
-    "basename": _path_part(posixpath.basename),
+    "dirname": _dirname,
+    "basename": _basename,
     "realpath": _absolute,
     "readlink": _absolute,
     "seq": _seq,

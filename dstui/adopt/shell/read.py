@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from dstui.adopt.shell.interpreter import Reading
+from dstui.adopt.shell.interpreter import ShellReader
 from dstui.adopt.shell.pasted import cleaned, with_holes
 from dstui.adopt.shell.recognise import UNLIKELY, rank
-from dstui.adopt.shell.values import CLOSE, OPEN, Launch, Node, ShellLimit, State, Surroundings, holes_in
+from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, holes_in
 
 MAX_REPAIRS = 20
 """Lines of a paste that are no shell text, and are left out."""
@@ -39,20 +39,20 @@ Parse = Callable[[str], Node]
 """The syntax tree of a text. Raises Unparsed."""
 
 
-def read_shell(text: str, around: Surroundings, parse: Parse) -> ShellText:
+def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
     """Read a text. Raises Unparsed and ShellLimit."""
     if OPEN in text or CLOSE in text:
         raise Unparsed("it has characters of Unicode's private use area")
     text, sources = with_holes(cleaned(text))
     tree, text, notes = _tree(text, parse)
-    reading = _followed(tree, text, around, arguments_are_open=False)
-    if not reading.launches:
-        reading = _followed(tree, text, around, arguments_are_open=True)
-    ranks = {id(launch): rank(launch.launcher, launch.words) for launch in reading.launches}
-    likely = [launch for launch in reading.launches if ranks[id(launch)] < UNLIKELY] or reading.launches
+    reader = _followed(tree, text, around, arguments_are_open=False)
+    if not reader.launches:
+        reader = _followed(tree, text, around, arguments_are_open=True)
+    ranks = {id(launch): rank(launch.launcher, launch.words) for launch in reader.launches}
+    likely = [launch for launch in reader.launches if ranks[id(launch)] < UNLIKELY] or reader.launches
     launches = sorted(likely, key=lambda launch: (ranks[id(launch)], bool(launch.condition)))
     return ShellText(
-        tuple(_distinct(launches)), (*notes, *reading.unknowns.assumptions), {**sources, **reading.unknowns.sources}, reading.undecided
+        tuple(_distinct(launches)), (*notes, *reader.unknowns.assumptions), {**sources, **reader.unknowns.sources}, reader.undecided
     )
 
 
@@ -63,16 +63,16 @@ def undecided_in(launch: Launch, shell: ShellText) -> list[tuple[str, int]]:
     return [(name, shell.undecided.get(name, 0)) for name in names]
 
 
-def _followed(tree: Node, text: str, around: Surroundings, *, arguments_are_open: bool) -> Reading:
-    reading = Reading(around, arguments_are_open=arguments_are_open)
+def _followed(tree: Node, text: str, around: ShellContext, *, arguments_are_open: bool) -> ShellReader:
+    reader = ShellReader(around, arguments_are_open=arguments_are_open)
     try:
-        reading.follow(tree, text, State(around.folder))
+        reader.follow(tree, text, ShellState(around.folder))
     except ShellLimit:
-        if not reading.launches:
+        if not reader.launches:
             raise
     except RecursionError:
         raise ShellLimit("it is nested too deeply") from None
-    return reading
+    return reader
 
 
 def _tree(text: str, parse: Parse) -> tuple[Node, str, list[str]]:

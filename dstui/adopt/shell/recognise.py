@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dstui.adopt.shell.values import hole
+from dstui.adopt.shell.shell_state import hole
 
 ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 UNSET = re.compile(hole("unset", r"\w+"))

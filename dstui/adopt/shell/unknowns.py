@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from dstui.adopt.shell.values import GPU_COUNT, Surroundings, Undecidable, hole, holes_in
+from dstui.adopt.shell.shell_state import GPU_COUNT, ShellContext, Undecidable, hole, holes_in
 
 PATH_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "MANPATH", "PKG_CONFIG_PATH")
 """Variables that a text extends; empty where the environment has none."""
@@ -19,7 +19,7 @@ OWN = {"?": "0", "$": "1", "SECONDS": "0", "-": "", "!": "", "LINENO": "", "BASH
 class Unknowns:
     """The holes of one reading, and its assumptions."""
 
-    def __init__(self, around: Surroundings, *, arguments_are_open: bool) -> None:
+    def __init__(self, around: ShellContext, *, arguments_are_open: bool) -> None:
         self.around, self.arguments_are_open = around, arguments_are_open
         self.assumptions: list[str] = []
         self.sources: dict[str, str] = {}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from dstui.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
 from dstui.plan import PlanError
-from dstui.plan.holes import filled
+from dstui.plan.holes import filled, holes_of, refusal
 from dstui.plan.launchers import BY_NAME
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
@@ -95,12 +95,11 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
 def _without_holes(target: Target) -> Target:
     """The target with the holes of its Plan filled from the environment. Raises LaunchError with those that stay open."""
     try:
-        plan, still_open = filled(target.plan, os.environ)
+        plan = filled(target.plan, os.environ)
     except PlanError as error:
         raise LaunchError(f"A hole of the Plan is filled with what it cannot be: {error}") from None
-    if still_open:
-        listed = "\n".join(f"  {hole.path}: ${{{hole.name}}}" for hole in still_open)
-        raise LaunchError(f"The Plan has open holes: set these variables, or write their values into the Plan\n{listed}")
+    if still_open := holes_of(plan):
+        raise LaunchError(refusal(still_open))
     return target if plan is target.plan else replace(target, plan=plan)
 
 

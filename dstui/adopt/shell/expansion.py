@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dstui.adopt.shell.arithmetic import evaluate
-from dstui.adopt.shell.values import HOLE, Node, ShellLimit, State, Undecidable, Value, hole, holes_in
+from dstui.adopt.shell.shell_state import HOLE, Node, ShellLimit, ShellState, Undecidable, Value, hole, holes_in
 
 MAX_WORDS = 10_000
 """Words of one command, after braces and arrays."""
@@ -26,7 +26,7 @@ NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Segment:
     """A part of a word."""
 
     text: str
@@ -44,7 +44,7 @@ class Expander:
     """
 
     def __init__(
-        self, state: State, output_of: Callable[[Node], str], unset: Callable[[str, str], str], name_hole: Callable[[Node], str]
+        self, state: ShellState, output_of: Callable[[Node], str], unset: Callable[[str, str], str], name_hole: Callable[[Node], str]
     ) -> None:
         self.state, self.output_of, self.unset, self.name_hole = state, output_of, unset, name_hole
 
@@ -53,7 +53,7 @@ class Expander:
         found: list[str] = []
         for node in nodes:
             for braced in _braces(node):
-                found += _split(self._pieces(braced.get("Parts", ()), quoted=False))
+                found += _split(self._segments(braced.get("Parts", ()), quoted=False))
                 if len(found) > MAX_WORDS:
                     raise ShellLimit(f"more than {MAX_WORDS:,} words in a command", line_of(node))
         return found
@@ -62,7 +62,7 @@ class Expander:
         """Return a word without splitting, as in an assignment."""
         if not node:
             return ""
-        text = "".join((" " if piece.starts else "") + piece.text for piece in self._pieces(node.get("Parts", ()), quoted=False))
+        text = "".join((" " if segment.starts else "") + segment.text for segment in self._segments(node.get("Parts", ()), quoted=False))
         if len(text) > MAX_TEXT:
             raise ShellLimit("a value of more than a million characters", line_of(node))
         return text
@@ -71,7 +71,7 @@ class Expander:
         """Return a word as a pattern of fnmatch: quoted parts match themselves."""
         found = ""
         for part in node.get("Parts", ()):
-            text = "".join(piece.text for piece in self._pieces([part], quoted=False))
+            text = "".join(segment.text for segment in self._segments([part], quoted=False))
             found += re.sub(r"([*?\[])", r"[\1]", text) if part["Type"] in ("SglQuoted", "DblQuoted") else text
         return found
 
@@ -97,33 +97,33 @@ class Expander:
             return self.unset(name, self.state.folder)
         return (value[0] if value else "") if isinstance(value, list) else value
 
-    def _pieces(self, parts: Sequence[Node], *, quoted: bool) -> list[Piece]:
-        found: list[Piece] = []
+    def _segments(self, parts: Sequence[Node], *, quoted: bool) -> list[Segment]:
+        found: list[Segment] = []
         for number, part in enumerate(parts):
             found += self._part(part, quoted=quoted, first=number == 0)
         return found
 
-    def _part(self, part: Node, *, quoted: bool, first: bool) -> list[Piece]:
+    def _part(self, part: Node, *, quoted: bool, first: bool) -> list[Segment]:
         kind = part["Type"]
         if kind == "Lit":
             text = part.get("Value", "")
             if quoted:
-                return [Piece(ESCAPED_IN_QUOTES.sub(lambda match: "" if match[1] == "\n" else match[1], text))]
+                return [Segment(ESCAPED_IN_QUOTES.sub(lambda match: "" if match[1] == "\n" else match[1], text))]
             if first and (text == "~" or text.startswith("~/")):
-                return [Piece(hole("computed", "HOME") + text[1:])]
-            return [Piece(ESCAPED.sub(lambda match: "" if match[1] == "\n" else match[1], text))]
+                return [Segment(hole("computed", "HOME") + text[1:])]
+            return [Segment(ESCAPED.sub(lambda match: "" if match[1] == "\n" else match[1], text))]
         if kind == "SglQuoted":
             text = part.get("Value", "")
-            return [Piece(re.sub(r"\\(.)", lambda match: ANSI_C.get(match[1], match[0]), text) if part.get("Dollar") else text)]
+            return [Segment(re.sub(r"\\(.)", lambda match: ANSI_C.get(match[1], match[0]), text) if part.get("Dollar") else text)]
         if kind == "DblQuoted":
-            return self._pieces(part.get("Parts", ()), quoted=True) or [Piece("")]
+            return self._segments(part.get("Parts", ()), quoted=True) or [Segment("")]
         if kind == "ParamExp":
             return self._parameter(part, quoted=quoted)
         if kind == "ArithmExp":
-            return [Piece(self._computed(part, lambda: str(self.number(part["X"]))), quoted)]
+            return [Segment(self._computed(part, lambda: str(self.number(part["X"]))), quoted)]
         if kind == "CmdSubst":
-            return [Piece(self._computed(part, lambda: self.output_of(part).rstrip("\n")), quoted)]
-        return [Piece(self._computed(part, _unknown))]
+            return [Segment(self._computed(part, lambda: self.output_of(part).rstrip("\n")), quoted)]
+        return [Segment(self._computed(part, _unknown))]
 
     def _computed(self, part: Node, compute: Callable[[], str]) -> str:
         try:
@@ -133,17 +133,17 @@ class Expander:
 
     # ---------------------------------------------------------------- ${…}
 
-    def _parameter(self, part: Node, *, quoted: bool) -> list[Piece]:
+    def _parameter(self, part: Node, *, quoted: bool) -> list[Segment]:
         name = part["Param"]["Value"]
         try:
             value = self._operated(part, name, self._chosen(part, name))
         except Undecidable:
             value = hole("computed", name if NAME.fullmatch(name) else self.name_hole(part))
         if isinstance(value, str):
-            return [Piece(value, quoted)]
+            return [Segment(value, quoted)]
         if quoted and (name == "*" or _subscript(part) == "*"):
-            return [Piece(" ".join(value))]
-        return [Piece(text, quoted, starts=number > 0) for number, text in enumerate(value)] or [Piece("", quoted=False)]
+            return [Segment(" ".join(value))]
+        return [Segment(text, quoted, starts=number > 0) for number, text in enumerate(value)] or [Segment("", quoted=False)]
 
     def _chosen(self, part: Node, name: str) -> Value | None:
         """The value that the name and its index stand for."""
@@ -261,18 +261,18 @@ def _trimmed(pattern: str, operator: str) -> Callable[[str], str]:
     return trim
 
 
-def _split(pieces: Sequence[Piece]) -> list[str]:
-    """Put pieces together to words, split at the blanks of what is not quoted."""
+def _split(segments: Sequence[Segment]) -> list[str]:
+    """Put segments together to words, split at the blanks of what is not quoted."""
     words: list[str] = []
     current: str | None = None
-    for piece in pieces:
-        if piece.starts and current is not None:
+    for segment in segments:
+        if segment.starts and current is not None:
             words.append(current)
             current = None
-        if piece.quoted:
-            current = (current or "") + piece.text
+        if segment.quoted:
+            current = (current or "") + segment.text
             continue
-        parts = re.split(r"[ \t\n]+", piece.text)
+        parts = re.split(r"[ \t\n]+", segment.text)
         if parts[0]:
             current = (current or "") + parts[0]
         for part in parts[1:]:

@@ -54,8 +54,8 @@ class ShellLimit(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What the reading may ask about the place where the text would run."""
+class ShellContext:
+    """What the reader may ask about the place where the text would run."""
 
     folder: str
     """The absolute path of the current folder."""
@@ -74,7 +74,7 @@ class Surroundings:
 
 
 @dataclass(slots=True)
-class State:
+class ShellState:
     """Variables, folder and functions between two commands."""
 
     folder: str
@@ -85,9 +85,9 @@ class State:
     ended: str = ""
     """exit, return, break or continue: what follows is not reached."""
 
-    def copy(self) -> State:
+    def copy(self) -> ShellState:
         """Return a state that changes by itself."""
-        return State(
+        return ShellState(
             self.folder,
             {name: list(value) if isinstance(value, list) else value for name, value in self.variables.items()},
             set(self.exported),

@@ -1,0 +1,128 @@
+"""Launch scripts are read as bash runs them; what only a run decides stays open; nothing of a text is ever run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dstui.adopt.shell.read import Unparsed, undecided_in
+from dstui.adopt.shell.shell_state import ShellLimit, as_plan_text
+from tests.adopt.shell_launches import launches_read, launches_run, needs_bash, read
+
+SAME_AS_BASH = {
+    "a variable of several lines": 'ARGS="\n  --a 1\n  --b \'2\'\n"\ntorchrun --nproc_per_node 2 train.py $ARGS "$ARGS"',
+    "defaults": 'A=${X_UNKNOWN:-8}; : ${B:=4}; C=${A:+set}; deepspeed --num_gpus=$A t.py $B $C ${D-none} "${E:-}" ${F:-two words}',
+    "arithmetic": "N=3; ((N+=2)); M=$((N * (2 + 1) % 7 ** 2)); let K=1; deepspeed t.py $N $M $((M > 3 ? 1 : 0)) $((-7 / 2)) $(( N << 2 | 1 ))",
+    "arrays": 'A=(a "b c" d); A+=(e); A[1]=x; deepspeed t.py "${A[@]}" ${#A[@]} ${A[0]} "${A[@]:1:2}" "${A[*]}" ${A[-1]}',
+    "appending": 'A="--x 1"; A+=" --y"; export X_P=src; X_P+=":lib"; deepspeed t.py $A',
+    "strings that are run": 'L=\'deepspeed --num_gpus 2\'; C="t.py --name \'a b\'"; eval "$L $C"; eval X_A=1 $L t.py; bash -c "$L u.py --q \\"x y\\""',
+    "words of a here-document": "read -r -d '' CMD <<EOF\nt.py \\\n  --a 1 \\\n  --b $((1+1))\nEOF\ndeepspeed --module $CMD",
+    "cases and patterns": "M=qwen-7b; case $M in llama*) S=1;; qwen-*|x) S=2;; *) S=3;; esac; deepspeed t.py $S ${M%%-*} ${M#*-} ${M/qwen/Q} ${M^^} ${M:0:4}",
+    "branches that are known": 'Z=3; if [ "$Z" == "" ]; then Z=0; elif [[ $Z -ge 2 && $Z != 4 ]]; then Z="$Z"x; else Z=9; fi; deepspeed t.py $Z; [ -z "$Q" ] && Q=1 || Q=2; deepspeed t.py $Q',
+    "arguments of a script without any": 'while [[ $# -ge 1 ]]; do shift; done; OUT=$1; if [ "$OUT" == "" ]; then OUT=./out; fi; deepspeed t.py "$@" --out $OUT ${2:-two} $#',
+    "loops": "for a in 1 {2..3} x{y,z}; do X_A=$a torchrun t.py $a; done; for ((i=0;i<2;i++)); do deepspeed t.py $i; done; n=2; while [ $n -gt 0 ]; do n=$((n-1)); accelerate launch t.py $n; done",
+    "functions": 'go() { local m=$1; shift; deepspeed t.py --m "$m" "$@"; return; deepspeed never.py; }; go a "b c"; go d',
+    "folders": "mkdir -p sub/deep; cd sub && deepspeed t.py; (cd deep; torchrun t.py $(pwd)); cd ..; deepspeed t.py $(basename $PWD/x.y .q) $(dirname a/b/c.py)",
+    "pipes, ends and redirections": "deepspeed a.py > log 2>&1 | tee -a x.log & wait; nohup torchrun b.py &> o; X_V=1 deepspeed c.py </dev/null || true; exit 0; deepspeed never.py",
+    "command substitution": "A=$(echo one two | tr ' ' ','); B=`seq 2 3`; deepspeed t.py $A $B $(printf '%s-' x y) $(echo 'a,b' | tr ',' '\\n' | wc -l)",
+    "quotes": "deepspeed t.py 'a $b' \"c\\\"d \\$e \\x\" f\\ g $'h\\ti' --j='k l' '' \"\" '<|im_end|>' \"{\\\"a\\\": 1}\"",
+    "wrappers": "env X_A=1 nohup deepspeed a.py; timeout 10 torchrun b.py; CUDA_VISIBLE_DEVICES=0 time deepspeed c.py",
+    "exports": "X_A=1; export X_B=2 X_C; X_C=3; export X_A; unset X_B; declare -x X_D=4; deepspeed t.py; X_E=$X_A deepspeed t.py",
+}
+
+
+@needs_bash
+@pytest.mark.parametrize("name", SAME_AS_BASH)
+def test_what_is_read_is_what_bash_runs(name: str, tmp_path: Path) -> None:
+    text = SAME_AS_BASH[name]
+    run = launches_run(text, tmp_path)
+    assert run and launches_read(text, tmp_path) == run
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "source"),
+    [
+        ("deepspeed t.py --data <your_data_path> --x 1", "t.py --data ${YOUR_DATA_PATH} --x 1", "<your_data_path>"),
+        ("deepspeed t.py ~/x $1", "t.py ${HOME}/x ${ARG_1}", "$1"),
+        ("deepspeed t.py --host $(hostname -s) --m $MODEL", "t.py --host ${HOSTNAME} --m ${MODEL}", "$(hostname -s)"),
+        ("A=$(scontrol show hostnames $L | head -n 1)\ntorchrun --master_addr $A t.py", "--master_addr ${A} t.py", "scontrol"),
+        ("deepspeed t.py '${literal}' '<here>'", "t.py $${literal} <here>", ""),
+    ],
+)
+def test_what_only_the_user_or_the_cluster_knows_is_a_hole_with_its_source(text: str, words: str, source: str) -> None:
+    shell = read(text)
+    assert " ".join(map(as_plan_text, shell.launches[0].words)) == words
+    assert source in " ".join(shell.sources.values())
+
+
+def test_what_a_branch_decides_while_the_script_runs_is_no_guess() -> None:
+    shell = read("if grep -q x f; then\n  Z=3\nelse\n  Z=2\nfi\ndeepspeed t.py --stage $Z")
+    assert undecided_in(shell.launches[0], shell) == [("Z", 1)]
+    either = read("if nvidia-smi; then deepspeed a.py; else torchrun b.py; fi")
+    assert {(one.launcher, one.condition) for one in either.launches} == {("deepspeed", 1), ("torchrun", 1)}
+    assert not undecided_in(read("if grep -q x f; then D=1; fi; deepspeed t.py").launches[0], shell)
+
+
+def test_a_script_that_chooses_by_its_arguments_has_all_of_its_launches() -> None:
+    text = 'case $1 in sft) deepspeed sft.py;; dpo) deepspeed dpo.py;; *) echo "usage"; exit 1;; esac'
+    assert [one.words for one in read(text).launches] == [("sft.py",), ("dpo.py",)]
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        "$ deepspeed \\\n>   train.py --a 1\n",
+        "```bash\ndeepspeed train.py --a 1\n```\n",
+        "  1  deepspeed \\\n  2    train.py --a 1\n",
+        "(venv) me@host:~/x$ deepspeed train.py --a 1 \\\n",
+        "python -m venv v\npip install deepspeed\npython prepare.py\ndeepspeed train.py --a 1\n",
+    ],
+)
+def test_a_paste_is_read_without_what_the_page_put_around_it(pasted: str) -> None:
+    assert read(pasted).launches[0].words == ("train.py", "--a", "1")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "echo {1..999999999}",
+        "while true; do :; done",
+        "f() { f; }; f; deepspeed t.py",
+        "for a in {1..9999}; do for b in {1..9999}; do :; done; done",
+        "A=x; for i in {1..60}; do A=$A$A; done; deepspeed t.py",
+        "for ((;;)); do eval x=1; done",
+    ],
+)
+def test_a_text_that_would_run_for_ever_is_a_sentence(text: str) -> None:
+    with pytest.raises(ShellLimit):
+        read(text)
+
+
+@pytest.mark.parametrize(
+    "text", ['deepspeed "t.py', "if true; then", "deepspeed t.py <<EOF\n", "$(" * 2000, "x=" + "(" * 100_000, "a\ue000b", "x" * 300_000]
+)
+def test_a_text_that_no_shell_reads_is_a_sentence(text: str) -> None:
+    with pytest.raises((Unparsed, ShellLimit)) as found:
+        shell = read(text)
+        if not shell.launches:
+            raise ShellLimit("no launch")
+    assert str(found.value)
+
+
+def test_nothing_of_a_text_is_run(tmp_path: Path) -> None:
+    canary = tmp_path / "canary"
+    ways = (
+        "touch {}",
+        "$(touch {})",
+        "`touch {}`",
+        "eval touch {}",
+        "bash -c 'touch {}'",
+        "echo x > {}",
+        "cat <<< x | tee {}",
+        "trap 'touch {}' EXIT",
+    )
+    text = (
+        "\n".join(way.format(canary) for way in ways) + f"\n: ${{X:=$(touch {canary})}}\ndeepspeed t.py $(touch {canary}) <(touch {canary})"
+    )
+    assert read(text).launches and not canary.exists()
