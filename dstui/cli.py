@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-TAKE_A_COMMAND = ("import",)
+TAKE_A_COMMAND = ("import", "run")
 """Commands whose words after `--` are a command of the user's."""
 
 

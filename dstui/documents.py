@@ -117,7 +117,7 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
     """What can be asked about the files that this one names."""
     from dstui.adopt.every_kind import FilesBeside
 
-    reader = _reader(path.parent)
+    reader = file_reader(path.parent)
     if kind != "command":
         return FilesBeside(reader, lambda name: _facts_of(Path(name)))
     from dstui.adopt.shell.read import Unparsed
@@ -147,8 +147,8 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
     return FilesBeside(reader, lambda name: _facts_of(Path(name)), around, parse, launch)
 
 
-def _reader(folder: Path) -> Callable[[str], str | None]:
-    """Reads a file that another one names: relative to the current folder, as its ranks would, else to that file's."""
+def file_reader(folder: Path) -> Callable[[str], str | None]:
+    """Return what reads a file that another one names: relative to the current folder, as its ranks would, else to that file's."""
 
     def read(name: str) -> str | None:
         for place in (default_config(),) if name == DEFAULT_CONFIG else (typed_path(name), folder / typed_path(name)):

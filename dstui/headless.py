@@ -34,6 +34,7 @@ from dstui.run.jobs.events import Event, Exited, HostChange, Line, Notice, RankS
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
 from dstui.run.jobs.ranks import hosts_of_ranks, rank_label
+from dstui.run.jobs.records import JobStatus
 from dstui.run.observe.follow import Follower
 from dstui.run.observe.hangs import SILENCE, Watch
 from dstui.run.observe.summary import summary
@@ -144,7 +145,7 @@ def _not_ready(target: Target) -> bool:
 
 def _launch(target: Target, findings: list[Finding], args: argparse.Namespace) -> int:
     run_dir = Path(args.run_dir) if args.run_dir else None
-    with _signals() as asked:
+    with signals() as asked:
         if not args.no_preflight and _not_ready(target):
             return refuse("nothing was started: the hosts are not ready (--no-preflight starts all the same)")
         if number := asked():
@@ -171,26 +172,34 @@ def _say_notices(folder: JobFolder) -> None:
 
 
 def follow(
-    folder: JobFolder, *, as_json: bool = False, asked: Callable[[], int | None] = lambda: None, findings: Sequence[Finding] = ()
+    folder: JobFolder,
+    *,
+    as_json: bool = False,
+    asked: Callable[[], int | None] = lambda: None,
+    findings: Sequence[Finding] = (),
+    plain: bool = False,
 ) -> int:
     """Print what a job says until it has ended; its exit status. `asked` gives the signal that asks for its end, if any came.
 
     `findings`: what was found before the launch, as events where these are asked for; that nobody hands the configuration to the script
     is said again at the end, unless somebody has read it.
 
+    `plain`: only the lines of ranks and launcher, as they are; what dstui has to say goes to standard error.
+
     The job ends too where nobody is left to print for: the reader of a pipe, or the terminal.
     """
     try:
-        return _follow(folder, as_json, asked, findings)
+        show = _Events(findings) if as_json else _Lines() if plain else _Printer(folder.read_status())
+        return _follow(folder, show, asked, findings)
     except OSError as error:
         if number := reader_gone(error):
             stop(folder, 128 + number)
         raise
 
 
-def _follow(folder: JobFolder, as_json: bool, asked: Callable[[], int | None], findings: Sequence[Finding]) -> int:
+def _follow(folder: JobFolder, show: _Events | _Printer, asked: Callable[[], int | None], findings: Sequence[Finding]) -> int:
     follower = Follower(folder)
-    show = _Events(findings) if as_json else _Printer(len(str(max(len(follower.ranks) - 1, 0))), hosts_of_ranks(folder.read_status()))
+    as_json = isinstance(show, _Events)
     launch = folder.read_launch()
     watch = Watch((launch and launch.silence) or SILENCE)
     stopping: threading.Thread | None = None
@@ -262,8 +271,9 @@ class _Events:
 class _Printer:
     """Events as text: lines with their rank before them, in a colour per rank on a terminal."""
 
-    def __init__(self, width: int, hosts: Mapping[int, str]) -> None:
-        self.width, self.hosts = width, hosts
+    def __init__(self, status: JobStatus | None = None) -> None:
+        self.hosts = hosts_of_ranks(status)
+        self.width = len(str(max(len(status.ranks) - 1, 0))) if status is not None else 1
         self.colour = coloured()
 
     def __call__(self, event: Event) -> None:
@@ -275,7 +285,7 @@ class _Printer:
             cause = "" if event.killed_after is None else f": it was killed after rank {event.killed_after} had failed"
             say(f"rank {event.rank} on {event.host} ended with {event.exit_code}{cause}")
 
-    def end(self, _end: Exited, again: Sequence[Finding], why: Diagnosis | None, follower: Follower) -> None:
+    def end(self, end: Exited, again: Sequence[Finding], why: Diagnosis | None, follower: Follower, /) -> None:  # noqa: ARG002
         """The summary, what is said again, and the diagnosis."""
         tell(summary(follower))
         for finding in again:
@@ -289,8 +299,23 @@ class _Printer:
         return Ink(f"\x1b[{PALETTE[rank % len(PALETTE)]}m{text}\x1b[0m") if self.colour and rank is not None else text
 
 
+class _Lines(_Printer):
+    """The lines of ranks and launcher, as they would stand on the terminal without dstui."""
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Line):  # a launcher's own lines have the host before them, also where there is only this one
+            tell(event.text.removeprefix("localhost: ") if event.rank is None else event.text)
+        else:
+            super().__call__(event)
+
+    def end(self, end: Exited, _again: Sequence[Finding], why: Diagnosis | None, _follower: Follower, /) -> None:
+        """The diagnosis of a failure, on standard error."""
+        if why is not None and end.exit_code:
+            remark(report(why))
+
+
 @contextmanager
-def _signals() -> Iterator[Callable[[], int | None]]:
+def signals() -> Iterator[Callable[[], int | None]]:
     """While the job runs, SIGINT, SIGTERM and SIGHUP are requests to stop it; the first that came is what it ends with."""
     came: list[int] = []
 

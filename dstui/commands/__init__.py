@@ -12,6 +12,7 @@ COMMANDS = {
     "check": "diagnostics for Plans, ds_config.json and accelerate YAML",
     "render": "the files and the command that a Plan stands for",
     "import": "any file that people have, as a Plan: ds_config.json, accelerate YAML, a pasted launch, a hostfile",
+    "run": "a command as it is, its launches caught and run as jobs: dstui run -- bash finetune.sh",
     "forecast": "whether a Plan fits, how fast it would be, and which plan is best",
     "machine": "what this machine has: GPUs, links, host, software",
     "doctor": "whether this machine, and every host of a Plan, is ready",

@@ -1,0 +1,72 @@
+"""`dstui run -- COMMAND…`: the command as it is, with its launches caught by stand-ins and run as jobs."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from dstui.output import refuse, say
+from dstui.stand_ins.run_session import CAUGHT, Options, RunSession
+
+FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that the command gets in dstui's place. SIGINT and SIGQUIT come to both from the terminal."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.usage = "dstui run [--hold [-o PLAN] [--force]] [--no-check] -- COMMAND …"
+    parser.add_argument("--hold", action="store_true", help="tell each launch as a Plan instead of starting it; everything else does run")
+    parser.add_argument("-o", "--output", metavar="PLAN", help="with --hold: write the Plan there (further launches: PLAN-2 and so on)")
+    parser.add_argument("--force", action="store_true", help="let -o replace a file that holds something else")
+    parser.add_argument("--no-check", action="store_true", help="start a launch also where an error says that it will fail")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; its exit status."""
+    if not args.command:
+        return refuse("run takes a command after --: dstui run -- bash finetune.sh")
+    if args.output and not args.hold:
+        return refuse("-o goes with --hold: a launch that is started keeps its Plan in its job folder")
+    if args.hold:
+        say(f"everything in the command runs but its launches ({', '.join(CAUGHT)}), which are told as Plans")
+    output = str(Path(args.output).absolute()) if args.output else None
+    with tempfile.TemporaryDirectory(prefix="dstui-run-") as folder:
+        session = RunSession(Path(folder))
+        environment = session.begin(Options(args.hold, not args.no_check, output, args.force))
+        code = _run(args.command, environment)
+        unobserved = [line for line in session.caught if line.endswith("observed")]
+        if not session.caught:
+            say("no launch was caught: an absolute path to a launcher, a container and another host are not seen")
+        for line in unobserved:
+            say(line)
+    return code
+
+
+def _run(command: Sequence[str], environment: dict[str, str]) -> int:
+    """Run a command with our own streams; its status as a shell has it."""
+    try:
+        process = subprocess.Popen(command, env=environment)
+    except FileNotFoundError:
+        return _not_run(f"{command[0]}: command not found", 127)
+    except OSError as error:
+        return _not_run(f"{command[0]}: {error.strerror}", 126)
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    for number in FORWARDED:
+        signal.signal(number, forward)
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, lambda _number, _frame: None)
+    status = process.wait()
+    return 128 - status if status < 0 else status
+
+
+def _not_run(sentence: str, status: int) -> int:
+    say(sentence)
+    return status

@@ -1,0 +1,149 @@
+"""What a stand-in does with a launch: makes a Plan of it, tells the verdict, starts the job and waits for it as the launcher would."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dstui.adopt.command_line import NoLaunch, command_line
+from dstui.adopt.dsconfig import ConfigError
+from dstui.adopt.from_command import plan_of_command
+from dstui.adopt.script import ScriptFacts
+from dstui.adopt.shell.recognise import recognise
+from dstui.adopt.shell.shell_state import Launch
+from dstui.documents import file_reader, script_facts, script_facts_of
+from dstui.files import FileProblem, write_atomic
+from dstui.output import begin, flush, remark, say
+from dstui.plan import Plan, PlanError, load
+from dstui.stand_ins.run_session import LET_THROUGH, SESSION, RunSession
+
+SHELLS_OWN = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", SESSION)
+"""Variables that every shell changes."""
+SAY_ONE = ("torchrun", "accelerate")
+"""Launchers that end with 1, whatever the status of the rank that failed."""
+SIGNALLED = 128
+OF_THE_CONFIGURATION = ("PL001", "PL003")
+"""Findings about who reads the Plan's configuration: here the script's own arguments stay as they are."""
+
+
+def main(folder: str, name: str, words: Sequence[str]) -> int:
+    """Stand in for the launcher `name`; the exit status."""
+    session = RunSession(Path(folder))
+    environment = session.without(os.environ)
+    real = shutil.which(name, path=environment["PATH"])
+    if real is None:
+        sys.stderr.write(f"{name}: command not found\n")  # noqa: TID251 - as the shell says it
+        return 127
+    found = recognise([name, *words]) if name not in LET_THROUGH else None
+    if found is None or found.launcher == "shell":
+        if name in LET_THROUGH:
+            session.note(f"{name}: what it starts is not observed")
+        os.execve(real, [name, *words], environment)
+    os.environ.clear()
+    os.environ.update(environment)
+    begin()
+    launch = Launch(found.launcher, found.words, {}, str(Path.cwd()), 0)
+    try:
+        plan, notes = _plan(launch, session, _interpreter(real))
+    except (NoLaunch, ConfigError, PlanError, FileProblem) as problem:
+        say(f"{name} runs unobserved: {getattr(problem, 'message', problem)}")
+        session.note(f"{name}: not observed")
+        flush()
+        os.execve(real, [name, *words], environment)
+    session.note(f"{name} {' '.join(words)}")
+    code = _held(plan, notes, session) if session.options().hold else _started(plan, session)
+    flush()
+    return code
+
+
+def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[str]]:
+    """The Plan of a launch, whose words are all known. Raises NoLaunch, ConfigError, PlanError, FileProblem."""
+    line = command_line(launch, launch.folder)
+    facts = script_facts(launch.folder, None if line.module else line.script, line.script if line.module else None)
+    made = plan_of_command(line, line.script, file_reader(Path(launch.folder)), facts if isinstance(facts, ScriptFacts) else None)
+    plan = load(made.text, line.script, launch.folder)
+    plan = plan.set("job.args", list(line.args)) if line.args else plan
+    plan = plan.set("job.python", python) if python != sys.executable else plan
+    if line.launcher == "accelerate":
+        plan = plan.set("cluster.launcher", "accelerate")
+    changed = _changed(session.before(), os.environ)
+    return (plan.set("cluster.env", {**plan.cluster.env, **changed}) if changed else plan), made.notes
+
+
+def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str]:
+    """What the script has exported: a Plan that replays the launch needs it. A variable of several lines cannot stand there."""
+    return {
+        name: value.replace("${", "$${")
+        for name, value in now.items()
+        if before.get(name) != value
+        and name not in SHELLS_OWN
+        and not name.startswith("BASH_FUNC_")
+        and "\n" not in value
+        and value.isprintable()
+    }
+
+
+def _interpreter(launcher: str) -> str:
+    """The interpreter that a launcher's first line names, else the Python beside it."""
+    with open(launcher, "rb") as file:  # noqa: PTH123
+        first = file.readline(512).decode("utf-8", "replace")
+    if first.startswith("#!") and "python" in first and " " not in (path := first[2:].strip()):
+        return path
+    beside = Path(launcher).parent / "python"
+    return str(beside) if beside.exists() and Path(launcher).name not in ("python", "python3") else launcher
+
+
+def _held(plan: Plan, notes: Sequence[str], session: RunSession) -> int:
+    """Tell the launch as a Plan; what follows in the script goes on as after a good end."""
+    options = session.options()
+    for note in notes:
+        say(note)
+    if options.output is None:
+        say(f"held: {plan.job.script or plan.job.module}")
+        remark(plan.text)
+        return 0
+    target = Path(options.output)
+    number = sum(" " in line for line in session.caught)
+    path = target if number <= 1 else target.with_name(f"{target.stem}-{number}{target.suffix}")
+    try:
+        write_atomic(path, plan.text, replace=options.force)
+    except FileProblem as problem:
+        say(str(problem))
+        return 2
+    say(f"held: {path}")
+    return 0
+
+
+def _started(plan: Plan, session: RunSession) -> int:
+    """Check and start a launch, and wait for its end."""
+    from dstui import headless
+    from dstui.check import check
+    from dstui.machine.probe import probe
+    from dstui.render.target import Target
+    from dstui.run.supervise.start import LaunchError, start
+
+    target = Target(plan, probe(), None)
+    findings = [
+        finding
+        for finding in check(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan))
+        if finding.code not in OF_THE_CONFIGURATION
+        and finding.severity != "info"
+        and (plan.deepspeed or not finding.path.startswith("deepspeed"))  # an empty section: the script has a configuration of its own
+    ]
+    for finding in findings:
+        remark(f"dstui: {finding.severity} {finding.code} {finding.path}: {finding.message}")
+    if any(finding.severity == "error" for finding in findings) and session.options().check:
+        say("this launch would fail, and was not started: mend the errors above (dstui run --no-check starts it all the same)")
+        return 1
+    with headless.signals() as asked:
+        try:
+            folder = start(target, owner_pid=os.getpid())
+        except LaunchError as error:
+            say(str(error))
+            return 1
+        code = headless.follow(folder, asked=asked, plain=True)
+        own = plan.cluster.launcher in SAY_ONE and 0 < code < SIGNALLED
+        return 1 if own else code

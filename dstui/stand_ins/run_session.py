@@ -1,0 +1,130 @@
+"""The folder of one `dstui run`: the stand-ins, what they need to know, and what they have done.
+
+A stand-in is found by the PATH, and in bash also where the script puts something before the PATH (`source venv/bin/activate`), since an
+exported function of the same name calls it. Both are taken out again for whatever the stand-in starts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import dstui
+
+CAUGHT = ("deepspeed", "accelerate", "torchrun")
+PYTHONS = ("python", "python3")
+"""Caught only with `-m` and the module of a launcher."""
+LET_THROUGH = ("srun", "mpirun", "mpiexec")
+"""Start processes on other hosts, where no stand-in is: what they start is said to be unobserved."""
+MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher.runner", "deepspeed")
+SESSION = "DSTUI_SESSION"
+"""Where the exported functions find the stand-ins."""
+
+STAND_IN = """\
+#!/bin/sh
+# dstui's stand-in for a launcher: tells dstui of a launch, and runs everything else as it is
+name=${{0##*/}}
+case $name in
+  python*)
+    case " $1 $2 $3 " in
+{modules}
+      *)
+        IFS=:
+        for folder in $PATH; do
+          if [ "$folder" != {folder} ] && [ -x "$folder/$name" ]; then unset IFS; exec "$folder/$name" "$@"; fi
+        done
+        echo "$name: command not found" >&2
+        exit 127;;
+    esac;;
+esac
+exec {python} -I {program} "$name" "$@"
+"""
+PROGRAM = """\
+import sys
+
+sys.path.insert(0, {package!r})
+from dstui.stand_ins.caught_launch import main
+
+sys.exit(main({folder!r}, sys.argv[1], sys.argv[2:]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What `dstui run` was asked for."""
+
+    hold: bool = False
+    """Tell the launches as Plans instead of starting them."""
+    check: bool = True
+    """Refuse a launch that would die anyway."""
+    output: str | None = None
+    """Where the Plan of a held launch is written."""
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunSession:
+    """The folder of one `dstui run`, which only its user may read."""
+
+    folder: Path
+
+    @property
+    def programs(self) -> Path:
+        """The stand-ins."""
+        return self.folder / "bin"
+
+    @property
+    def caught(self) -> list[str]:
+        """A line for each launch that a stand-in was called for."""
+        log = self.folder / "caught"
+        return log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+
+    def note(self, line: str) -> None:
+        """Keep a line about a launch."""
+        with (self.folder / "caught").open("a", encoding="utf-8") as log:
+            log.write(line.replace("\n", " ") + "\n")
+
+    def begin(self, options: Options) -> dict[str, str]:
+        """Write the stand-ins; return the environment of the command."""
+        self.programs.mkdir()
+        program = self.folder / "stand_in.py"
+        program.write_text(PROGRAM.format(package=str(Path(dstui.__file__).parent.parent), folder=str(self.folder)))
+        modules = "\n".join(f'      *" -m {module} "*) ;;' for module in MODULES)
+        text = STAND_IN.format(
+            modules=modules, folder=shlex.quote(str(self.programs)), python=shlex.quote(sys.executable), program=shlex.quote(str(program))
+        )
+        for name in (*CAUGHT, *PYTHONS, *LET_THROUGH):
+            stand_in = self.programs / name
+            stand_in.write_text(text)
+            stand_in.chmod(0o700)
+        (self.folder / "options.json").write_text(json.dumps(asdict(options)))
+        (self.folder / "environment.json").write_text(json.dumps(dict(os.environ)))
+        functions = {_function(name): f'() {{  "${SESSION}/bin/{name}" "$@"\n}}' for name in (*CAUGHT, *PYTHONS)}
+        path = os.pathsep.join([str(self.programs), os.environ.get("PATH", os.defpath)])
+        return {**os.environ, **functions, SESSION: str(self.folder), "PATH": path}
+
+    def options(self) -> Options:
+        """Return what `dstui run` was asked for."""
+        return Options(**json.loads((self.folder / "options.json").read_text()))
+
+    def before(self) -> dict[str, str]:
+        """Return the environment in which `dstui run` was started."""
+        found: dict[str, str] = json.loads((self.folder / "environment.json").read_text())
+        return found
+
+    def without(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """Return an environment without this session: what a launch would find without dstui."""
+        ours = {SESSION, *map(_function, (*CAUGHT, *PYTHONS))}
+        kept = {name: value for name, value in environment.items() if name not in ours}
+        folders = [folder for folder in kept.get("PATH", "").split(os.pathsep) if folder != str(self.programs)]
+        return {**kept, "PATH": os.pathsep.join(folders)}
+
+
+def _function(name: str) -> str:
+    """The variable by which bash hands a function on."""
+    return f"BASH_FUNC_{name}%%"

@@ -1,0 +1,119 @@
+"""`dstui run -- COMMAND`: the command as it is, with its launches run as jobs; and the same launches held back, as Plans."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dstui.plan import load
+from tests.adopt.shell_launches import needs_bash
+from tests.waiting import wait_for
+
+pytestmark = [pytest.mark.launcher, needs_bash]
+
+SCRIPT = """\
+import os, sys
+print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"], sys.argv[1:], os.environ.get("X_A"), os.getcwd(), flush=True)
+sys.exit(3 if "fail" in sys.argv and os.environ["RANK"] == "1" else 0)
+"""
+GO = """\
+export X_A="from the script"
+N=$(echo 2)
+echo before
+deepspeed --num_gpus=$N train.py --a "b c" ${1:-none}
+echo "status $?"
+export PATH=/usr/bin:/bin:$PATH
+deepspeed --num_gpus 2 train.py fail
+echo "status $?"
+exit 7
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    if shutil.which("deepspeed", path=str(Path(sys.executable).parent)) is None:
+        pytest.skip("deepspeed has no program beside this interpreter: pip install deepspeed")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "go.sh").write_text(GO)
+    return tmp_path
+
+
+def start(folder: Path, *words: str, **options: object) -> subprocess.Popen[str]:
+    env = {**os.environ, "DS_ACCELERATOR": "cpu", "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    command = [sys.executable, "-m", "dstui", "run", *words]
+    return subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def run(folder: Path, *words: str) -> tuple[int, str, str]:
+    process = start(folder, *words)
+    out, err = process.communicate(timeout=180)
+    return process.returncode, out, err
+
+
+def test_a_script_runs_as_it_is_and_each_launch_is_a_job_that_its_plan_replays(folder: Path) -> None:
+    code, out, err = run(folder, "--", "bash", "go.sh")
+    lines = [line for line in out.splitlines() if line.startswith(("rank", "before", "status"))]
+    said = f"['--local_rank=0', '--a', 'b c', 'none'] from the script {folder}"
+    assert code == 7 and lines[0] == "before" and f"rank 0 of 2 {said}" in lines
+    assert [line for line in lines if line.startswith("status")] == ["status 0", "status 3"]
+    first, second = sorted(folder.glob("dstui_runs/*/plan.yaml"))
+    assert load(first.read_text()).job.args == ("--a", "b c", "none") and "rank 1" in err
+    again = subprocess.run(
+        [sys.executable, "-m", "dstui", "--headless", str(first), "--run-dir", "again"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert again.returncode == 0 and said in again.stdout
+    assert (second.parent / "logs" / "rank_1.log").exists()
+
+
+def test_held_launches_are_told_as_plans_and_the_rest_of_the_script_runs(folder: Path) -> None:
+    code, out, err = run(folder, "--hold", "-o", "held.yaml", "--", "bash", "go.sh", "two")
+    assert (code, out) == (7, "before\nstatus 0\nstatus 0\n") and "everything in the command runs" in err
+    plan = load((folder / "held.yaml").read_text())
+    assert plan.job.args == ("--a", "b c", "two") and plan.cluster.env["X_A"] == "from the script"
+    assert load((folder / "held-2.yaml").read_text()).job.args == ("fail",)
+    assert not (folder / "dstui_runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["no-such-program"], 127, "no-such-program: command not found"),
+        (["bash", "-c", "exit 5"], 5, "no launch was caught"),
+        (["bash", "-c", "kill -9 $$"], 137, ""),
+        (["bash", "-c", "PATH=/nowhere; unset -f deepspeed; deepspeed t.py"], 127, "deepspeed: "),
+        (["python3", "-c", "import os; print(sorted(n for n in os.environ if 'DSTUI_DS' in n)); raise SystemExit(4)"], 4, ""),
+        (["bash", "-c", "deepspeed --num_gpus 2"], None, "runs unobserved"),
+    ],
+)
+def test_what_is_no_launch_keeps_its_status_and_words(folder: Path, words: list[str], code: int | None, said: str) -> None:
+    done, _, err = run(folder, "--", *words)
+    assert said in err and (code is None or done == code)
+
+
+def test_a_signal_reaches_the_command(folder: Path) -> None:
+    text = "trap 'echo got it; exit 9' TERM; echo up; while :; do sleep 0.1; done"
+    process = start(folder, "--", "bash", "-c", text, start_new_session=True)
+    assert process.stdout is not None and process.stdout.readline() == "up\n"
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[0] == "got it\n" and process.returncode == 9
+
+
+def test_a_launch_that_is_killed_with_dstui_leaves_nothing(folder: Path) -> None:
+    (folder / "train.py").write_text("import os, time\nopen('up' + os.environ['RANK'], 'w').close()\ntime.sleep(600)\n")
+    process = start(folder, "--", "bash", "-c", "deepspeed --num_gpus 2 train.py", start_new_session=True)
+    wait_for(lambda: (folder / "up0").exists() and (folder / "up1").exists())
+    os.killpg(process.pid, signal.SIGKILL)
+    (status,) = folder.glob("dstui_runs/*/status.json")
+    wait_for(lambda: '"state": "running"' not in status.read_text())
+    process.communicate(timeout=60)
