@@ -58,6 +58,10 @@ class ShellCommand:
     line: int
 
 
+Follow = Callable[["ShellReader", Node, ShellState, Streams], "bool | None"]
+"""Follows one kind of command."""
+
+
 class ShellReader:
     """One reading of a text: the launches, and what is unknown.
 
@@ -98,12 +102,21 @@ class ShellReader:
         if command is None:
             return True
         given, target = self._redirections(statement, state)
-        printed: list[str] | None = [] if target else streams.output
-        follow = KINDS.get(command["Type"])
-        status = follow(self, command, state, Streams(streams.given if given is None else given, printed)) if follow else None
+        follow = KINDS.get(command["Type"], _unknown)
+        given = streams.given if given is None else given
         if target:
-            self.files[target] = "".join(printed or ())
+            status = self.decided(lambda: self._written(target, follow, command, state, given))
+        else:
+            status = follow(self, command, state, Streams(given, streams.output))
         return status if not statement.get("Negated") or status is None else not status
+
+    def _written(self, target: str, follow: Follow, command: Node, state: ShellState, given: str | None) -> bool | None:
+        """Follow a command whose output goes to a file. Raises Undecidable where that is not known."""
+        printed: list[str] = []
+        self.files.pop(target, None)
+        status = follow(self, command, state, Streams(given, printed))
+        self.files[target] = "".join(printed)
+        return status
 
     def step(self, line: int) -> None:
         """Count a step. Raises ShellLimit."""
@@ -282,6 +295,11 @@ def _moved(statements: Sequence[Node], line: int) -> Sequence[Node]:
 # ---------------------------------------------------------------- kinds of nodes
 
 
+def _unknown(_reader: ShellReader, _node: Node, _state: ShellState, _streams: Streams) -> bool | None:
+    """A command that is not followed: coproc, select, and what shfmt may learn."""
+    return None
+
+
 def _call(reader: ShellReader, node: Node, state: ShellState, streams: Streams) -> bool | None:
     expander = reader.expander(state)
     words = expander.words(node.get("Args", ()))
@@ -381,7 +399,7 @@ def _arithmetic(reader: ShellReader, node: Node, state: ShellState, _streams: St
     return reader.decided(lambda: bool(reader.expander(state).number(node["X"])))
 
 
-KINDS: Mapping[str, Callable[[ShellReader, Node, ShellState, Streams], bool | None]] = {
+KINDS: Mapping[str, Follow] = {
     "CallExpr": _call,
     "DeclClause": _declare,
     "BinaryCmd": _binary,

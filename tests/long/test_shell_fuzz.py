@@ -1,0 +1,119 @@
+"""Shell text from nobody: 10,000 made-up and broken scripts are read without running anything, each in bounded time.
+
+pytest tests/long/test_shell_fuzz.py -s
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections import Counter
+from typing import Any
+
+from dstui.adopt.shell.read import Unparsed, read_shell
+from dstui.adopt.shell.shell_state import ShellContext, ShellLimit
+from dstui.shell_parser import SECONDS
+from tests.adopt.shell_launches import parse, parse_inner
+from tests.adopt.test_shell import SAME_AS_BASH
+
+INPUTS = 10_000
+SLOW = 5.0
+"""Seconds; the parser's own limit comes on top."""
+PIECES = (
+    *(
+        "deepspeed t.py",
+        "torchrun --nproc_per_node $N x.py",
+        "$(touch CANARY)",
+        "`touch CANARY`",
+        "eval touch CANARY",
+        "> CANARY",
+        "| tee CANARY",
+    ),
+    *(
+        "for i in {1..999999999}; do",
+        "while :; do",
+        "done",
+        "if [ -z $X ]; then",
+        "elif [[ $A == b* ]]; then",
+        "else",
+        "fi",
+        "case $1 in a) ",
+        ";;",
+        "esac",
+    ),
+    *(
+        "f() { f; }",
+        "f",
+        "A=($(echo a b))",
+        '"${A[@]:1}"',
+        "$((1 << 99))",
+        "$((N++))",
+        "${X:-${Y:=${Z%%*}}}",
+        "<<EOF\n",
+        "EOF\n",
+        "<<<",
+        "'",
+        '"',
+        "\\",
+        "\n",
+    ),
+    *(
+        "source /dev/stdin",
+        "exec touch CANARY",
+        "trap 'touch CANARY' EXIT",
+        "\x00",
+        "\x1b[2J",
+        "é",
+        "\U0001f600",
+        "<your_path>",
+        "&&",
+        "||",
+        ";",
+        "&",
+        "(",
+        ")",
+        "{",
+        "}",
+        "[[",
+        "]]",
+        "$$",
+        "!",
+    ),
+)
+
+
+def made(random_: random.Random) -> str:
+    """A text: pieces put together, or a real script that is cut, doubled or has other bytes in it."""
+    if random_.random() < 0.5:
+        return " ".join(random_.choice(PIECES) for _ in range(random_.randrange(1, 40)))
+    text = random_.choice(list(SAME_AS_BASH.values()))
+    for _ in range(random_.randrange(1, 6)):
+        at, to = sorted(random_.randrange(len(text) + 1) for _ in range(2))
+        text = random_.choice((text[:at] + text[to:], text[:to] + text[at:], text[:at] + random_.choice(PIECES) + text[at:]))
+        text = text[:20_000]
+    return text
+
+
+def test_ten_thousand_texts_are_read_and_nothing_is_run() -> None:
+    started: list[tuple[Any, ...]] = []
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("os.system", "os.exec", "os.posix_spawn") or (event == "subprocess.Popen" and "shfmt" not in str(arguments[1])):
+            started.append((event, arguments))
+
+    sys.addaudithook(audit)
+    outcomes, slowest, random_ = Counter[str](), 0.0, random.Random(29)
+    for _ in range(INPUTS):
+        text = made(random_)
+        begun = time.perf_counter()
+        try:
+            shell = read_shell(text, ShellContext("/work", "x.sh", parse=parse_inner), parse)
+            outcomes["launches" if shell.launches else "none"] += 1
+        except (Unparsed, ShellLimit) as problem:
+            outcomes[type(problem).__name__] += 1
+            assert problem.message
+        slowest = max(slowest, time.perf_counter() - begun)
+        assert slowest < SLOW + SECONDS, text
+    print(f"\n{INPUTS:,} texts: {dict(outcomes)}; slowest {slowest:.2f} s")
+    assert started == []
