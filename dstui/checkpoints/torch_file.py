@@ -36,7 +36,7 @@ GETATTR = "builtins.getattr"
 ENUMS = {
     "deepspeed.runtime.zero.config.ZeroStageEnum": {"disabled": 0, "optimizer_states": 1, "gradients": 2, "weights": 3, "max_stage": 3},
 }
-"""Members of the Enum classes among them. Python 3.11.0 to 3.11.3 pickles a member as `getattr(Class, 'name')`, every other as `Class(value)`."""
+"""Members of the Enum classes among them. Python 3.11.0 to 3.11.3 pickle one as `getattr(Class, 'name')`, the others as `Class(value)`."""
 
 
 class TorchFileProblem(Exception):

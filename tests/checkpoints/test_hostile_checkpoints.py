@@ -115,6 +115,11 @@ def test_the_members_of_an_enum_are_those_of_deepspeed() -> None:
         assert {ast.unparse(one.targets[0]): ast.literal_eval(one.value) for one in found.body if isinstance(one, ast.Assign)} == members
 
 
+def test_the_sets_of_a_script_are_no_program(tmp_path: Path) -> None:
+    """torch.save writes protocol 2, in which Python names its own types as Python 2 did."""
+    assert read_checkpoint(folder_with(tmp_path, pickle.dumps({"seen": {1, 2}, "phase": 1j}, 2))).strange == ()
+
+
 @pytest.mark.parametrize("name", ["extra_optim_states.pt", "layer_0_expert_0_mp_rank_00_model_states.pt", "deeper/zero_pp_rank_0_x.pt"])
 def test_files_that_no_list_names_are_looked_at_too(name: str, tmp_path: Path) -> None:
     folder = folder_with(tmp_path, pickle.dumps({}, 2))
