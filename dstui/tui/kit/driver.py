@@ -85,6 +85,12 @@ class LastingDriver(LinuxDriver):
                 signal.signal(number, self._signalled)
             Thread(target=self._end, args=(loop,), name="dstui-end", daemon=True).start()
 
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """As the app's console tells it. Textual asks another function here, and where both have to assume a size (a terminal of 0 rows,
+        a standard output that is no terminal) they assume different ones: the app would adapt to each in turn, for ever."""
+        size = self._app.console.size
+        return size.width, size.height
+
     def run_input_thread(self) -> None:
         """Read keys until the end. Bytes that are no UTF-8 become U+FFFD; a fault ends the app as one of the event loop does."""
         parser, decode = XTermParser(self._debug), getincrementaldecoder("utf-8")("replace").decode
