@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dstui.adopt.signs import Kind, is_accelerate, is_env_file, is_hostfile, is_launch
+from dstui.adopt.signs import Kind, kind_of
 from dstui.files import FileProblem, find_plan, is_file, is_folder, overridden, read_plan, read_text, typed_path
 from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
@@ -44,7 +44,7 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
     """
     path = find_plan(name)
     text = read_text(path)
-    if path == Path(name) and (kind := kind_of(path, text)) != "plan":
+    if path == Path(name) and (kind := kind_of(text, path.name)) != "plan":
         return _made(path, text, kind, ImportOptions(sets, script, launch))
     if script:
         raise FileProblem(
@@ -57,28 +57,15 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
 def open_text(text: str, launch: int = 0) -> Opened:
     """A text without a file, such as a pasted command. Raises FileProblem or PlanError."""
     path = Path("pasted")
-    kind = kind_of(path, text)
+    kind = kind_of(text)
     return _made(path, text, kind, ImportOptions(launch=launch)) if kind != "plan" else Opened(load(text, "pasted", str(Path.cwd())), None)
-
-
-def kind_of(path: Path, text: str) -> Kind:
-    """What a file is, by its name and its first look; "plan" where it is nothing else."""
-    if path.suffix in (".json", ".hjson") or text.lstrip().startswith(("{", "[")):
-        return "ds_config"
-    if is_accelerate(text):
-        return "accelerate"
-    if "version:" not in text and is_hostfile(text):
-        return "hostfile"
-    if path.name == ".deepspeed_env" or ("version:" not in text and is_env_file(text) and not is_launch(text)):
-        return "env"
-    return "command" if "job:" not in text and is_launch(text) else "plan"
 
 
 def plan_of_both(config: str, script: str) -> Opened:
     """A ds_config.json or an accelerate YAML and the script that it is for, as one Plan. Raises FileProblem or PlanError."""
     path, facts = Path(config), _facts_of(Path(script))
     text = read_text(path)
-    kind = kind_of(path, text)
+    kind = kind_of(text, path.name)
     args = (
         facts.suggested_args if facts is not None and kind == "ds_config" else ()
     )  # an accelerate YAML reaches it through its environment

@@ -20,9 +20,9 @@ BUTTON, MOTION, WHEEL_UP, WHEEL_DOWN = 0, 32, 64, 65
 def bytes_of(each: Input, columns: int, rows: int) -> bytes:
     """What a terminal of this size writes; nothing for another size, which is no text."""
     if isinstance(each, Keys):
-        return "".join(SEQUENCES.get(key, key) for key in each.keys).encode()
+        return "".join(SEQUENCES.get(key, key) for key in each.keys).encode(errors="surrogateescape")
     if isinstance(each, Pasted):
-        return f"\x1b[200~{each.text}\x1b[201~".encode()
+        return f"\x1b[200~{each.text}\x1b[201~".encode(errors="surrogateescape")
     return _mouse(each, columns, rows).encode() if isinstance(each, Mouse) else b""
 
 

@@ -51,7 +51,12 @@ WORDS = (
     "other",
 )
 """What is typed into the palette now and then."""
-PASTED = ("3", "5e8\n", "localhost: 2", "plan.yaml\r", "a\nb\tc\x1b[31m", "\u4e2d\u6587 \U0001f600", "x" * 3000, "{[")
+BYTES = tuple(chr(0xDC00 + byte) for byte in range(0x80, 0x100))
+"""Bytes that alone are no UTF-8, as Python's "surrogateescape" spells them: a terminal in Latin-1, a broken paste, a line that drops bits."""
+PASTED = (
+    *("3", "5e8\n", "localhost: 2", "plan.yaml\r", "a\nb\tc\x1b[31m", "\u4e2d\u6587 \U0001f600", "x" * 3000, "{["),
+    *("caf\udce9", "\udcff\udcfe3\x00", "".join(BYTES), "\x85a\x9b31m\x90", "\udce2\udc82"),
+)
 SIZES = ((120, 40), (80, 24), (60, 16), (40, 10), (200, 50), (100, 30), (12, 3))
 
 
@@ -113,7 +118,9 @@ def _inputs(chance: random.Random, named: list[str], letters: list[str]) -> Iter
         for _ in range(chance.choice((1, 1, 2))):
             where = [chance.random() for _ in range(4)]
             yield Mouse(chance.choice(("click", "click", "click", "drag", "move", "up", "down")), *where)
-    elif kind < 0.26:
+    elif kind < 0.25:
+        yield Keys(tuple(chance.choices(BYTES, k=chance.choice((1, 2, 5)))))
+    elif kind < 0.29:
         yield Keys(("ctrl+p", *chance.choice(WORDS), *chance.choices(("enter", "down", "pagedown", "escape"), k=2)))
     else:
         many = chance.choice((1, 1, 2, 3, 4, 5))

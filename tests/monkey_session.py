@@ -185,7 +185,8 @@ class MonkeySession:
         asked = 0, -signal.SIGINT, 128 + signal.SIGINT  # ctrl+c where the terminal was not the session's yet, or no more
         if terminal.code not in asked or "Traceback" in said:
             told = ESCAPES.sub("", said.rpartition("\x1b[?1049l")[2])
-            self.problem(f"ended with {terminal.code}: {traced(said)}\n{told[:1500]}\n…\n{told[-1500:]}")
+            reports = "\n".join(file.read_text() for file in self.folder.glob("state/dstui/faults/*.txt"))
+            self.problem(f"ended with {terminal.code}: {traced(said)}\n{reports}\n{told[:1500]}\n…\n{told[-1500:]}")
         self.played.left += 1
         return True
 

@@ -1,17 +1,21 @@
-"""Older releases of DeepSpeed, and accelerate, installed side by side into DSTUI_RELEASES (a folder, made if it is not there; once)."""
+"""What tests make once and keep in DSTUI_RELEASES (a folder, made if it is not there): older releases of DeepSpeed, accelerate, checkpoints."""
 
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
+from importlib.metadata import version as version_of
 from pathlib import Path
 
 import pytest
 
 from dstui.plan.catalogue import NEWEST
 
-FOLDER = Path(os.environ.get("DSTUI_RELEASES", "~/.cache/dstui-releases")).expanduser()
+MADE_BY = f"python{platform.python_version()}-torch{version_of('torch')}-deepspeed{version_of('deepspeed')}"
+"""What made it is part of its name: a checkpoint that another Python wrote may hide that this one's cannot be read."""
+FOLDER = Path(os.environ.get("DSTUI_RELEASES", "~/.cache/dstui-releases")).expanduser() / MADE_BY
 
 
 def installed(version: str) -> str:

@@ -5,13 +5,61 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from dstui.plan.load import TOP
+
 Kind = Literal["plan", "ds_config", "accelerate", "command", "hostfile", "env"]
 SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "num_processes")
-"""Keys of which no Plan has one at its top."""
+"""Keys of which no Plan has one at its top; of which the first three alone are enough where a text may be a DeepSpeed configuration."""
+OF_A_PLAN = {"job", "deepspeed", "cluster"}
+"""Keys at the root that neither a DeepSpeed configuration nor an accelerate one has."""
 # Most files that are opened are Plans: `re` compiles these when a text is none, and keeps them.
 LAUNCH = r"(?m)^[^#\n]*\b(?:deepspeed|accelerate[ \t]+launch|torchrun|python[\d.]*)[ \t]+\S"
 SLOTS = r"\S+\s+slots=\d+\b.*"
+JSON = (".json", ".hjson")
 VARIABLE = r"[A-Za-z_]\w*=.*"
+
+ROOT_KEY = r"(?m)^[\"']?(\w+)[\"']?[ \t]*:(?!\S)"
+BRACES = r"(?:[\s\ufeff]|---|(?:#|//)[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)*[{\[]"
+"""An opening brace, after comments; written so that each comment matches in one way alone."""
+TOKENS = r"""(?sx)
+    /\*.*?(?:\*/|\Z) | (?:\#|//)[^\n]*                                                # a comment of YAML or hjson
+  | (?P<open>[{\[]) | (?P<close>[}\]])
+  | (?P<key> "(?:\\.|[^"\\\n])*" | '[^'\n]*' | [^\s{}\[\]:,"']+ ) (?=\s*:)
+  | "(?:\\.|[^"\\\n])*"? | '[^'\n]*'? | [^\s{}\[\]:,"']+                            # a value
+"""
+
+
+def kind_of(text: str, name: str = "") -> Kind:
+    """What a text is. What stands at its root decides; its name and its lines only where that says nothing; else it is a Plan."""
+    braces, keys = in_braces(text), root_keys(text)
+    if keys & OF_A_PLAN or ("version" in keys and keys <= set(TOP)):
+        return "plan"
+    if keys & set(SIGNS[:3]) if braces else is_accelerate(text):
+        return "accelerate"
+    if braces or name.endswith(JSON):
+        return "ds_config"
+    if is_hostfile(text):
+        return "hostfile"
+    if name == ".deepspeed_env" or (is_env_file(text) and not is_launch(text)):
+        return "env"
+    return "command" if is_launch(text) else "plan"
+
+
+def in_braces(text: str) -> bool:
+    """Whether a text is JSON, hjson with its outer braces or a flow mapping of YAML; also where it is not well-formed."""
+    return re.match(BRACES, text) is not None
+
+
+def root_keys(text: str) -> set[str]:
+    """The keys at the root of a text, as far as that can be told without reading it as any one format."""
+    if not in_braces(text):
+        return set(re.findall(ROOT_KEY, text))
+    depth, keys = 0, set()
+    for token in re.finditer(TOKENS, text):
+        if token["key"] and depth == 1:
+            keys.add(token["key"].strip("\"'"))
+        depth += (token["open"] is not None) - (token["close"] is not None)
+    return keys
 
 
 def is_accelerate(text: str) -> bool:

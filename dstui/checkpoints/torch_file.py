@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import re
 import zipfile
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,11 @@ ALLOWED = re.compile(
 )
 """What a checkpoint of a training run names, each in full: a pickle may also name an attribute of an attribute
 (`deepspeed.runtime.engine.os.system`). Anything else may be a program."""
+GETATTR = "builtins.getattr"
+ENUMS = {
+    "deepspeed.runtime.zero.config.ZeroStageEnum": {"disabled": 0, "optimizer_states": 1, "gradients": 2, "weights": 3, "max_stage": 3},
+}
+"""Members of the Enum classes among them. Python 3.11.0 to 3.11.3 pickle one as `getattr(Class, 'name')`, the others as `Class(value)`."""
 
 
 class TorchFileProblem(Exception):
@@ -117,6 +123,19 @@ PYTHON_UNPICKLER: Any = pickle._Unpickler
 """Any, since typeshed leaves out most of what it has."""
 
 
+class _Memo(dict[int, Any]):
+    """The memo of a pickle. It counts how often `getattr` is pushed: by it, by a name or by DUP."""
+
+    def __init__(self, getattr_: type[Inert]) -> None:
+        super().__init__()
+        self.getattr, self.pushed = getattr_, 0
+
+    def __getitem__(self, index: int) -> Any:
+        value = super().__getitem__(index)
+        self.pushed += value is self.getattr
+        return value
+
+
 class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
     """The pure Python unpickler, since the one in C allocates what a pickle merely announces: gigabytes for an index of its memo."""
 
@@ -125,12 +144,40 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(stream)
         self.classes: dict[str, type[Inert]] = {}
+        self.getattr = type("Named", (Inert,), {"qualified": GETATTR})
+        self.memo = _Memo(self.getattr)
+        self.members_read = 0
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What the pickle names. `getattr` only where it does anything else than read members of `ENUMS`.
+
+        Counting is enough: each push of `getattr` is either used up by reading a member, or goes somewhere else.
+        """
+        data = self.memo.pushed == self.members_read
+        return frozenset(name for name in self.classes if name != GETATTR or not data)
 
     def find_class(self, module: str, name: str) -> type[Inert]:
+        if self.proto < 3:  # the names of Python 2, as the unpickler itself translates them
+            module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
         qualified = f"{module}.{name}"
         if len(self.classes) > MOST_NAMES:
             raise pickle.UnpicklingError("it names more classes than any checkpoint does")
+        if qualified == GETATTR:
+            self.memo.pushed += 1
+            return self.classes.setdefault(qualified, self.getattr)
         return self.classes.setdefault(qualified, type("Named", (Inert,), {"qualified": qualified}))
+
+    def load_reduce(self) -> None:
+        if len(self.stack) > 1 and self.stack[-2] is self.getattr and (member := _member(self.stack[-1])) is not None:
+            self.members_read += 1
+            self.stack[-2:] = [member]
+        else:
+            super().load_reduce()
+
+    def load_dup(self) -> None:
+        self.memo.pushed += self.stack[-1] is self.getattr
+        super().load_dup()
 
     def persistent_load(self, pid: Any) -> Any:
         return pid
@@ -162,12 +209,25 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
         super().load_frozenset()
 
     dispatch |= {
+        pickle.REDUCE[0]: load_reduce,
+        pickle.DUP[0]: load_dup,
         pickle.SETITEM[0]: load_setitem,
         pickle.SETITEMS[0]: load_setitems,
         pickle.DICT[0]: load_dict,
         pickle.ADDITEMS[0]: load_additems,
         pickle.FROZENSET[0]: load_frozenset,
     }
+
+
+def _member(args: Any) -> Inert | None:
+    """The member of an Enum that `getattr(*args)` reads, as `Class(value)` makes it; None where it reads anything else."""
+    if not isinstance(args, tuple) or len(args) != 2:
+        return None
+    owner, name = args
+    if not (isinstance(owner, type) and issubclass(owner, Inert) and isinstance(name, str)):
+        return None
+    value = ENUMS.get(owner.qualified, {}).get(name)
+    return None if value is None else owner(value)
 
 
 DAMAGED = (
@@ -190,7 +250,7 @@ def _read(stream: IO[bytes]) -> TorchFile:
         value = reader.load()
     except DAMAGED as error:
         raise TorchFileProblem(f"its data.pkl is damaged: {type(error).__name__}") from None
-    return TorchFile(value, frozenset(reader.classes))
+    return TorchFile(value, reader.names)
 
 
 def mapping(value: Any) -> dict[Any, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.script import NoScript
-from dstui.adopt.signs import is_accelerate
+from dstui.adopt.signs import kind_of
 from dstui.check import check, check_config
 from dstui.commands.checked_accelerate import accelerate_findings, named_config
 from dstui.documents import script_facts_of
@@ -74,9 +74,10 @@ def check_file(path: Path, asked: Asked) -> CheckedFile:
     """Read and judge a file; never raises for what is in it."""
     try:
         text = read_text(path)
-        if _is_json(path, text):
+        kind = kind_of(text, path.name)
+        if kind == "ds_config":
             return _dsconfig(path, text, asked)
-        if is_accelerate(text):
+        if kind == "accelerate":
             found, findings = accelerate_findings(path, text)
             named = named_config(path, found.config)
             return CheckedFile(str(path), "accelerate", text, integration="accelerate", findings=findings, names=named)
@@ -87,10 +88,6 @@ def check_file(path: Path, asked: Asked) -> CheckedFile:
         return CheckedFile(str(path), error=sentence, line=int(line) if line else None)
     except ConfigError as error:
         return CheckedFile(str(path), text=text, error=error.message, line=error.line, column=error.column)
-
-
-def _is_json(path: Path, text: str) -> bool:
-    return path.suffix in (".json", ".hjson") or text.lstrip().startswith(("{", "["))
 
 
 def _dsconfig(path: Path, text: str, asked: Asked) -> CheckedFile:

@@ -11,7 +11,8 @@ from dstui.checkpoints.checkpoint_facts import cannot_convert, facts_of
 from dstui.checkpoints.convert import Conversion, Kind, convert, cost, gib
 from dstui.checkpoints.look import Checkpoint, read_checkpoint
 from dstui.checkpoints.resume import can_resume
-from dstui.files import FileProblem, read_plan, read_pool
+from dstui.commands.plan_argument import plan_of
+from dstui.files import FileProblem, read_pool
 from dstui.output import Ink, refuse, remark, say, tell
 from dstui.plan import PlanError
 from dstui.text import sanitise
@@ -91,7 +92,7 @@ def _resume(checkpoint: Checkpoint, path: Path) -> int:
     from dstui.machine.probe import probe
     from dstui.render.target import Target
 
-    plan = read_plan(path)
+    plan = plan_of(str(path))
     target = Target(plan, probe(), read_pool(plan))
     findings = list(can_resume(checkpoint, plan, target.world_size))
     for finding in findings:

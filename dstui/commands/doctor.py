@@ -6,10 +6,11 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 
+from dstui.commands.plan_argument import plan_of
 from dstui.doctor.deep import all_reduce
 from dstui.doctor.examine import Result, examine, ready
 from dstui.doctor.gather import cases
-from dstui.files import FileProblem, find_plan, read_plan
+from dstui.files import FileProblem
 from dstui.output import refuse, tell
 from dstui.plan import PlanError
 from dstui.trusted_python import HELP, OPTION, own, remember
@@ -28,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Examine; 0 where nothing fails, 1 where something does, 2 where the Plan is unreadable."""
     try:
-        plan = read_plan(find_plan(args.plan)) if args.plan else None
+        plan = plan_of(args.plan) if args.plan else None
     except (FileProblem, PlanError) as problem:
         return refuse(str(problem))
     if plan and args.trust_python and not own(plan):

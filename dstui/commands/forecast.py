@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dstui.calibration import calibrate
-from dstui.files import FileProblem, find_plan, read_plan, read_pool
+from dstui.commands.plan_argument import plan_of
+from dstui.files import FileProblem, read_pool
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.recommend import RankedPlans, recommend
 from dstui.forecast.setup import Setup
@@ -31,7 +32,7 @@ BAR, COLUMN = 24, 26
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("plan", metavar="PLAN", help="a Plan (YAML); `quickstart` is one that comes with dstui")
+    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of text")
     parser.add_argument("--machine", type=Path, metavar="FILE", help="for the machine recorded in FILE instead of this one")
     parser.add_argument("--gpu-memory", metavar="SIZE", help="memory of a GPU (80GB, 24GiB), where no machine is at hand")
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the forecast; 0 where it fits or nothing can be compared, 1 where it does not, 2 where a file is unreadable."""
     try:
-        plan = read_plan(find_plan(args.plan), args.set)
+        plan = plan_of(args.plan, args.set)
         memory = bytes_of(args.gpu_memory) if args.gpu_memory else None
         machine = read_machine(args.machine) if args.machine else Machine.unprobed() if memory else probe()
         if args.calibrate and (args.machine or memory):

@@ -6,7 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
-from dstui.files import FileProblem, read_plan, read_pool, reason, write_atomic
+from dstui.commands.plan_argument import plan_of
+from dstui.files import FileProblem, read_pool, reason, write_atomic
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.output import refuse, say, tell
@@ -33,7 +34,7 @@ ALONE = {"accelerate": for_accelerate, "sbatch": for_slurm, "k8s": for_kubernete
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
-    parser.add_argument("plan", type=Path, metavar="PLAN")
+    parser.add_argument("plan", metavar="PLAN", help="a Plan, ds_config.json or accelerate YAML; `quickstart` is one that comes with dstui")
     parser.add_argument(
         "--only", choices=NAMES, help="one of them, to standard output as it is (of several models all ds_config files, each with its name)"
     )
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or write; 0, or 2 with a sentence."""
     try:
-        plan = read_plan(args.plan, args.set)
+        plan = plan_of(args.plan, args.set)
         machine = read_machine(args.machine) if args.machine else probe()
         config = f"{FILES}/ds_config.json" if args.output else "./ds_config.json"
         target = Target(plan, machine, _pool(plan, args.only))

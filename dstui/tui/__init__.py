@@ -42,12 +42,13 @@ def _run(plan: Plan | None, path: Path | None, machine: Machine | None, job: Job
     gc.disable()  # until the first frame is painted: collecting what is only being built costs a tenth of it
     from dstui.output import tell
     from dstui.tui.app import DstuiApp
+    from dstui.tui.fault_report import run_reported
     from dstui.tui.kit import ascii_output
 
     if ascii_output.wanted(os.environ):
         ascii_output.draw_plainly()
     app = DstuiApp(plan, path, machine, job, reference=reference)
-    app.run()
+    status = run_reported(app)
     for line in app.receipt():
         tell(line)
-    return app.return_code or 0
+    return status

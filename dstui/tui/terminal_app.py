@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -35,6 +36,13 @@ class TerminalApp(App[int]):
         wanted = os.environ.get("TEXTUAL_THEME") or remembered().get("theme")
         self.theme = wanted if isinstance(wanted, str) and wanted in self.available_themes else DARK.name
         self.leaving = False
+        self.tracebacks: list[str] = []
+        """Of the faults that have ended the session."""
+
+    @property
+    def status(self) -> int:
+        """The exit status: 0 only where somebody asked for the end."""
+        return 1 if self.return_code is None else self.return_code
 
     def refresh_css(self, animate: bool = True) -> None:
         """Other colours: parse the styles anew. Before there is a screen, its first widget parses them anyway."""
@@ -64,6 +72,19 @@ class TerminalApp(App[int]):
         """End the app. Messages that arrive after this are dropped (`leaving`), since the widgets they are for are being removed."""
         self.leaving = True
         super().exit(result, return_code, message)
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End the app, and keep the traceback for the report."""
+        self.tracebacks.append("".join(traceback.format_exception(error)))
+        super()._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        """End the app. Textual would also draw the traceback with the values of all variables, which may be secrets."""
+        self._close_messages_no_wait()
+
+    def _print_error_renderables(self) -> None:
+        """Nothing: whoever runs the app tells what has ended it."""
+        self._exit_renderables.clear()
 
     async def on_event(self, event: events.Event) -> None:
         """What is typed after the end is for nobody, nor is a click on what has gone already."""

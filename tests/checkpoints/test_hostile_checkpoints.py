@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import pickle
 import struct
@@ -52,6 +53,71 @@ def folder_with(tmp_path: Path, data: bytes, name: str = SHARD) -> Path:
 def test_whatever_a_pickle_names_that_no_training_writes_is_said(module: str, name: str, tmp_path: Path) -> None:
     found = read_checkpoint(folder_with(tmp_path, calls(module, name, "x")))
     assert found.strange == (f"{module}.{name}",)
+
+
+ENUM = "deepspeed.runtime.zero.config\nZeroStageEnum"
+
+
+def named(number: int, module_and_name: str) -> bytes:
+    """GLOBAL and BINPUT."""
+    return f"c{module_and_name}\nq".encode() + bytes([number])
+
+
+def word(text: str) -> bytes:
+    """BINUNICODE."""
+    return b"X" + struct.pack("<I", len(text)) + text.encode()
+
+
+GETATTR, STAGE = named(0, "__builtin__\ngetattr"), named(1, ENUM)
+MEMBER = GETATTR + STAGE + word("gradients") + b"\x86R"
+"""`getattr(ZeroStageEnum, 'gradients')`, as Python 3.11.0 to 3.11.3 writes a member in protocol 2."""
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        pytest.param(STAGE + b"K\x02\x85R", id="Class(value)"),
+        pytest.param(MEMBER, id="getattr(Class, 'name')"),
+        pytest.param(MEMBER + b"0h\x00h\x01" + word("gradients") + b"\x86R", id="again, from the memo"),
+    ],
+)
+def test_a_stage_is_read_in_each_form_in_which_a_python_pickles_an_enum(stage: bytes, tmp_path: Path) -> None:
+    state = b"\x80\x02}" + word("optimizer_state_dict") + b"}" + word("zero_stage") + stage + b"ss."
+    found = read_checkpoint(folder_with(tmp_path, state, "zero_pp_rank_0_mp_rank_00_optim_states.pt"))
+    assert (found.stage, found.strange) == (2, ())
+
+
+@pytest.mark.parametrize(
+    "pickled",
+    [
+        pytest.param(GETATTR + named(2, "collections\nOrderedDict") + word("update") + b"\x86R", id="another class"),
+        pytest.param(GETATTR + STAGE + word("__class__") + b"\x86R", id="no member"),
+        pytest.param(GETATTR + STAGE + word("gradients.real") + b"\x86R", id="dotted"),
+        pytest.param(GETATTR + MEMBER + word("__class__") + b"\x86R", id="nested"),
+        pytest.param(GETATTR, id="the function itself"),
+        pytest.param(MEMBER + b"h\x00\x86", id="the function itself, from the memo"),
+        pytest.param(b"(" + GETATTR + b"2" + STAGE + word("gradients") + b"\x86Rl", id="the function itself, from DUP"),
+        pytest.param(b"(" + STAGE + word("gradients") + b"i__builtin__\ngetattr\n", id="INST"),
+    ],
+)
+def test_getattr_of_anything_else_may_be_a_program(pickled: bytes, tmp_path: Path) -> None:
+    assert read_checkpoint(folder_with(tmp_path, b"\x80\x02" + pickled + b".")).strange == ("builtins.getattr",)
+
+
+def test_the_members_of_an_enum_are_those_of_deepspeed() -> None:
+    """Read, not imported: torch takes seconds."""
+    from importlib.metadata import distribution
+
+    for qualified, members in torch_file.ENUMS.items():
+        module, _, name = qualified.rpartition(".")
+        source = Path(str(distribution("deepspeed").locate_file(module.replace(".", "/") + ".py")))
+        (found,) = (node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.ClassDef) and node.name == name)
+        assert {ast.unparse(one.targets[0]): ast.literal_eval(one.value) for one in found.body if isinstance(one, ast.Assign)} == members
+
+
+def test_the_sets_of_a_script_are_no_program(tmp_path: Path) -> None:
+    """torch.save writes protocol 2, in which Python names its own types as Python 2 did."""
+    assert read_checkpoint(folder_with(tmp_path, pickle.dumps({"seen": {1, 2}, "phase": 1j}, 2))).strange == ()
 
 
 @pytest.mark.parametrize("name", ["extra_optim_states.pt", "layer_0_expert_0_mp_rank_00_model_states.pt", "deeper/zero_pp_rank_0_x.pt"])

@@ -220,6 +220,20 @@ def test_a_small_terminal_says_what_is_needed_and_grows(start: Start) -> None:
     assert terminal.exit_code() == 0
 
 
+@pytest.mark.parametrize(("columns", "rows", "words"), [(120, 0, ""), (0, 0, ""), (120, 40, "> output")])
+def test_a_terminal_that_does_not_tell_its_size_is_drawn_once(tmp_path: Path, columns: int, rows: int, words: str) -> None:
+    """A serial line, a container's terminal before its first resize; a standard output that goes elsewhere."""
+    sized = f"stty rows {rows} cols {columns}; exec {sys.executable} -m dstui quickstart --no-oracle {words}"
+    terminal = Terminal(["sh", "-c", sized], columns=columns or 80, rows=rows or 25, cwd=str(tmp_path))
+    try:
+        terminal.wait("1 Machine", "CPU, 2 ranks" if columns else "✔ ok")
+        assert terminal.settle(1.0, timeout=10.0) and not terminal.pump(1.0), "it draws without end"
+        terminal.press("q")
+        assert terminal.exit_code() == 0
+    finally:
+        terminal.close()
+
+
 def test_without_colour_everything_is_there_in_glyphs_and_words(start: Start) -> None:
     terminal = start("quickstart", "--no-oracle", NO_COLOR="1")
     terminal.wait("✔ 1 Machine", "▸", "✔ ok")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import stat
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,16 +28,17 @@ def opened(tmp_path: Path) -> Iterator[list[Terminal]]:
         terminal.close()
 
 
-def dstui(opened: list[Terminal], folder: Path, *args: str) -> Terminal:
-    """dstui in a terminal, with a state folder of its own."""
-    env = {"XDG_STATE_HOME": str(folder / "state")}
-    opened.append(Terminal([sys.executable, "-m", "dstui", *args, "--no-oracle"], env=env, cwd=str(folder)))
+def dstui(opened: list[Terminal], folder: Path, *args: str, planted: str = "", **env: str) -> Terminal:
+    """dstui in a terminal, with a state folder of its own. `planted`: statements that break something in it."""
+    start = ["-c", f"{planted}\nimport sys; from dstui.cli import main; sys.exit(main(sys.argv[1:]))"] if planted else ["-m", "dstui"]
+    env = {"XDG_STATE_HOME": str(folder / "state"), **env}
+    opened.append(Terminal([sys.executable, *start, *args, "--no-oracle"], env=env, cwd=str(folder)))
     return opened[-1]
 
 
 def edited(terminal: Terminal) -> None:
     """Type another micro-batch; the field is still open then."""
-    terminal.wait("1 · Machine", "q quit", "Host and software")
+    terminal.wait("q quit", "Host and software")
     terminal.press("6")
     terminal.wait('"train_micro_batch_size_per_gpu": 3')
     terminal.press("\r")
@@ -86,6 +89,77 @@ def test_edits_survive_a_connection_that_is_lost(opened: list[Terminal], tmp_pat
         assert b"The edits are kept" in first.raw
     assert ": 37" in draft(tmp_path)
     assert (tmp_path / "plan.yaml").read_text() == PLAN
+
+
+@pytest.mark.parametrize("locale", ["C.UTF-8", "en_US.ISO-8859-1"])
+def test_bytes_that_are_no_utf8_are_characters_like_others(opened: list[Terminal], tmp_path: Path, locale: str) -> None:
+    """A terminal in Latin-1, a broken paste, a line that drops bits."""
+    terminal = dstui(opened, tmp_path, "plan.yaml", LC_ALL=locale)
+    edited(terminal)
+    for data in (b"\xff\xfe", bytes(range(0x80, 0x100)), b"\x1b[200~caf\xe9\xe2\x82\x1b[201~", b"\x1b[\xff;1H", b"\x1b\xc3"):
+        os.write(terminal.fd, data)
+        terminal.settle()
+    terminal.press("\x1b")
+    terminal.settle()  # an escape and a key in one read are another key
+    terminal.press("8")
+    terminal.wait("What will be written")
+    assert ": 37" in draft(tmp_path)
+    terminal.press("q")
+    terminal.wait("edits that are not saved")
+    terminal.press("d")
+    assert terminal.exit_code() == 0
+    assert not list(tmp_path.glob("state/dstui/*/*"))
+
+
+BROKEN = {
+    "an action": "from dstui.tui.app import DstuiApp as C; C.action_help = lambda self: 1 / 0",
+    "the input thread": """
+from dstui.tui.kit.driver import LastingDriver as C
+given = C.process_message
+C.process_message = lambda self, message: 1 / 0 if getattr(message, "key", "") == "f1" else given(self, message)
+""",
+    "how its error is drawn": """
+from dstui.tui.app import DstuiApp as C
+class E(ZeroDivisionError):
+    def __rich__(self):
+        raise self
+def fail(self):
+    raise E("division by zero")
+C.action_help = fail
+""",
+    "out of the loop": """
+from dstui.tui.app import DstuiApp as C
+def fail(self):
+    raise SystemExit("division by zero")
+C.action_help = fail
+""",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_fault_of_dstui_keeps_the_draft_and_says_where_the_traceback_is(opened: list[Terminal], tmp_path: Path, broken: str) -> None:
+    terminal = dstui(opened, tmp_path, "plan.yaml", planted=BROKEN[broken])
+    edited(terminal)
+    terminal.press("\x1b")
+    terminal.wait("q quit")
+    terminal.press("\x1bOP")  # F1
+    assert terminal.exit_code() == 1
+    told = bytes(terminal.raw).rpartition(b"\x1b[?1049l")[2].decode()
+    assert all(sequence in terminal.raw for sequence in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l"))
+    (report,) = tmp_path.glob("state/dstui/faults/*.txt")
+    assert str(report) in told.replace("\r\n", "") and "The edits are kept" in told and "Traceback" not in told
+    assert "division by zero" in told and "Traceback" in report.read_text() and stat.S_IMODE(report.stat().st_mode) == 0o600
+    assert ": 37" in draft(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_edits_survive_what_a_keyboard_elsewhere_sends(opened: list[Terminal], tmp_path: Path, number: signal.Signals) -> None:
+    terminal = dstui(opened, tmp_path, "plan.yaml")
+    edited(terminal)
+    terminal.kill(number)
+    assert terminal.exit_code() == 128 + number
+    assert b"\x1b[?1049l" in terminal.raw and b"The edits are kept" in terminal.raw
+    assert ": 37" in draft(tmp_path)
 
 
 def test_a_plan_without_a_file_is_kept_too_and_only_in_its_folder(opened: list[Terminal], tmp_path: Path) -> None:

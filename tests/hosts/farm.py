@@ -11,6 +11,7 @@ import contextlib
 import getpass
 import itertools
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -211,7 +212,8 @@ def own_temporary_folder() -> None:
 
 def bare_shell() -> None:
     """What this machine's user has a shell do at each login, which may take longer than all that is asked of it, is not done on the hosts."""
-    for file in (Path.home() / name for name in (".bashrc", ".bash_profile", ".bash_login", ".profile")):
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)  # sshd's idea of a home, whatever $HOME says here
+    for file in (home / name for name in (".bashrc", ".bash_profile", ".bash_login", ".profile")):
         if file.exists():
             do("mount", "--bind", "/dev/null", str(file))
 

@@ -6,11 +6,15 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+from textual import events
 from textual.pilot import Pilot
 
 from tests.tui.conftest import PLAN, store
 
+UNUSUAL = ("\ufffd", "\x80", "\x85", "\x9b", "\xe9", "\xff")
+"""What the driver makes of a byte that is no UTF-8, and characters of that range."""
 KEYS = (
+    *UNUSUAL,
     *("up", "down", "left", "right", "pageup", "pagedown", "home", "end"),
     *("enter", "enter", "enter", "space", "escape", "escape", "tab", "shift+tab", "backspace", "delete"),
     *"12345678900jkdxzZnNeEfagrstuvy?",
@@ -58,6 +62,9 @@ async def some_inputs(pilot: Pilot[int], chance: random.Random) -> None:
     kind = chance.random()
     if kind < 0.1:
         await pilot.resize_terminal(*chance.choice(SIZES))
+    elif kind < 0.12:
+        pilot.app.screen.post_message(events.Paste("".join(chance.choices(UNUSUAL, k=5))))
+        await pilot.pause()
     elif kind < 0.3:
         width, height = pilot.app.size
         await pilot.click(offset=(chance.randrange(width), chance.randrange(max(height - 1, 1))))  # the footer can launch and leave

@@ -27,9 +27,9 @@ async def give(pilot: Pilot[int], write: Iterable[Input]) -> None:
 def events_of(each: Input, columns: int, rows: int) -> list[events.Event]:
     """What Textual's parser makes of it."""
     if isinstance(each, Keys):
-        return [key_event(key) for key in each.keys]
+        return [key_event(decoded(key)) for key in each.keys]
     if isinstance(each, Pasted):
-        return [events.Paste(each.text)]
+        return [events.Paste(decoded(each.text))]
     assert isinstance(each, Mouse)
     start, end = ((int(x * columns), int(y * rows)) for x, y in ((each.x, each.y), (each.to_x, each.to_y)))
     kinds: dict[str, list[tuple[type[events.MouseEvent], tuple[int, int], int]]] = {
@@ -43,6 +43,11 @@ def events_of(each: Input, columns: int, rows: int) -> list[events.Event]:
         kind(None, x, y, 0, 0, button, shift=False, meta=False, ctrl=False, screen_x=x, screen_y=y)
         for kind, (x, y), button in kinds[each.kind]
     ]
+
+
+def decoded(text: str) -> str:
+    """As the driver decodes the bytes."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def key_event(key: str) -> events.Key:

@@ -5,6 +5,8 @@ writer thread dies of the first failure and the app waits for it for ever; the i
 SIGCONT starts both anew while the app ends, and the interpreter waits for them; and whatever else the app waits for at its end (a thread, a
 terminal that takes no more) is waited for without a limit. So one thread waits for all that ends a session from outside, asks the app
 to end, and ends the process where that has not happened in time.
+
+Textual's input thread also dies of the first byte that is no UTF-8 (a terminal in Latin-1, a broken paste), and takes the app with it.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ import select
 import signal
 import termios
 import time
+from codecs import getincrementaldecoder
 from contextlib import suppress
 from functools import partial
 from threading import Thread
 from typing import IO, Any
 
+from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 
@@ -27,6 +31,10 @@ DEADLINE, WITHOUT_TERMINAL = 2.0, 1.0
 """Seconds that the app has for its end, which takes a fifth of one; without a terminal there is nothing to leave tidy."""
 RECHECK = 1000
 """Milliseconds after which the terminal is looked at again, should the kernel not wake a thread that waits for its end."""
+INPUT_WAIT = 0.1
+"""Seconds after which an escape that nothing follows is the key Escape, and the end of the session is looked for. Textual's own."""
+END_SIGNALS = (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP)
+"""No key sends the first two while the terminal is the session's; `kill` and a terminal that was just taken away do."""
 LEFT = "\x1b[<u\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?2004l\x1b[?1049l\x1b[?25h"
 """Keyboard, mouse, paste, screen and cursor as they were."""
 
@@ -73,14 +81,34 @@ class LastingDriver(LinuxDriver):
         loop.add_signal_handler(signal.SIGCONT, self._continued)
         if not self._watched:
             self._watched = True
-            for number in (signal.SIGTERM, signal.SIGHUP):
+            for number in END_SIGNALS:
                 signal.signal(number, self._signalled)
             Thread(target=self._end, args=(loop,), name="dstui-end", daemon=True).start()
 
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """As the app's console tells it. Textual asks another function here, and where both have to assume a size (a terminal of 0 rows,
+        a standard output that is no terminal) they assume different ones: the app would adapt to each in turn, for ever."""
+        size = self._app.console.size
+        return size.width, size.height
+
     def run_input_thread(self) -> None:
-        """Wait for input; without a terminal there is none."""
-        with suppress(OSError):
-            super().run_input_thread()
+        """Read keys until the end. Bytes that are no UTF-8 become U+FFFD; a fault ends the app as one of the event loop does."""
+        parser, decode = XTermParser(self._debug), getincrementaldecoder("utf-8")("replace").decode
+        try:
+            while not self.exit_event.is_set():
+                if select.select([self.fileno], [], [], INPUT_WAIT)[0]:
+                    data = os.read(self.fileno, 4096)
+                    if not data:
+                        return  # the terminal is gone
+                    if text := decode(data):  # nothing where a character is not complete yet; for the parser that would be the end
+                        for event in parser.feed(text):
+                            self.process_message(event)
+                for event in parser.tick():
+                    self.process_message(event)
+        except OSError:
+            return  # the terminal is gone
+        except Exception as error:
+            self._app.call_later(self._app._handle_exception, error)
 
     def _continued(self) -> None:
         """Draw again after a stop. Who was stopped from outside, or not at all, still has the threads of before: they end first.

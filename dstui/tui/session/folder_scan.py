@@ -11,13 +11,14 @@ from pathlib import Path
 
 from dstui.adopt.recipes import Script
 from dstui.adopt.script import inspect_script
-from dstui.adopt.signs import is_accelerate
+from dstui.adopt.signs import JSON, SIGNS, kind_of, root_keys
 from dstui.files import FileProblem, read_text
 from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
 
 FILES, SHOWN = 300, 8
 """How many files are looked into, and how many of a kind are offered."""
-JSON = (".json", ".hjson")
+NAMED = ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu")
+"""Keys of which a ds_config.json has at least one: many other files in a folder are JSON too."""
 QUOTED = re.compile(r"""["']([A-Za-z][\w.-]{1,60}(?:/[\w.-]{1,60})?)["']""")
 """What may be the hub id of a model."""
 
@@ -46,13 +47,14 @@ def scan_folder() -> FolderContents:
 
 def _configurations(documents: list[str]) -> Iterator[str]:
     """accelerate YAMLs first; a ds_config.json that one of them names comes with it."""
-    texts = {}
+    texts, kinds = dict[str, str](), dict[str, str]()
     for name in documents[:SHOWN]:
         with suppress(FileProblem):
             texts[name] = read_text(Path(name))
-    yamls = [name for name, text in texts.items() if not name.endswith(JSON) and is_accelerate(text)]
-    yield from yamls
-    yield from (name for name in texts if name.endswith(JSON) and not any(name in texts[yaml] for yaml in yamls))
+            kinds[name] = kind_of(texts[name], name)
+    of_accelerate = [name for name, kind in kinds.items() if kind == "accelerate"]
+    yield from of_accelerate
+    yield from (name for name, kind in kinds.items() if kind == "ds_config" and not any(name in texts[one] for one in of_accelerate))
 
 
 def _files(*patterns: str) -> Iterator[Path]:
@@ -82,8 +84,12 @@ def is_like_a_plan(path: Path) -> bool:
         text = read_text(path)
     except FileProblem:
         return False
-    if path.suffix not in JSON and is_accelerate(text):
-        return True
-    if path.suffix in JSON:
-        return any(f'"{key}"' in text for key in ("zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu"))
-    return any(line.startswith("deepspeed:") for line in text.splitlines())
+    if path.suffix in JSON and not any(key in text for key in (*NAMED, "deepspeed", SIGNS[0])):
+        return False  # most JSON files are none, and need not be looked at closely
+    match kind_of(text, path.name):
+        case "plan":
+            return "deepspeed" in root_keys(text)
+        case "ds_config":
+            return any(key in text for key in NAMED)
+        case kind:
+            return kind == "accelerate"
