@@ -51,6 +51,8 @@ def run(args: argparse.Namespace) -> int:
         config = f"{FILES}/ds_config.json" if args.output else "./ds_config.json"
         target = Target(plan, machine, _pool(plan, args.only))
         files = _chosen(target, config, args.only)
+        for note in (note for artifact in files for note in artifact.notes):
+            say(note)
         if args.only == "env":
             _say_what_reaches(target)
         if args.output:

@@ -26,7 +26,7 @@ from dstui.machine.remote import AT_ONCE, Program, probe_host
 from dstui.machine.snapshot import Machine
 from dstui.model_files import read_models
 from dstui.plan import Plan
-from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.plan.hostfile import HostfileError, is_named, parse_hostfile
 from dstui.plan.launchers import BY_NAME
 from dstui.render.launch import RenderError, interpreter
 from dstui.render.spec import HERE
@@ -83,6 +83,8 @@ def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
         used = Target(plan, machine, pool).slots
     except (FileProblem, HostfileError, RenderError) as error:
         problem = str(error)
+    if used and not all(map(is_named, used)):
+        problem, used = f"cluster.hosts: {len(used)} hosts are wanted and none is named: there is none to look at", None
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
     folder = _model(plan)
     hub = plan.model.source if plan.model and not folder else None

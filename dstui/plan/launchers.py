@@ -221,6 +221,8 @@ ALL = (
 )
 BY_NAME = {launcher.name: launcher for launcher in ALL}
 LAUNCHERS = tuple(BY_NAME)
+NAMELESS = ("torchrun", "slurm")
+"""Those whose command names no host: the number of hosts is enough."""
 PROGRAMS = {launcher.name: launcher.program for launcher in ALL}
 """The field of the Machine's software that each needs where it is started; empty where none."""
 

@@ -8,7 +8,8 @@ from functools import cached_property
 
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.render.launch import RenderError, launch_spec, runs_here, slots
+from dstui.plan.hostfile import unnamed_hosts
+from dstui.render.launch import RenderError, hosts_of, launch_spec, runs_here, slots
 from dstui.render.spec import LaunchSpec
 
 
@@ -38,7 +39,10 @@ class Target:
     def hosts_machine(self) -> Machine | None:
         """What is known of the machines where the ranks run: `machine`, where they run there or where it is a recorded one, which
         stands for them; None where it only starts them."""
-        named = self.plan.cluster.hosts if self.plan.cluster.hosts is not None else self.pool or {}
+        try:
+            named: Mapping[str, int] = hosts_of(self.plan, self.pool) or {}
+        except RenderError:
+            named = dict.fromkeys(unnamed_hosts(1), 1)  # several hosts, of which nobody says how many ranks each has
         return self.machine if self.machine.recorded or runs_here(self.machine, named) else None
 
     @cached_property
