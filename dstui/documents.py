@@ -17,6 +17,7 @@ from dstui.adopt.signs import Kind, is_accelerate, is_env_file, is_hostfile, is_
 from dstui.files import FileProblem, find_plan, is_file, overridden, read_plan, read_text, typed_path
 from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
+from dstui.plan.finding import Finding
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
@@ -30,6 +31,8 @@ class Opened:
     path: Path | None
     notes: tuple[str, ...] = ()
     """What was changed or not understood where it was made of another file."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with a file that it was made of, by its own lines and paths."""
     made: bool = False
     """Whether it was made of another file, whose lines are not the Plan's."""
 
@@ -95,7 +98,7 @@ def _made(path: Path, text: str, kind: Kind, sets: Sequence[str], script: Sequen
     except ConfigError as error:
         where = ":".join(str(part) for part in (path, error.line, error.column) if part)
         raise FileProblem(f"{where}: {error.message}") from None
-    return Opened(overridden(plan, sets), None, tuple(found.notes), made=True)
+    return Opened(overridden(plan, sets), None, tuple(found.notes), tuple(found.findings), made=True)
 
 
 def _reader(folder: Path) -> Callable[[str], str | None]:

@@ -71,8 +71,9 @@ def run(args: argparse.Namespace) -> int:
         findings = ranked([*findings, *lock_findings(stale_locks(folder_of(plan)))])
     for note in opened.notes:
         say(note)
+    _say_findings(plan, opened.findings, False)
     _say_findings(plan, findings, opened.made)
-    if any(finding.severity == "error" for finding in findings):
+    if any(finding.severity == "error" for finding in (*opened.findings, *findings)):
         return refuse("nothing was started: fix the errors above")
     if args.dry_run:
         return _show(target)
@@ -98,7 +99,7 @@ def _machine(path: str | None, plan: Plan) -> Machine:
     return asked_for_types(plan, probe())
 
 
-def _say_findings(plan: Plan, findings: list[Finding], made: bool) -> None:
+def _say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
     """`made`: of another file, whose lines are not the Plan's."""
     for finding in findings:
         if finding.severity != "info":
