@@ -230,6 +230,11 @@ LISTED = ("MLFLOW", "PYTHON", "MV2", "UCX")
 """Beginnings of the variables that DeepSpeed's launcher passes on (launcher/runner.py, EXPORT_ENVS); with GPUs also NCCL."""
 
 
+def reads_env_files(launcher: Launcher) -> bool:
+    """Whether the ranks of other hosts get what .deepspeed_env holds: where DeepSpeed's launcher starts them, or dstui in its place."""
+    return launcher.start != "here" and launcher.name not in ("torchrun", "accelerate")
+
+
 def passes_on(launcher: Launcher, variable: str, *, cpu: bool) -> bool:
     """Whether a variable that is set where the launcher is started reaches the ranks of other hosts by itself."""
     if launcher.carries == "listed":

@@ -87,13 +87,19 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
 def for_slurm(target: Target) -> Artifact:
     """job.sbatch. Raises RenderError."""
     made = sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
-    return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, notes=made.notes)
+    return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, notes=(*made.notes, *_left_out(target)))
 
 
 def for_kubernetes(target: Target) -> Artifact:
     """job.yaml. Raises RenderError."""
     made = kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
-    return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", notes=made.notes)
+    return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", notes=(*made.notes, *_left_out(target)))
+
+
+def _left_out(target: Target) -> list[str]:
+    """What lies on this machine and no job of a scheduler gets."""
+    paths = target.env_files.paths
+    return [f"left out: what stands in {' and '.join(paths)}: put what the ranks need into cluster.env"] if paths else []
 
 
 def for_accelerate(target: Target) -> Artifact:

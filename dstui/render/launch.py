@@ -16,13 +16,14 @@ from dstui.machine.snapshot import Machine
 from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import FILE, SECTION
+from dstui.plan.env_file import ENV_FILE
 from dstui.plan.hostfile import HostfileError, is_named, select, unnamed_hosts
-from dstui.plan.launchers import BY_NAME, NAMELESS, Launcher
+from dstui.plan.launchers import BY_NAME, NAMELESS, Launcher, reads_env_files
 from dstui.render.accelerate import PORT, accelerate_data
 from dstui.render.accelerate_env import accelerate_environment
 from dstui.render.config_files import config_variable, placeholder
 from dstui.render.quoting import variable
-from dstui.render.spec import ENV_FILE, HERE, AccelerateFile, LaunchSpec
+from dstui.render.spec import HERE, AccelerateFile, LaunchSpec
 
 NO_LOCAL_RANK = "--no_local_rank"
 """The launcher's option by which ranks get no --local_rank=N, which strict parsers refuse."""
@@ -90,12 +91,19 @@ def _as_started(plan: Plan, machine: Machine) -> Machine:
     return replace(machine, host=replace(machine.host, environment={**machine.host.environment, "CUDA_VISIBLE_DEVICES": given}))
 
 
-def launch_spec(
-    plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None, launcher_name: str | None = None, *, cpu: bool | None = None
+def launch_spec(  # noqa: PLR0913 - the last two are named
+    plan: Plan,
+    machine: Machine,
+    pool: Mapping[str, int] | None = None,
+    launcher_name: str | None = None,
+    *,
+    cpu: bool | None = None,
+    found: Mapping[str, str] | None = None,
 ) -> LaunchSpec:
     """How the Plan is started on the Machine. Raises RenderError.
 
-    `launcher_name`: by another launcher than the Plan's; `cpu`: whether the ranks run on CPUs, where that is not the Machine's to say.
+    `launcher_name`: by another launcher than the Plan's; `cpu`: whether the ranks run on CPUs, where that is not the Machine's to say;
+    `found`: what .deepspeed_env files hold, for launchers that read these.
     """
     job, cluster = plan.job, plan.cluster
     if not job.script and not job.module:
@@ -106,6 +114,7 @@ def launch_spec(
     local = launcher.name == "local"
     first = next(iter(used or ("localhost",)))
     cpu = on_cpus(plan, machine, tuple(used or ())) if cpu is None else cpu
+    read = found if found and reads_env_files(launcher) and not all(host in HERE for host in used or HERE) else {}
     return LaunchSpec(
         python=interpreter(plan),
         launcher_options=(
@@ -116,7 +125,7 @@ def launch_spec(
         script=(_as_script(job.script),) if job.script else ("-m", str(job.module)),
         script_args=job.args,
         workdir=plan.place(job.workdir),
-        env=_environment(plan, cpu, launcher, first),
+        env={**read, **_environment(plan, cpu, launcher, first)},
         ranks=dict(enumerate(host for host, chosen in (used or {}).items() for _ in chosen)),
         cpu=cpu,
         launcher=launcher.name,

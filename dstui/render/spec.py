@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dstui.machine.binding import Binding
+from dstui.plan.env_file import ENV_FILE
 from dstui.plan.hostfile import is_named
 from dstui.plan.launchers import BY_NAME, Start
 from dstui.render.config_files import with_paths
@@ -15,7 +16,6 @@ from dstui.render.quoting import FILES, quoted, variable
 
 BIND = "bind.sh"
 """The wrapper that starts each rank on its own CPUs."""
-ENV_FILE = ".deepspeed_env"
 HERE = ("localhost", "127.0.0.1", "::1")
 WITH_PATHS = ".here"
 """What launch.sh appends to the name of ENV_FILE for its copy, which has the paths of its own folder too."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
+from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import unnamed_hosts
 from dstui.render.launch import RenderError, hosts_of, launch_spec, runs_here, slots
 from dstui.render.spec import LaunchSpec
@@ -21,6 +22,8 @@ class Target:
     machine: Machine
     pool: Mapping[str, int] | None = None
     """Host -> slots, of the hostfile that cluster.hostfile names; None where the Plan names none, or where it could not be read."""
+    env_files: EnvFiles = field(default_factory=EnvFiles)
+    """What lies where DeepSpeed's launcher looks for .deepspeed_env."""
 
     @cached_property
     def slots(self) -> Mapping[str, list[int]] | None:
@@ -48,4 +51,4 @@ class Target:
     @cached_property
     def launch(self) -> LaunchSpec:
         """How the ranks are started. Raises RenderError."""
-        return launch_spec(self.plan, self.machine, self.pool)
+        return launch_spec(self.plan, self.machine, self.pool, found=self.env_files.variables)
