@@ -18,6 +18,7 @@ from dstui.files import FileProblem, find_plan, is_file, overridden, read_plan, 
 from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 from dstui.plan.finding import Finding
+from dstui.plan.hostfile import HostfileError
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
@@ -126,6 +127,18 @@ def _handed_over(word: str, config: Path) -> str:
         if value and Path(value).resolve() == config:
             return f"{option}{equals}{{ds_config}}"
     return word
+
+
+def allocation_of(plan: Plan) -> dict[str, int] | None:
+    """The hosts of the SLURM allocation that this process is in, for a Plan that gives only the number of its hosts. Never raises."""
+    from dstui.adopt.slurm import hosts_of_allocation  # most Plans name their hosts, or need none
+
+    cluster = plan.cluster
+    if cluster.hosts is not None or cluster.hostfile is not None or (cluster.num_nodes or 1) < 2:
+        return None
+    with suppress(HostfileError):
+        return hosts_of_allocation(os.environ)
+    return None
 
 
 def script_facts_of(plan: Plan) -> ScriptFacts | NoScript | None:

@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         opened = open_document(args.file, args.set, args.script)
         plan = opened.plan
         read_pool(plan)  # before the machine, which takes longer
-        target, facts = gather(plan, _machine(args.machine, plan), locks=True)
+        target, facts = gather(plan, _machine(args.machine, plan), launches=True)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     findings = assess(target, facts).findings

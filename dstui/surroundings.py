@@ -5,19 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 
 from dstui.assess import Facts
-from dstui.documents import script_facts_of
+from dstui.documents import allocation_of, script_facts_of
 from dstui.files import env_files_of, hostfile_of
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.render.target import Target
 
 
-def gather(plan: Plan, machine: Machine, *, locks: bool = False) -> tuple[Target, Facts]:
-    """The Target of a Plan and the facts around it. `locks`: look for those of killed builds too, on a machine that is here."""
-    pool = hostfile_of(plan)
+def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Target, Facts]:
+    """The Target of a Plan and the facts around it.
+
+    `launches`: it is to start from here, so that the SLURM allocation counts, and the locks of killed builds.
+    """
+    pool = hostfile_of(plan) or (allocation_of(plan) if launches else None)
     target = Target(plan, machine, pool if isinstance(pool, dict) else None, env_files_of(plan))
     stale: tuple[Path, ...] = ()
-    if locks and not machine.recorded:
+    if launches and not machine.recorded:
         from dstui.run.jobs.op_locks import folder_of, stale_locks
 
         stale = stale_locks(folder_of(plan))

@@ -17,6 +17,7 @@ from typing import Any
 from dstui.check.reference import with_types
 from dstui.check.rules.machine.requirement import Requirement, requirement_for
 from dstui.doctor.case import Case
+from dstui.documents import allocation_of
 from dstui.files import FileProblem, is_there, read_text
 from dstui.forecast.forecast import forecast
 from dstui.hosts.ssh import Failure
@@ -79,7 +80,7 @@ def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
     script = str(Path(workdir, plan.job.script)) if plan.job.script else None
     problem, used = None, None
     try:
-        pool = parse_hostfile(read_text(Path(plan.place(plan.cluster.hostfile)))) if plan.cluster.hostfile else None
+        pool = parse_hostfile(read_text(Path(plan.place(plan.cluster.hostfile)))) if plan.cluster.hostfile else allocation_of(plan)
         used = Target(plan, machine, pool).slots
     except (FileProblem, HostfileError, RenderError) as error:
         problem = str(error)

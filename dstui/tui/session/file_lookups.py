@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dstui.assess import Facts
+from dstui.documents import allocation_of
 from dstui.files import FileProblem, env_files_in, pool_in, read_text
 from dstui.plan import Plan
 from dstui.plan.env_file import EnvFiles
@@ -33,18 +34,19 @@ class Lookup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PoolOf:
-    """The hostfile that a Plan names: host -> slots."""
+    """The hosts of a Plan that stand elsewhere, in its hostfile or in the SLURM allocation: host -> slots."""
 
     path: str
+    allocated: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, plan: Plan) -> PoolOf:
-        """The one of this Plan; an empty path where it names none."""
-        return cls(plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "")
+        """Those of this Plan; an empty path where it names no hostfile."""
+        return cls(plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "", tuple((allocation_of(plan) or {}).items()))
 
     def resolve(self) -> dict[str, int] | HostfileProblem | None:
-        """Its hosts, or why it gives none; None where the Plan names none."""
-        return pool_in(Path(self.path)) if self.path else None
+        """The hosts, or why the hostfile gives none; None where there is neither."""
+        return pool_in(Path(self.path)) if self.path else dict(self.allocated) or None
 
 
 @dataclass(frozen=True, slots=True)
