@@ -97,8 +97,7 @@ def _interactive(args: argparse.Namespace) -> int:
         return _refuse(str(error))
     from dstui.tui import run_tui
 
-    plan, path = (opened.plan, opened.path) if opened else (None, None)
-    return run_tui(plan, path, machine, reference=not args.no_oracle)
+    return run_tui(opened, machine, reference=not args.no_oracle)
 
 
 def _refuse(sentence: str) -> int:

@@ -18,6 +18,8 @@ from dstui.adopt.signs import Kind, kind_of
 from dstui.files import FileProblem, find_plan, is_file, is_folder, overridden, read_plan, read_text, typed_path
 from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
+from dstui.plan.finding import Finding
+from dstui.plan.hostfile import HostfileError
 
 if TYPE_CHECKING:
     from dstui.adopt.every_kind import FilesBeside
@@ -32,6 +34,8 @@ class Opened:
     path: Path | None
     notes: tuple[str, ...] = ()
     """What was changed or not understood where it was made of another file."""
+    findings: tuple[Finding, ...] = ()
+    """What is wrong with a file that it was made of, by its own lines and paths."""
     made: bool = False
     """Whether it was made of another file, whose lines are not the Plan's."""
 
@@ -97,7 +101,7 @@ def _made(path: Path, text: str, kind: Kind, choice: ImportOptions) -> Opened:
     except ConfigError as error:
         where = ":".join(str(part) for part in (path, error.line, error.column) if part)
         raise FileProblem(f"{where}: {error.message}") from None
-    return Opened(overridden(plan, choice.sets), None, tuple(found.notes), made=True)
+    return Opened(overridden(plan, choice.sets), None, tuple(found.notes), tuple(found.findings), made=True)
 
 
 def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
@@ -159,6 +163,18 @@ def _handed_over(word: str, config: Path) -> str:
         if value and Path(value).resolve() == config:
             return f"{option}{equals}{{ds_config}}"
     return word
+
+
+def allocation_of(plan: Plan) -> dict[str, int] | None:
+    """The hosts of the SLURM allocation that this process is in, for a Plan that gives only the number of its hosts. Never raises."""
+    from dstui.adopt.slurm import hosts_of_allocation  # most Plans name their hosts, or need none
+
+    cluster = plan.cluster
+    if cluster.hosts is not None or cluster.hostfile is not None or (cluster.num_nodes or 1) < 2:
+        return None
+    with suppress(HostfileError):
+        return hosts_of_allocation(os.environ)
+    return None
 
 
 def script_facts_of(plan: Plan) -> ScriptFacts | NoScript | None:

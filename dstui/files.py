@@ -7,11 +7,13 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from dstui.limits import MAX_BYTES
 from dstui.plan import Plan, PlanError, load
+from dstui.plan.env_file import ENV_FILE, EnvFiles
 from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError, HostfileProblem, parse_hostfile
 
@@ -199,6 +201,28 @@ def pool_in(path: Path) -> dict[str, int] | HostfileProblem:
         return HostfileProblem(error.message, error.line)
     except FileProblem as problem:
         return HostfileProblem(str(problem).removeprefix(f"{path}: "), missing=not is_there(path))
+
+
+def env_files_of(plan: Plan) -> EnvFiles:
+    """The .deepspeed_env files that DeepSpeed's launcher would read for a Plan. Never raises."""
+    return env_files_in(plan.place(plan.job.workdir), plan.cluster.env_file)
+
+
+def env_files_in(workdir: str, name: str | None = None) -> EnvFiles:
+    """Those of a job's folder and of the home; `name`: another one for them. Never raises."""
+    name = name or os.environ.get("DS_ENV_FILE") or ENV_FILE
+    folders = (os.path.expanduser("~"), workdir)  # noqa: PTH111 - Path.home() raises where nobody knows the user
+    found = EnvFiles()
+    for path in filter(is_file, dict.fromkeys(Path(folder, name) for folder in folders)):
+        found = _with_env_file(found, path)
+    return found
+
+
+def _with_env_file(found: EnvFiles, path: Path) -> EnvFiles:
+    try:
+        return found.joined(str(path), read_text(path))
+    except FileProblem as problem:
+        return replace(found, problems=(*found.problems, str(problem)))
 
 
 def read_pool(plan: Plan) -> dict[str, int] | None:

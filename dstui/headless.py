@@ -17,13 +17,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from dstui.check import check
-from dstui.documents import open_document, script_facts_of
+from dstui.assess import assess
+from dstui.documents import open_document
 from dstui.files import FileProblem, read_pool
 from dstui.machine.snapshot import Machine
 from dstui.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
 from dstui.plan import Plan, PlanError
-from dstui.plan.finding import Finding, ranked
+from dstui.plan.finding import Finding
 from dstui.plan.holes import filled, holes_of, refusal
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
@@ -32,7 +32,6 @@ from dstui.run.diagnosis import Diagnosis, diagnose_job, report, unread_configur
 from dstui.run.jobs.access_time import all_read
 from dstui.run.jobs.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
 from dstui.run.jobs.ranks import hosts_of_ranks, rank_label
 from dstui.run.jobs.records import JobStatus
 from dstui.run.observe.follow import Follower
@@ -40,7 +39,10 @@ from dstui.run.observe.hangs import SILENCE, Watch
 from dstui.run.observe.summary import summary
 from dstui.run.supervise.start import LaunchError, start
 from dstui.run.supervise.stop import stop
+from dstui.surroundings import gather
 
+ENV_FILES = "PL051"
+"""The finding that tells which .deepspeed_env reaches the ranks: a launch says so, though nothing is wrong with it."""
 NOBODY_READS = "PL001"
 """The check that finds that nothing hands the configuration to the script."""
 POLL = 0.1
@@ -58,37 +60,22 @@ def run(args: argparse.Namespace) -> int:
     try:
         opened = open_document(args.file, args.set, args.script)
         plan = opened.plan if args.dry_run else filled(opened.plan, os.environ)
-        pool = read_pool(plan)  # before the machine, which takes longer
-        target = Target(plan, _machine(args.machine, plan), pool)
+        read_pool(plan)  # before the machine, which takes longer
+        target, facts = gather(plan, _machine(args.machine, plan), launches=True)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
-    script, models = script_facts_of(plan), _model_configs(plan)
-    findings = check(plan, target.machine, world_size=target.world_size, script=script, models=models, pool=pool)
-    if (plan.model is not None or plan.models) and target.hosts_machine is not None:
-        from dstui.forecast.findings import findings_of  # a Plan that names no model has no forecast
-        from dstui.model_files import read_models
-
-        findings = ranked(findings + findings_of(plan, read_models(plan), target.machine, target.pool))
-    if not target.machine.recorded:
-        findings = ranked([*findings, *lock_findings(stale_locks(folder_of(plan)))])
+    findings = assess(target, facts).findings
     for note in opened.notes:
         say(note)
+    _say_findings(plan, opened.findings, False)
     _say_findings(plan, findings, opened.made)
-    if any(finding.severity == "error" for finding in findings):
+    if any(finding.severity == "error" for finding in (*opened.findings, *findings)):
         return refuse("nothing was started: fix the errors above")
     if args.dry_run:
         return _show(target)
     if still_open := holes_of(plan):
         return refuse(refusal(still_open))
     return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
-
-
-def _model_configs(plan: Plan) -> Mapping[str, Mapping[str, Any] | None]:
-    if plan.model is None and not plan.models:
-        return {}
-    from dstui.model_files import read_model_configs  # a Plan that names no model needs none
-
-    return read_model_configs(plan)
 
 
 def _machine(path: str | None, plan: Plan) -> Machine:
@@ -102,10 +89,10 @@ def _machine(path: str | None, plan: Plan) -> Machine:
     return asked_for_types(plan, probe())
 
 
-def _say_findings(plan: Plan, findings: list[Finding], made: bool) -> None:
+def _say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
     """`made`: of another file, whose lines are not the Plan's."""
     for finding in findings:
-        if finding.severity != "info":
+        if finding.severity != "info" or finding.code == ENV_FILES:
             where = f"{plan.source}:{finding.line}" if finding.line and not made else plan.source
             named = " ".join(filter(None, (finding.severity, finding.code, finding.path)))
             remark(f"{where}: {named}: {finding.message}{_to_do(finding)}")

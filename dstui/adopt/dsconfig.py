@@ -15,6 +15,7 @@ from typing import Any
 from dstui.adopt.positions import Position, Positions, positions
 from dstui.limits import MAX_DIGITS, MOST_LISTED, LimitError, fraction, whole
 from dstui.plan.finding import Finding, Fix
+from dstui.plan.scalars import resolve
 
 MEANT = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
 """What hjson takes for a string, and what was meant."""
@@ -33,10 +34,18 @@ class DsConfig:
     """A configuration that was read."""
 
     config: dict[str, Any]
+    """Its numbers keep their spelling."""
     integration: str
     findings: list[Finding] = field(default_factory=list)
     """What is wrong with the form of the file."""
     places: Positions = field(default_factory=Positions)
+    strict: bool = True
+    """Whether every reader of JSON takes it."""
+
+    @property
+    def doubtful(self) -> list[Finding]:
+        """What of the form may hide a setting that was meant: a Plan made of the file would not show it."""
+        return [finding for finding in self.findings if finding.code in ("DS023", "DS025")]
 
     def line_of(self, path: str) -> int | None:
         """The line of a dotted path."""
@@ -61,11 +70,11 @@ def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = Fal
     ):
         at = re.search(r"-?(NaN|Infinity)", text)
         problem = json.JSONDecodeError("JSON has no NaN and no Infinity", text, at.start() if at else 0)
-    config = _hjson(text, problem) if problem else strict
+    config = _as_spelled(_hjson(text, problem), "", places.numbers) if problem else strict
     if not isinstance(config, dict):
         raise ConfigError(f"{_named(config)} where an object {{…}} belongs: a DeepSpeed configuration is one", 1, 1)
     reader = integration or ("trainer" if holds_auto(config) else "deepspeed")
-    found = DsConfig(config, reader, [], places)
+    found = DsConfig(config, reader, [], places, not problem)
     if problem or mark:
         found.findings.append(_not_strict(found, problem, mark))
     found.findings.extend(_bare_words(found) if problem else [])
@@ -89,7 +98,7 @@ def _named(value: Any) -> str:
 def _strict(text: str) -> tuple[Any, json.JSONDecodeError | None]:
     """The text as strict JSON (as Python reads it), or why it is none."""
     try:
-        return json.loads(text, parse_int=whole, parse_float=fraction), None
+        return json.loads(text, parse_int=resolve, parse_float=resolve), None
     except json.JSONDecodeError as error:
         return None, error
     except LimitError as error:
@@ -136,6 +145,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _as_spelled(value: Any, path: str, numbers: Mapping[str, str]) -> Any:
+    """The values with their numbers as the text spells them."""
+    if isinstance(value, Mapping):
+        return {name: _as_spelled(item, f"{path}.{name}" if path else name, numbers) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_as_spelled(item, f"{path}.{index}", numbers) for index, item in enumerate(value)]
+    spelled = resolve(numbers[path]) if path in numbers and not isinstance(value, (str, bool)) else value
+    return spelled if spelled == value else value
 
 
 def _not_strict(found: DsConfig, problem: json.JSONDecodeError | None, mark: bool) -> Finding:

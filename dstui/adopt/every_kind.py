@@ -41,7 +41,7 @@ def imported(kind: Kind, text: str, source: str, script: Sequence[str], beside: 
     """The Plan of a text; `script` is what is to be trained, with its arguments. Raises ConfigError."""
     about = beside.facts_of(script[0]) if script else None
     if kind == "ds_config":
-        return Imported(plan_of_dsconfig(text, source, script, about))
+        return plan_of_dsconfig(text, source, script, about)
     if kind == "accelerate":
         return plan_of_accelerate(text, source, Given({"script": script[0], "args": list(script[1:])} if script else {}), beside.text_of)
     if kind == "command":

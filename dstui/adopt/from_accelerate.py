@@ -5,20 +5,18 @@ Rendering the Plan gives the file again, as accelerate loads it (`dstui.render.a
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dstui.adopt.accelerate import read_accelerate
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
-from dstui.adopt.new_plan import Imported, plan_text
+from dstui.adopt.new_plan import Imported, doubts, plan_text
 from dstui.adopt.published import repaired
 from dstui.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import FILE, PLUGIN, SECTION, TOP
 from dstui.plan.hostfile import wrong_with_host
 from dstui.plan.kinds import is_whole
-from dstui.plan.scalars import resolve
 
 AUTO = "auto"
 
@@ -138,14 +136,13 @@ class _Adoption:
             self.notes.append(f"{name} is not here: the deepspeed section is to be filled from it")
             return {}
         try:
-            config = read_dsconfig(text, "accelerate").config
+            read = read_dsconfig(text, "accelerate")
         except ConfigError as error:
             raise ConfigError(f"{name}, which the file names: {error.message}", None, None) from None
-        try:
-            config = json.loads(text, parse_int=resolve, parse_float=resolve)
-        except ValueError:
+        if not read.strict:
             self.notes.append(f"{name} is not strict JSON, which accelerate refuses; what is rendered is")
-        return config
+        self.notes += doubts(read, name)
+        return read.config
 
     def cluster(self) -> dict[str, Any]:
         """Machines, processes and where they meet."""

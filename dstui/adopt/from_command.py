@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from dstui.adopt.command_line import GPUS, CommandLine
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
-from dstui.adopt.new_plan import Imported, plan_text, suited
+from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
 from dstui.adopt.script import CONFIG, OPTIONS, ScriptFacts
 from dstui.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PLUGIN, TOP, AccelerateKey
@@ -57,19 +56,11 @@ def _configuration(line: CommandLine, read_named: ReadNamed, notes: list[str]) -
             notes.append(f"{name} is not here: the deepspeed section is to be filled from it")
         else:
             read = read_dsconfig(text)
-            config, reader = _spelled(text, read.config), read.integration
+            config, reader = read.config, read.integration
+            notes += doubts(read, name)
         args[at : at + (1 if equals else 2)] = [f"{option}={CONFIG}"] if equals else [option, CONFIG]
         return args, config, "trainer" if option == "--deepspeed" and reader == "deepspeed" and not config else reader
     return args, config, reader
-
-
-def _spelled(text: str, config: dict[str, Any]) -> dict[str, Any]:
-    """The same values with the spelling of their numbers, where the text is strict JSON."""
-    try:
-        found = json.loads(text, parse_int=resolve, parse_float=resolve)
-    except ValueError:
-        return config
-    return found if isinstance(found, dict) else config
 
 
 def _of_deepspeed(line: CommandLine, notes: list[str]) -> dict[str, Any]:

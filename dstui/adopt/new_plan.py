@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from dstui.adopt.dsconfig import read_dsconfig
+from dstui.adopt.comments import with_comments
+from dstui.adopt.dsconfig import DsConfig, read_dsconfig
 from dstui.plan import PlanError, load
-from dstui.plan.scalars import resolve
+from dstui.plan.finding import Finding
 from dstui.text import sanitise
 
 if TYPE_CHECKING:
@@ -22,19 +22,18 @@ class Imported:
 
     text: str
     notes: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    """What is wrong with the file itself and is not to be seen in the Plan any more."""
 
 
-def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: ScriptFacts | None = None) -> str:
+def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: ScriptFacts | None = None) -> Imported:
     """The Plan of a bare ds_config.json. Raises ConfigError.
 
     `script`: the training script and its arguments, in which `{ds_config}` stands for the rendered file; `facts`: what a look into it
-    has found. Numbers keep their spelling, so that rendering gives the same file again.
+    has found. Numbers keep their spelling, so that rendering gives the same file again; comments stay where their keys are.
     """
     read = read_dsconfig(text)
-    try:
-        config = json.loads(text, parse_int=resolve, parse_float=resolve)
-    except ValueError:  # hjson: comments, trailing commas
-        config = read.config
+    config = read.config
     job: dict[str, Any] = {"script": script[0]} if script else {}
     if script[1:]:
         job["args"] = ["{ds_config}" if word == source else word for word in script[1:]]
@@ -42,7 +41,14 @@ def plan_of_dsconfig(text: str, source: str, script: Sequence[str] = (), facts: 
     for path, value in suited(read.integration, facts, builds="optimizer" in config).items():
         section, _, name = path.partition(".")
         (job if section == "job" else cluster)[name] = value
-    return plan_text(source, {"job": job, "cluster": cluster, "deepspeed": config}, [])
+    made, dropped = with_comments(plan_text(source, {"job": job, "cluster": cluster, "deepspeed": config}, []), read.places)
+    notes = [f"left out: the comments on lines {', '.join(map(str, dropped))}, which have no place in a Plan"] if dropped else []
+    return Imported(made, notes, read.doubtful)
+
+
+def doubts(read: DsConfig, source: str) -> list[str]:
+    """What is doubtful in the form of a configuration that another file names, a sentence each."""
+    return [f"{source}:{finding.line}: {finding.code}: {finding.message}" for finding in read.doubtful]
 
 
 def suited(integration: str, facts: ScriptFacts | None, *, builds: bool) -> dict[str, Any]:

@@ -30,6 +30,15 @@ class Position(NamedTuple):
     column: int
 
 
+class Comment(NamedTuple):
+    """A comment with its marks."""
+
+    place: Position
+    text: str
+    alone: bool
+    """Whether nothing stands before it on its line."""
+
+
 @dataclass
 class Positions:
     """What a scan has found."""
@@ -40,7 +49,9 @@ class Positions:
     """Keys that stand a second time."""
     words: list[tuple[str, Position, str]] = field(default_factory=list)
     """Values without quotes that are no literal: hjson reads them as strings, to the line's end."""
-    comments: int = 0
+    numbers: dict[str, str] = field(default_factory=dict)
+    """Dotted path -> how the number there is spelled (2e8), which hjson forgets."""
+    comments: list[Comment] = field(default_factory=list)
 
     def line_of(self, path: str) -> int | None:
         """The line of a key, or of the nearest section around it."""
@@ -70,12 +81,15 @@ def positions(text: str) -> Positions:
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
     levels = [_Level("{", "")]
     bare = not text.lstrip("\ufeff \t\r\n").startswith(("{", "["))
-    for count, (kind, token, at, end) in enumerate(_tokens(text, levels, found)):
+    for count, (kind, token, at, end) in enumerate(_tokens(text, levels)):
         line = bisect_right(starts, at)
         place = Position(line, at - starts[line - 1] + 1)
         level = levels[-1]
         if count > MAX_TOKENS:
             raise LimitError(TOO_MANY, *place)
+        if kind == "comment":
+            found.comments.append(Comment(place, token, not text[starts[line - 1] : at].strip()))
+            continue
         if token in ("{", "["):
             outer = len(levels) == 1 and not bare and level.key is None
             levels.append(_Level(token, "" if outer else level.path()))
@@ -93,6 +107,8 @@ def positions(text: str) -> Positions:
             _key(found, level, token.strip("\"'") if kind == "string" else token, place)
         elif kind == "word" and not LITERAL.match(token):
             found.words.append((level.path(), place, text[at:end]))
+        elif kind == "word" and not token.isalpha():
+            found.numbers[level.path()] = token
     return found
 
 
@@ -115,8 +131,8 @@ def _key(found: Positions, level: _Level, name: str, place: Position) -> None:
         found.keys[path] = place
 
 
-def _tokens(text: str, levels: list[_Level], found: Positions) -> Iterator[tuple[str, str, int, int]]:
-    """Kind, token, start and end of everything but space and comments; a bare value goes to the end of its line."""
+def _tokens(text: str, levels: list[_Level]) -> Iterator[tuple[str, str, int, int]]:
+    """Kind, token, start and end of everything but space; a bare value goes to the end of its line."""
     at = 0
     while at < len(text):
         match = TOKEN.match(text, at)
@@ -128,8 +144,7 @@ def _tokens(text: str, levels: list[_Level], found: Positions) -> Iterator[tuple
         value = level.awaits_value or level.kind == "["
         if kind == "word" and value and not LITERAL.match(token):
             end = min(len(text), text.find("\n", at) % (len(text) + 1))
-        found.comments += kind == "comment"
-        if kind in ("mark", "string", "word"):
+        if kind != "space":
             yield kind, token, at, end
             if value and kind in ("string", "word"):
                 level.awaits_value = level.kind == "["

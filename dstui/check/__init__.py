@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
+    from dstui.plan.env_file import EnvFiles
     from dstui.plan.hostfile import HostfileProblem
     from dstui.render.target import Target
 
@@ -31,24 +32,26 @@ def check(  # noqa: PLR0913 - all but the first two are named
     model: Mapping[str, Any] | None = None,
     models: Mapping[str, Mapping[str, Any] | None] | None = None,
     pool: Mapping[str, int] | HostfileProblem | None = None,
+    env_files: EnvFiles | None = None,
 ) -> list[Finding]:
     """What is wrong with a Plan, the worst first. What is not known of the machine or the world size is not judged.
 
     `script` is what a look into the Plan's script has found (`dstui.documents.script_facts_of`); `model` what stands in the model's
     config.json, `models` the same for each of several (`dstui.model_files.read_model_configs`); `pool` what stands in its hostfile
-    (`dstui.files.hostfile_of`).
+    (`dstui.files.hostfile_of`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`dstui.files.env_files_of`).
     Without a version the machine's DeepSpeed decides, else the newest release that is known.
     """
     from dstui.check.context import Context
     from dstui.machine.snapshot import Machine
     from dstui.plan.catalogue import is_version, release
+    from dstui.plan.env_file import EnvFiles
     from dstui.plan.holes import holes_of
     from dstui.render.target import Target
 
     installed = machine.software.deepspeed if machine is not None else None
     known = release(deepspeed_version or (installed if is_version(installed) else None))
     reader = integration or plan.job.integration
-    target = Target(plan, machine or Machine.unprobed(), pool if isinstance(pool, Mapping) else None)
+    target = Target(plan, machine or Machine.unprobed(), pool if isinstance(pool, Mapping) else None, env_files or EnvFiles())
     ranks = world_size if world_size is not None else target.world_size
     machine = target.hosts_machine if machine is not None else None  # one that only starts the ranks says nothing of them
     found: list[Finding] = []
@@ -58,6 +61,7 @@ def check(  # noqa: PLR0913 - all but the first two are named
         architecture = (models or {}).get(name, model)
         found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, architecture, trained, pool))
     found += _no_command(target, found)
+    found += _env_files(target)
     if plan.accelerate and reader == "accelerate":
         from dstui.check.accelerate import check_section
 
@@ -96,6 +100,14 @@ def _no_command(target: Target, found: list[Finding]) -> Iterator[Finding]:
         sections = ("job.", "cluster.", "accelerate.")
         if not any(finding.severity == "error" and finding.path.startswith(sections) for finding in found):
             yield Finding("PL050", "error", error.path, error.message, "no command can be made of it", "launch", plan.line_of(error.path))
+
+
+def _env_files(target: Target) -> Iterator[Finding]:
+    """What becomes of the .deepspeed_env files that lie around."""
+    from dstui.render.reaching import env_file_lines
+
+    for severity, line in env_file_lines(target):
+        yield Finding("PL051", severity, "cluster.env", line, line=target.plan.line_of("cluster.env"))
 
 
 def _evaluated(context: Any) -> Iterator[Finding]:

@@ -180,9 +180,14 @@ class Context:
 
     @property
     def hosts(self) -> Mapping[str, int]:
-        """Host -> slots, of cluster.hosts or the hostfile; empty where they are not known."""
-        named = self.plan.cluster.hosts if self.plan is not None else None
-        return named if named is not None else self.pool if isinstance(self.pool, Mapping) else {}
+        """Host -> slots, as the Plan or its hostfile names or numbers them; empty where they are not known."""
+        from dstui.render.launch import RenderError, hosts_of
+
+        try:
+            found = hosts_of(self.plan, self.pool if isinstance(self.pool, Mapping) else None) if self.plan is not None else None
+        except RenderError:
+            return {}
+        return found or {}
 
     @property
     def facts(self) -> ScriptFacts | None:

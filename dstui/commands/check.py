@@ -12,7 +12,7 @@ from dstui.files import FileProblem, find_plan
 from dstui.limits import MAX_RANKS
 from dstui.machine.recorded import read_machine
 from dstui.output import Ink, coloured, refuse, tell
-from dstui.plan.catalogue import RELEASES, nearest_release, version_tuple
+from dstui.plan.catalogue import RELEASES, is_version, nearest_release, version_tuple
 from dstui.plan.finding import Finding
 from dstui.plan.model import INTEGRATIONS
 from dstui.trusted_python import HELP, OPTION
@@ -52,7 +52,8 @@ def run(args: argparse.Namespace) -> int:
         return refuse(f"--deepspeed-version {args.deepspeed_version}: a version is three numbers, such as {RELEASES[-1]}")
     if args.world_size is not None and not 1 <= args.world_size <= MAX_RANKS:
         return refuse(f"--world-size: 1 to {MAX_RANKS:,} ranks")
-    version = args.deepspeed_version or installed_deepspeed()
+    on_machine = machine.software.deepspeed if machine is not None else None
+    version = args.deepspeed_version or (str(on_machine) if is_version(on_machine) else None) or installed_deepspeed()
     asked = Asked(machine, args.world_size, args.integration, version)
     checked = check_files([find_plan(str(path)) for path in args.files], asked)
     verdicts: dict[str, dict[str, Any]] = {}

@@ -11,17 +11,15 @@ from typing import Any
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.script import NoScript
 from dstui.adopt.signs import kind_of
-from dstui.check import check, check_config
+from dstui.assess import assess
+from dstui.check import check_config
 from dstui.commands.checked_accelerate import accelerate_findings, named_config
-from dstui.documents import script_facts_of
-from dstui.files import FileProblem, hostfile_of, read_text
-from dstui.forecast.findings import findings_of
+from dstui.files import FileProblem, read_text
 from dstui.machine.snapshot import Machine
-from dstui.model_files import read_model_configs, read_models
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.finding import Finding, ranked
 from dstui.plan.load import compose
-from dstui.render.target import Target
+from dstui.surroundings import gather
 
 BOM = b"\xef\xbb\xbf"
 
@@ -122,26 +120,13 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         return CheckedFile(str(path), "plan", text, error=first.message, line=first.line, column=first.column)
     try:
         plan = load(text, str(path), str(path.parent.absolute()))
-        pool = hostfile_of(plan)
-        target = Target(plan, asked.machine or Machine.unprobed(), pool if isinstance(pool, dict) else None)
-        ranks = asked.world_size if asked.world_size is not None else target.world_size
+        target, facts = gather(plan, asked.machine or Machine.unprobed())
     except PlanError as error:
         return CheckedFile(str(path), "plan", text, findings=error.findings)
+    ranks = asked.world_size if asked.world_size is not None else target.world_size
     reader = asked.integration or plan.job.integration
-    facts = script_facts_of(plan)
-    script = None if isinstance(facts, NoScript) else facts  # a checked Plan may come from elsewhere
-    findings = check(
-        plan,
-        asked.machine,
-        world_size=ranks,
-        integration=reader,
-        deepspeed_version=asked.version,
-        script=script,
-        models=read_model_configs(plan),
-        pool=pool,
-    )
-    if asked.machine is not None and plan.model is not None:
-        findings = ranked(findings + findings_of(plan, read_models(plan), target.machine, target.pool))
+    script = None if isinstance(facts.script, NoScript) else facts.script  # a checked Plan may come from elsewhere
+    found = assess(target, replace(facts, script=script), world_size=ranks, integration=reader, deepspeed_version=asked.version)
     return CheckedFile(
         file=str(path),
         kind="plan",
@@ -150,5 +135,5 @@ def _plan(path: Path, text: str, asked: Asked) -> CheckedFile:
         integration=reader,
         world_size=ranks,
         plan=plan,
-        findings=findings,
+        findings=list(found.findings),
     )

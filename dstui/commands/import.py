@@ -40,6 +40,9 @@ def run(args: argparse.Namespace) -> int:
         plan = _joined(opened)
         for note in (note for one in opened for note in one.notes):
             say(note)
+        for one in opened:
+            for finding in one.findings:
+                say(f"{one.plan.source}:{finding.line}: {finding.severity} {finding.code}: {finding.message}; the Plan has the last")
         if args.output is None:
             tell(plan.text, end="")
         else:

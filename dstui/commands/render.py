@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from dstui.commands.plan_argument import plan_of
-from dstui.files import FileProblem, read_pool, reason, write_atomic
+from dstui.files import FileProblem, env_files_of, read_pool, reason, write_atomic
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.output import refuse, say, tell
@@ -15,7 +15,7 @@ from dstui.plan import Plan, PlanError
 from dstui.render.artifacts import Artifact, artifacts, ds_configs, for_accelerate, for_kubernetes, for_slurm, for_the_script
 from dstui.render.launch import RenderError
 from dstui.render.quoting import FILES
-from dstui.render.reaching import WORTH_TELLING, reach_lines, reaching
+from dstui.render.reaching import WORTH_TELLING, env_file_lines, reach_lines, reaching
 from dstui.render.target import Target
 
 NAMES = {
@@ -50,8 +50,12 @@ def run(args: argparse.Namespace) -> int:
         plan = plan_of(args.plan, args.set)
         machine = read_machine(args.machine) if args.machine else probe()
         config = f"{FILES}/ds_config.json" if args.output else "./ds_config.json"
-        target = Target(plan, machine, _pool(plan, args.only))
+        target = Target(plan, machine, _pool(plan, args.only), env_files_of(plan))
         files = _chosen(target, config, args.only)
+        for _severity, line in env_file_lines(target) if args.only in (None, "env", "command") else ():
+            say(line)
+        for note in (note for artifact in files for note in artifact.notes):
+            say(note)
         if args.only == "env":
             _say_what_reaches(target)
         if args.output:

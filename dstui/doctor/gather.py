@@ -17,6 +17,7 @@ from typing import Any
 from dstui.check.reference import with_types
 from dstui.check.rules.machine.requirement import Requirement, requirement_for
 from dstui.doctor.case import Case
+from dstui.documents import allocation_of
 from dstui.files import FileProblem, is_there, read_text
 from dstui.forecast.forecast import forecast
 from dstui.hosts.ssh import Failure
@@ -26,7 +27,7 @@ from dstui.machine.remote import AT_ONCE, Program, probe_host
 from dstui.machine.snapshot import Machine
 from dstui.model_files import read_models
 from dstui.plan import Plan
-from dstui.plan.hostfile import HostfileError, parse_hostfile
+from dstui.plan.hostfile import HostfileError, is_named, parse_hostfile
 from dstui.plan.launchers import BY_NAME
 from dstui.render.launch import RenderError, interpreter
 from dstui.render.spec import HERE
@@ -79,10 +80,12 @@ def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
     script = str(Path(workdir, plan.job.script)) if plan.job.script else None
     problem, used = None, None
     try:
-        pool = parse_hostfile(read_text(Path(plan.place(plan.cluster.hostfile)))) if plan.cluster.hostfile else None
+        pool = parse_hostfile(read_text(Path(plan.place(plan.cluster.hostfile)))) if plan.cluster.hostfile else allocation_of(plan)
         used = Target(plan, machine, pool).slots
     except (FileProblem, HostfileError, RenderError) as error:
         problem = str(error)
+    if used and not all(map(is_named, used)):
+        problem, used = f"cluster.hosts: {len(used)} hosts are wanted and none is named: there is none to look at", None
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
     folder = _model(plan)
     hub = plan.model.source if plan.model and not folder else None

@@ -77,6 +77,16 @@ def _slots(digits: str, line: int) -> int:
     return int(digits)
 
 
+def unnamed_hosts(count: int) -> list[str]:
+    """Stand-ins for hosts that the cluster will choose: `node 0`, `node 1`, … No real host has a space in its name."""
+    return [f"node {number}" for number in range(count)]
+
+
+def is_named(host: str) -> bool:
+    """Whether this is the name of a host, and not a stand-in for one that the cluster will choose."""
+    return " " not in host
+
+
 def hostfile_text(hosts: Mapping[str, int]) -> str:
     """The hostfile for these hosts."""
     return "".join(f"{host} slots={slots}\n" for host, slots in hosts.items())

@@ -19,6 +19,8 @@ Mistakes = Iterator[tuple[Path, str]]
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 MODULE = re.compile(r"\w[\w-]*(?:\.\w[\w-]*)*")
+OPTION = re.compile(r"[\w.+:,/@%=\[\]()&|*!-]+", re.ASCII)
+LONG_OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:=[\w.+:,/@%=\[\]()&|*!-]+)?", re.ASCII)
 MOST_METRICS = 100
 """Patterns of the user's own: each is tried on every line of every rank."""
 
@@ -56,6 +58,27 @@ def _words(value: Any) -> Mistakes:
         return
     for index, word in enumerate(value):
         yield from (((index,), message) for _, message in text(word))
+
+
+def _option(value: Any) -> Mistakes:
+    """A value in a line of #SBATCH."""
+    yield from text(value)
+    if isinstance(value, str) and (not value or value.startswith("-") or not OPTION.fullmatch(value)):
+        yield (), f"{shown(value)} cannot be the value of an option of sbatch: letters, digits and ._-+:,/@%=[]()&|*! only, '-' not first"
+
+
+def _options(value: Any) -> Mistakes:
+    yield from _words(value)
+    for index, word in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(word, str) and not LONG_OPTION.fullmatch(word):
+            yield (index,), f"{shown(word)} is no option of sbatch: --name or --name=value, without spaces"
+
+
+def _lines(value: Any) -> Mistakes:
+    yield from _words(value)
+    for index, line in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(line, str) and CONTROL.search(line):
+            yield (index,), "a line break or a control character cannot be in it: give each line as an item of its own"
 
 
 def _words_or_text(value: Any) -> Mistakes:
@@ -129,14 +152,17 @@ KINDS: dict[str, Callable[[Any], Mistakes]] = {
     "module": _module,
     "words": _words,
     "words or str": _words_or_text,
+    "option": _option,
+    "options": _options,
+    "lines": _lines,
     "env": _env,
     "slots": _slots,
     "patterns": _patterns,
     "mapping": _form(lambda value: isinstance(value, dict), "a mapping (key: value)"),
 }
-TEXTS = ("str", "host", "module")
+TEXTS = ("str", "host", "module", "option")
 """Kinds whose value is read as the text that stands there, unless null."""
-LISTS_OF_TEXTS = ("words", "words or str", "env", "patterns")
+LISTS_OF_TEXTS = ("words", "words or str", "options", "lines", "env", "patterns")
 """Kinds in which everything is."""
 
 

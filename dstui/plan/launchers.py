@@ -221,11 +221,18 @@ ALL = (
 )
 BY_NAME = {launcher.name: launcher for launcher in ALL}
 LAUNCHERS = tuple(BY_NAME)
+NAMELESS = ("torchrun", "slurm")
+"""Those whose command names no host: the number of hosts is enough."""
 PROGRAMS = {launcher.name: launcher.program for launcher in ALL}
 """The field of the Machine's software that each needs where it is started; empty where none."""
 
 LISTED = ("MLFLOW", "PYTHON", "MV2", "UCX")
 """Beginnings of the variables that DeepSpeed's launcher passes on (launcher/runner.py, EXPORT_ENVS); with GPUs also NCCL."""
+
+
+def reads_env_files(launcher: Launcher) -> bool:
+    """Whether the ranks of other hosts get what .deepspeed_env holds: where DeepSpeed's launcher starts them, or dstui in its place."""
+    return launcher.start != "here" and launcher.name not in ("torchrun", "accelerate")
 
 
 def passes_on(launcher: Launcher, variable: str, *, cpu: bool) -> bool:

@@ -36,7 +36,9 @@ def opt(  # noqa: PLR0913 - all but the first two are named
     """A field of a Plan section.
 
     `kind` names the form of its value (`dstui.plan.kinds`): str, int, bool, number, host, module, words (a list of strings), words or str,
-    env (name -> value), slots (host -> number of ranks), patterns (metric -> regular expression), section (with `of`, its dataclass),
+    option (a word for sbatch), options and lines (lists of
+    texts without line breaks), env (name -> value), slots (host -> number of ranks),
+    patterns (metric -> regular expression), section (with `of`, its dataclass),
     mapping (anything in it).
     Each may also be null where the default is None. A number that leads to work has a `maximum`.
     """
@@ -130,6 +132,29 @@ class NamedModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slurm:
+    """What the rendered SLURM script asks for, beside nodes and GPUs; each is an option of sbatch."""
+
+    partition: str | None = opt(None, "The partition (--partition); null is the cluster's default.", kind="option")
+    account: str | None = opt(None, "The account that pays (--account).", kind="option")
+    qos: str | None = opt(None, "The quality of service (--qos).", kind="option")
+    time: str | None = opt(None, "The time limit (--time): 2-12:00:00, 90 (minutes); null is the partition's default.", kind="option")
+    constraint: str | None = opt(None, "Features that the nodes must have (--constraint): a100, 'a100|h100'.", kind="option")
+    mem: str | None = opt(None, "Memory of each node (--mem): 64G; 0 is all of it.", kind="option")
+    cpus_per_task: int | None = opt(
+        None,
+        "CPUs for all ranks of a node together (--cpus-per-task); SLURM gives one unless told.",
+        kind="int",
+        minimum=1,
+        maximum=65536,
+    )
+    exclusive: bool = opt(False, "Whether no other job may run on the nodes (--exclusive).", kind="bool")
+    gres: str | None = opt(None, "Generic resources of each node (--gres): gpu:a100:8; GPUs here replace --gpus-per-node.", kind="option")
+    extra: tuple[str, ...] = opt((), "Further options of sbatch, as typed: [--mail-type=END].", kind="options")
+    setup: tuple[str, ...] = opt((), "Lines of shell before the ranks are started: [module load cuda/12.4].", kind="lines")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """Where it runs: hosts and their slots, the launcher and its own filters, the environment of the ranks."""
 
@@ -156,6 +181,7 @@ class Cluster:
     master_port: int | None = opt(None, "Port of rank 0; null takes a free one at launch.", kind="int", minimum=1, maximum=65535)
     env: Mapping[str, str] = opt({}, "Variables for every rank on every host (.deepspeed_env).", kind="env")
     env_file: str | None = opt(None, "Another name or place for .deepspeed_env (DS_ENV_FILE).", kind="str")
+    slurm: Slurm = opt(Slurm(), "What the rendered SLURM script asks for.", kind="section", of=Slurm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import yaml
 
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import ALONE, FILE, PLUGIN, QUESTIONNAIRE, SECTION, ZERO
+from dstui.plan.hostfile import is_named
 
 AUTO = "auto"
 PORT = 29500
@@ -121,12 +122,18 @@ def _machines(plan: Plan, slots: Mapping[str, list[int]] | None, whole: bool) ->
     if slots and "num_processes" not in plan.accelerate:
         found["num_processes"] = sum(map(len, slots.values()))
     several = plan.accelerate.get("num_machines", found["num_machines"]) != 1
-    found["main_process_ip"] = cluster.master_addr or (next(iter(slots)) if several and slots and not whole else None)
+    found["main_process_ip"] = cluster.master_addr or (_first_named(slots) if several and slots and not whole else None)
     found["main_process_port"] = cluster.master_port or (PORT if several and not whole else None)
     host, _, chosen = (cluster.include or "").partition(":")
     if not several and host == "localhost" and chosen:
         found["gpu_ids"] = chosen
     return found
+
+
+def _first_named(slots: Mapping[str, list[int]]) -> str | None:
+    """The first host, where it has a name."""
+    first = next(iter(slots))
+    return first if is_named(first) else None
 
 
 def _hosts(plan: Plan, data: Mapping[str, Any], whole: bool) -> dict[str, Any]:

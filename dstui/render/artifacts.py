@@ -17,7 +17,7 @@ from dstui.render.kubernetes import kubernetes
 from dstui.render.launch import RenderError
 from dstui.render.launch_script import script
 from dstui.render.quoting import FILES
-from dstui.render.sbatch import sbatch
+from dstui.render.sbatch import in_allocation, sbatch
 from dstui.render.spec import BIND
 from dstui.render.target import Target
 
@@ -33,6 +33,8 @@ class Artifact:
     text: str
     why: str
     executable: bool = False
+    notes: tuple[str, ...] = ()
+    """What was assumed, and what is left to fill in."""
 
 
 def ds_configs(plan: Plan) -> list[Artifact]:
@@ -76,19 +78,28 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
         files.append(Artifact(spec.env_file, env_text(plan.cluster.env), "the Plan's variables, for DeepSpeed's own launcher"))
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
-    files.append(Artifact("launch.sh", script(spec, ds_config_path), "the command that starts the ranks", executable=True))
+    nameless = spec.launcher == "slurm" and not spec.named
+    launch = in_allocation(plan, spec, _texts(plan)) if nameless else script(spec, ds_config_path)
+    files.append(Artifact("launch.sh", launch, "the command that starts the ranks", executable=True))
     return tuple(files)
 
 
 def for_slurm(target: Target) -> Artifact:
     """job.sbatch. Raises RenderError."""
-    text = sbatch(target.plan, target.launch, _texts(target.plan))
-    return Artifact("job.sbatch", text, "a SLURM script: sbatch job.sbatch", executable=True)
+    made = sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
+    return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, notes=(*made.notes, *_left_out(target)))
 
 
 def for_kubernetes(target: Target) -> Artifact:
     """job.yaml. Raises RenderError."""
-    return Artifact("job.yaml", kubernetes(target.plan, target.launch, _texts(target.plan)), "a PyTorchJob: kubectl apply -f job.yaml")
+    made = kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
+    return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", notes=(*made.notes, *_left_out(target)))
+
+
+def _left_out(target: Target) -> list[str]:
+    """What lies on this machine and no job of a scheduler gets."""
+    paths = target.env_files.paths
+    return [f"left out: what stands in {' and '.join(paths)}: put what the ranks need into cluster.env"] if paths else []
 
 
 def for_accelerate(target: Target) -> Artifact:

@@ -13,12 +13,13 @@ from typing import Any
 
 import yaml
 
+from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.render.accelerate import PORT, plain
-from dstui.render.launch import RenderError
 from dstui.render.quoting import quoted, variable
-from dstui.render.sbatch import identifier
+from dstui.render.sbatch import Made, about, for_cluster, identifier
 from dstui.render.spec import LaunchSpec
+from dstui.text import sanitise
 
 CONFIG = "/etc/deepspeed"
 IMAGE = "REPLACE-WITH-YOUR-IMAGE"
@@ -29,17 +30,15 @@ HEAD = """\
 """
 
 
-def kubernetes(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> str:
-    """The manifest's text. `configs`: the names and texts of ds_config.json and the like. Raises RenderError."""
-    counts = [len(chosen) for chosen in spec.slots.values()]
-    if not counts or len(set(counts)) > 1 or not counts[0]:
-        raise RenderError("cluster.hosts", "a PyTorchJob needs the same number of slots in every pod, and to know it: give cluster.hosts")
-    name = identifier(plan, spec)
-    pod = _pod(plan, spec, name, counts[0])
+def kubernetes(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> Made:
+    """The manifest. `machine`: a node's, where a recorded one is at hand; `configs`: ds_config.json and the like. Raises RenderError."""
+    spec, slots, notes = for_cluster(plan, machine, pool)
+    name, pods = identifier(plan, spec), len(spec.hosts)
+    pod = _pod(plan, spec, name, slots)
     policy = "OnFailure" if plan.run.restarts.max else "Never"
     replicas = {"Master": {"replicas": 1, "restartPolicy": policy, "template": pod}}
-    if len(counts) > 1:
-        replicas["Worker"] = {"replicas": len(counts) - 1, "restartPolicy": policy, "template": pod}
+    if pods > 1:
+        replicas["Worker"] = {"replicas": pods - 1, "restartPolicy": policy, "template": pod}
     job = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
@@ -47,7 +46,8 @@ def kubernetes(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> str:
         "spec": {"runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": plan.run.restarts.max}, "pytorchReplicaSpecs": replicas},
     }
     configmap = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-config"}, "data": dict(configs)}
-    return HEAD.replace("WORKDIR", spec.workdir) + yaml.dump_all(map(plain, (configmap, job)), Dumper=_Dumper, sort_keys=False, width=140)
+    body = yaml.dump_all(map(plain, (configmap, job)), Dumper=_Dumper, sort_keys=False, width=140)
+    return Made(f"{about(plan, notes)}\n{HEAD.replace('WORKDIR', sanitise(spec.workdir))}{body}", tuple(notes))
 
 
 def _pod(plan: Plan, spec: LaunchSpec, name: str, slots: int) -> dict[str, Any]:
@@ -71,6 +71,7 @@ def _command(plan: Plan, spec: LaunchSpec) -> str:
     inside = replace(
         spec,
         launcher="torchrun",
+        slots={f"pod-{number}": chosen for number, chosen in enumerate(spec.slots.values())},
         python=spec.python if spec.python != sys.executable or plan.job.python else "python",
         launcher_options=(),
         bindings=(),

@@ -16,13 +16,15 @@ from dstui.machine.snapshot import Machine
 from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import FILE, SECTION
+from dstui.plan.env_file import ENV_FILE
 from dstui.plan.holes import literal
-from dstui.plan.hostfile import HostfileError, select
-from dstui.plan.launchers import BY_NAME, Launcher
+from dstui.plan.hostfile import HostfileError, is_named, select, unnamed_hosts
+from dstui.plan.launchers import BY_NAME, NAMELESS, Launcher, reads_env_files
 from dstui.render.accelerate import PORT, accelerate_data
 from dstui.render.accelerate_env import accelerate_environment
 from dstui.render.config_files import config_variable, placeholder
-from dstui.render.spec import ENV_FILE, HERE, AccelerateFile, LaunchSpec
+from dstui.render.quoting import variable
+from dstui.render.spec import HERE, AccelerateFile, LaunchSpec
 
 NO_LOCAL_RANK = "--no_local_rank"
 """The launcher's option by which ranks get no --local_rank=N, which strict parsers refuse."""
@@ -42,14 +44,15 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
     `pool` is what the Plan's hostfile holds, where it names one. Raises RenderError.
     """
     cluster = plan.cluster
-    hosts = cluster.hosts if cluster.hosts is not None else pool
     if cluster.hostfile is not None and pool is None:
         raise RenderError("cluster.hostfile", f"{cluster.hostfile} could not be read")
+    hosts = hosts_of(plan, pool)
     if hosts is None:
         if machine == Machine.unprobed():
-            return None
-        hosts = {"localhost": len(machine.gpus) or cluster.cpu_ranks}
-        chosen = any(getattr(cluster, name) is not None for name in ("include", "exclude", "num_nodes", "num_gpus"))
+            count = cluster.num_gpus or (cluster.cpu_ranks if says_cpu(plan) else 0)
+            return {"localhost": list(range(count))} if count else None
+        hosts = {"localhost": cluster.cpu_ranks if says_cpu(plan) else len(machine.gpus) or cluster.cpu_ranks}
+        chosen = says_cpu(plan) or any(getattr(cluster, name) is not None for name in ("include", "exclude", "num_nodes", "num_gpus"))
         if not chosen and (launcher_visible := launcher_slots(_as_started(plan, machine))):
             return {"localhost": [slot for slot in launcher_visible if slot < len(machine.gpus)]}
     try:
@@ -57,6 +60,28 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
     except HostfileError as error:
         path = next((f"cluster.{key}" for key in ("include", "exclude", "num_nodes") if getattr(cluster, key)), "cluster.hosts")
         raise RenderError(path, error.message) from None
+
+
+def hosts_of(plan: Plan, pool: Mapping[str, int] | None = None) -> Mapping[str, int] | None:
+    """Host -> slots, as the Plan or its hostfile names them; None where the ranks run on this machine.
+
+    num_nodes alone stands for as many hosts, which the cluster will choose. Raises RenderError.
+    """
+    cluster = plan.cluster
+    if cluster.hosts is not None or pool is not None:
+        return cluster.hosts if cluster.hosts is not None else pool
+    if cluster.hostfile is not None or (cluster.num_nodes or 1) < 2:
+        return None
+    ranks = cluster.num_gpus or (cluster.cpu_ranks if says_cpu(plan) else None)
+    if ranks is None:
+        message = f"num_nodes is {cluster.num_nodes} and no host is named: give num_gpus, the ranks on each host (or name them in hosts)"
+        raise RenderError("cluster.num_gpus", message)
+    return dict.fromkeys(unnamed_hosts(int(cluster.num_nodes or 1)), ranks)
+
+
+def says_cpu(plan: Plan) -> bool:
+    """Whether the Plan itself says that its ranks run on CPUs."""
+    return plan.cluster.env.get("DS_ACCELERATOR") == "cpu"
 
 
 def _as_started(plan: Plan, machine: Machine) -> Machine:
@@ -67,17 +92,30 @@ def _as_started(plan: Plan, machine: Machine) -> Machine:
     return replace(machine, host=replace(machine.host, environment={**machine.host.environment, "CUDA_VISIBLE_DEVICES": given}))
 
 
-def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -> LaunchSpec:
-    """How the Plan is started on the Machine. Raises RenderError."""
+def launch_spec(  # noqa: PLR0913 - the last two are named
+    plan: Plan,
+    machine: Machine,
+    pool: Mapping[str, int] | None = None,
+    launcher_name: str | None = None,
+    *,
+    cpu: bool | None = None,
+    found: Mapping[str, str] | None = None,
+) -> LaunchSpec:
+    """How the Plan is started on the Machine. Raises RenderError.
+
+    `launcher_name`: by another launcher than the Plan's; `cpu`: whether the ranks run on CPUs, where that is not the Machine's to say;
+    `found`: what .deepspeed_env files hold, for launchers that read these.
+    """
     job, cluster = plan.job, plan.cluster
     if not job.script and not job.module:
         raise RenderError("job.script", "no script is named: give the training script, relative to workdir")
     used = slots(plan, machine, pool)
-    launcher = BY_NAME[_launcher(cluster.launcher, tuple(used or ("localhost",)), machine)]
+    launcher = BY_NAME[_launcher(launcher_name or cluster.launcher, tuple(used or ("localhost",)), machine)]
     _refuse(plan, launcher, used or {})
     local = launcher.name == "local"
     first = next(iter(used or ("localhost",)))
-    cpu = on_cpus(plan, machine, tuple(used or ()))
+    cpu = on_cpus(plan, machine, tuple(used or ())) if cpu is None else cpu
+    read = found if found and reads_env_files(launcher) and not all(host in HERE for host in used or HERE) else {}
     return LaunchSpec(
         python=interpreter(plan),
         launcher_options=(
@@ -88,7 +126,7 @@ def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
         script=(_as_script(literal(job.script)),) if job.script else ("-m", str(job.module)),
         script_args=tuple(map(literal, job.args)),
         workdir=plan.place(literal(job.workdir)),
-        env=_environment(plan, cpu, launcher, first),
+        env={**read, **_environment(plan, cpu, launcher, first)},
         ranks=dict(enumerate(host for host, chosen in (used or {}).items() for _ in chosen)),
         cpu=cpu,
         launcher=launcher.name,
@@ -105,7 +143,11 @@ def launch_spec(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
 def _launcher(chosen: str | None, hosts: tuple[str, ...], machine: Machine) -> str:
     """The Plan's launcher; where it names none, local for this machine, srun in a SLURM allocation, ssh elsewhere. Raises RenderError."""
     far = next((host for host in hosts if host not in HERE), None)
-    launcher = chosen or ("local" if far is None else "slurm" if machine.host.scheduler == "slurm" else "ssh")
+    named = all(map(is_named, hosts))
+    launcher = chosen or ("local" if far is None else "slurm" if machine.host.scheduler == "slurm" else "ssh" if named else "torchrun")
+    if not named and launcher not in NAMELESS:
+        message = f"{launcher} must be told the hosts by name, and num_nodes gives only their number: name them in cluster.hosts"
+        raise RenderError("cluster.hosts", message)
     if launcher == "local" and far is not None:
         raise RenderError("cluster.launcher", f"local starts ranks on this machine only, but there is {far}")
     return launcher
@@ -148,8 +190,8 @@ def runs_here(machine: Machine, hosts: Collection[str]) -> bool:
 
 
 def master_address(plan: Plan, first: str) -> str:
-    """Where the ranks meet: as the Plan says, else the first host's name, without a user's."""
-    return plan.cluster.master_addr or first.rpartition("@")[2]
+    """Where the ranks meet: as the Plan says, else the first host's name (without a user's); of nameless hosts the environment does."""
+    return plan.cluster.master_addr or (first.rpartition("@")[2] if is_named(first) else variable("MASTER_ADDR"))
 
 
 def _common_options(plan: Plan, launcher: Launcher) -> list[str]:

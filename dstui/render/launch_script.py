@@ -16,6 +16,10 @@ BY_SSH = """\
 # Without an argument: starts the ranks of every host over ssh, side by side. With a host's name: those of that host, here.
 # The folder of this script, the job's folder and the interpreter are at the same paths on every host.
 """
+NAMELESS = """\
+# Start it on each host, at about the same time; MASTER_ADDR is the name or the address of one of them.
+: "${MASTER_ADDR:?set it to the name or the address of one of the hosts}"
+"""
 EACH_HOST = """\
 case "${1-}" in
 "")
@@ -55,6 +59,8 @@ def script(spec: LaunchSpec, ds_config: str = f"{FILES}/ds_config.json") -> str:
     if spec.start != "hosts" or spec.only_here:
         return f"#!/bin/sh\n{FOLDER}{_env_file(spec, ds_config)}{spec.command_of(0, ds_config)}\n"
     start = {"slurm": SRUN, "nossh": BY_HAND}.get(spec.launcher, SSH)
+    if not spec.named:
+        return f"#!/bin/sh\n{NAMELESS}{FOLDER}{spec.command_of(0, ds_config)}\n"
     hosts = " ".join(map(quoted, spec.hosts))
     start = start.replace("COUNT", str(len(spec.hosts))).replace("LIST", ",".join(spec.hosts)).replace("HOSTS", hosts)
     cases = "\n".join(f"{quoted(host)})\n{spec.command_of(node, ds_config)}\n  ;;" for node, host in enumerate(spec.hosts))

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 DEEPSPEED = ("-m", "deepspeed.launcher.runner")
 TORCHRUN = ("-m", "torch.distributed.run")
 ACCELERATE = ("-m", "accelerate.commands.launch")
+_MEET_ANYWHERE = ("--rdzv-backend", "c10d")
+"""The ranks number themselves where they meet, so that the command is the same on every host."""
 RENDEZVOUS = ("rdzv-endpoint", "rdzv-id")
 
 
@@ -49,13 +51,14 @@ def _rest(spec: LaunchSpec) -> list[str]:
 def _torchrun(spec: LaunchSpec, _folder: str, node: int | str) -> list[str]:
     """Static, or by rendezvous where the Plan's own options ask for c10d."""
     counts = ["--nnodes", str(len(spec.hosts)), "--nproc-per-node", str(len(spec.slots_of(node)) or "gpu")]
-    given = {word.lstrip("-").partition("=")[0].replace("_", "-") for word in spec.launcher_options}
+    options = spec.launcher_options if spec.named else (*spec.launcher_options, *_MEET_ANYWHERE)
+    given = {word.lstrip("-").partition("=")[0].replace("_", "-") for word in options}
     if "rdzv-backend" not in given:
         where = ["--node-rank", str(node), "--master-addr", str(spec.master_addr), "--master-port", str(spec.master_port)]
         return [*TORCHRUN, *counts, *where, *spec.launcher_options]
     values = (f"{spec.master_addr}:{spec.master_port}", f"dstui-{spec.master_port}")
     missing = [word for name, value in zip(RENDEZVOUS, values, strict=True) if name not in given for word in (f"--{name}", value)]
-    return [*TORCHRUN, *counts, *missing, *spec.launcher_options]
+    return [*TORCHRUN, *counts, *missing, *options]
 
 
 def _accelerate(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:

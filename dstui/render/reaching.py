@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dstui.plan.launchers import BY_NAME, LISTED, Launcher, passes_on
+from dstui.plan.finding import Severity
+from dstui.plan.launchers import BY_NAME, LISTED, Launcher, passes_on, reads_env_files
+from dstui.render.launch import RenderError
 from dstui.render.spec import LaunchSpec
+from dstui.render.target import Target
 
 SET_BY_LAUNCHER = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
 """What a rank's launcher writes, whatever was there (under Open MPI not the first four)."""
@@ -63,6 +66,28 @@ def _of_the_shell(name: str, launcher: Launcher, gpu_here: bool) -> Reach:
         listed = ", ".join(f"{prefix}*" for prefix in LISTED)
         why = f"DeepSpeed passes on {listed}" if reaches else "DeepSpeed does not pass it on: put it into cluster.env"
     return Reach(name, reaches, why)
+
+
+def env_file_lines(target: Target) -> list[tuple[Severity, str]]:
+    """What becomes of the .deepspeed_env files that lie around, a sentence each. Nothing of what cannot be launched."""
+    found = target.env_files
+    try:
+        spec = target.launch
+    except RenderError:
+        return []
+    files = " and ".join(found.paths)
+    if files and (spec.only_here or not reads_env_files(BY_NAME[spec.launcher])):
+        why = "for ranks on other hosts only" if spec.only_here else f"and here {spec.launcher} starts the ranks"
+        return [("info", f"{files} is not read: DeepSpeed's launcher reads it, {why}; what they need belongs into cluster.env")]
+    reported: list[tuple[Severity, str]] = []
+    if files:
+        names = [name for name, value in found.variables.items() if spec.env.get(name) == value and name not in target.plan.cluster.env]
+        others = [name for name in found.variables if name not in names]
+        kept = f"; {', '.join(others)} stays as the Plan or the launch itself sets it" if others else ""
+        reported.append(("info", f"{files}: every rank gets {', '.join(names) or 'nothing'}, as by DeepSpeed's launcher{kept}"))
+    if not spec.only_here:
+        reported += [("warning", f"{text}: passed over here; DeepSpeed's own launcher dies of it") for text in found.problems]
+    return reported
 
 
 def reach_lines(found: Iterable[Reach]) -> list[str]:

@@ -1,4 +1,6 @@
-"""A SLURM script for a Plan: `sbatch job.sbatch` starts one `deepspeed --no_ssh` on each node, by srun, and requeues before time is up.
+"""A SLURM script for a Plan: `sbatch job.sbatch` starts one `deepspeed --no_ssh` on each node, by srun.
+
+Where the Plan asks for restarts it is queued again before its time is up; `scancel` always ends it.
 
 It needs nothing beside it: the hostfile is made from the allocation, ds_config.json is in it. SLURM chooses the nodes; of the Plan's
 hosts only the number and the slots count.
@@ -7,22 +9,30 @@ hosts only the number and the slots count.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.render.accelerate import PORT
-from dstui.render.launch import RenderError
+from dstui.render.launch import RenderError, launch_spec, says_cpu, slots
 from dstui.render.quoting import FILES, quoted, variable
 from dstui.render.spec import LaunchSpec
+from dstui.text import sanitise
 
 CHECKPOINT = "{checkpoint}"
 WARNED = 120
 """Seconds before its end at which SLURM tells the job, so that ranks can save."""
+FILL_IN = "#" + "#SBATCH --cpus-per-task=N"
+"""A line that SLURM passes over until one '#' is taken out."""
 HEAD = """\
 #!/bin/bash
+ABOUT
+# cluster.slurm in the Plan sets --partition, --account, --time and more, and lines such as `module load`.
 DIRECTIVES
-# Add what your cluster asks for: --time, --partition, --account; `module load` and the like before srun.
+SETUP
+"""
+START = """\
 set -eu
 cd WORKDIR
 export here="$PWD/NAME-slurm-$SLURM_JOB_ID" port=PORT
@@ -36,80 +46,160 @@ cat >"$here/NAME" <<'END_OF_FILE'
 TEXT
 END_OF_FILE
 """
-TAIL = """\
-# Before its time is up, or where it is preempted, the ranks get a SIGTERM and the job is queued again.
+REQUEUE = """\
+# Before its time is up the ranks get a SIGTERM and the job is queued again, MAX times at most. scancel ends it for good.
 requeue() {
-  trap '' USR1 TERM
-  echo "job $SLURM_JOB_ID: told to end; it is queued again"
+  trap '' USR1
+  echo "job $SLURM_JOB_ID: its time is nearly up, the ranks are told to end"
   scancel --signal=TERM "$SLURM_JOB_ID.0" || true
   wait "$step" || true
+  if [ "${SLURM_RESTART_COUNT:-0}" -ge MAX ]; then
+    echo "job $SLURM_JOB_ID: it was queued again MAX times, which is all that the Plan allows (run.restarts.max)"
+    exit 1
+  fi
+  echo "job $SLURM_JOB_ID: it is queued again"
   scontrol requeue "$SLURM_JOB_ID"
   exit
 }
-trap requeue USR1 TERM
+trap requeue USR1
 RESUME
+"""
+TAIL = """\
+# srun gives a task one CPU unless it is told again (Slurm 22.05 and newer).
+[ -z "${SLURM_CPUS_PER_TASK-}" ] || export SRUN_CPUS_PER_TASK="$SLURM_CPUS_PER_TASK"
 srun --ntasks-per-node=1 --cpu-bind=none --kill-on-bad-exit=1 --label sh "$here/node.sh" "$@" &
 step=$!
 wait "$step"
 """
 
 
-def sbatch(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> str:
-    """The script's text. `configs`: the names and texts of ds_config.json and the like. Raises RenderError."""
-    counts = sorted({len(chosen) for chosen in spec.slots.values()} or {0})
-    if len(counts) > 1 or not counts[0]:
-        raise RenderError(
-            "cluster.hosts", "a SLURM script needs the same number of slots on every host, and to know it: give cluster.hosts"
-        )
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A file for a cluster's scheduler, and what was assumed in it."""
+
+    text: str
+    notes: tuple[str, ...]
+
+
+def sbatch(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> Made:
+    """The script. `machine`: a node's, where a recorded one is at hand; `configs`: ds_config.json and the like. Raises RenderError."""
+    spec, slots, notes = for_cluster(plan, machine, pool)
     name = identifier(plan, spec)
-    directives = {
+    cpus = _cpus_per_task(plan, machine, slots)
+    if plan.job.python is None:
+        notes.append(f"assumed: every node has the interpreter {spec.python} (job.python names another)")
+    if cpus is None:
+        notes.append(f"to fill in: the line {FILL_IN} (or cluster.slurm.cpus_per_task): SLURM gives a node's ranks one CPU unless told")
+    restarts = plan.run.restarts.max
+    texts = {
+        "ABOUT": about(plan, notes),
+        "DIRECTIVES": "\n".join(_directives(plan, spec, name, slots, cpus)),
+        "SETUP": "\n".join(plan.cluster.slurm.setup),
+    }
+    requeue = _filled(REQUEUE, {"MAX": str(restarts), "RESUME": _resume(plan)}) if restarts else ""
+    return Made(_filled(HEAD, texts) + _start(plan, spec, name, slots, configs) + requeue + TAIL, tuple(notes))
+
+
+def in_allocation(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> str:
+    """launch.sh where SLURM chooses the hosts: started inside an allocation it takes that one's."""
+    slots, name = len(next(iter(spec.slots.values()))), identifier(plan, spec)
+    gpus = "" if spec.cpu else f" --gpus-per-node={slots}"
+    head = f"#!/bin/bash\n# Inside an allocation: salloc --nodes={len(spec.hosts)} --ntasks-per-node=1{gpus} bash launch.sh\n"
+    return head + _start(plan, replace(spec, filters=()), name, slots, configs) + TAIL
+
+
+def _start(plan: Plan, spec: LaunchSpec, name: str, slots: int, configs: Mapping[str, str]) -> str:
+    """From the folder to the files: what every node reads."""
+    node = replace(spec, master_addr=variable("master"), master_port=variable("port"))
+    command = node.command_of(variable("SLURM_NODEID"), f"{FILES}/ds_config.json")
+    texts = {
+        "WORKDIR": quoted(spec.workdir),
+        "NAME": name,
+        "PORT": str(plan.cluster.master_port or f"$(({PORT} + SLURM_JOB_ID % 3000))"),
+        "SLOTS": str(slots),
+    }
+    files = {**{file: text.rstrip("\n") for file, text in configs.items()}, "node.sh": f'{command} "$@"'}
+    return _filled(START, texts) + "".join(_filled(BODY, {"NAME": file, "TEXT": text}) for file, text in files.items())
+
+
+def for_cluster(plan: Plan, machine: Machine, pool: Mapping[str, int] | None) -> tuple[LaunchSpec, int, list[str]]:
+    """How the nodes of a cluster start the Plan, the ranks on each of them, and what was assumed. Raises RenderError.
+
+    Nothing follows from the machine that renders, which is a laptop or a login node: what it lacks says nothing of the nodes.
+    """
+    cpu, cluster = says_cpu(plan), plan.cluster
+    if not machine.recorded:
+        machine = Machine.unprobed()
+    used = slots(plan, machine, pool)
+    counts = {len(chosen) for chosen in (used or {}).values()}
+    if not counts:
+        message = "how many ranks a node has is not known: give cluster.num_gpus, and with several nodes cluster.num_nodes"
+        raise RenderError("cluster.num_gpus", message)
+    if len(counts) > 1:
+        raise RenderError("cluster.hosts", "a scheduler's job has the same number of slots on every host: here they differ")
+    spec = launch_spec(plan, machine, pool, "slurm", cpu=cpu)
+    count, notes = counts.pop(), list[str]()
+    if cpu:
+        notes.append(f"{ranks(count)} on CPUs on each node, as DS_ACCELERATOR: cpu says in cluster.env; no GPU is asked for")
+    else:
+        notes.append(
+            f"assumed: each node has {count} GPU{'s' * (count > 1)} for its {ranks(count)} (cluster.env.DS_ACCELERATOR: cpu says CPUs)"
+        )
+    if cluster.launcher in ("torchrun", "accelerate") and cluster.launcher_args:
+        spec = replace(spec, launcher_options=tuple(word for word in spec.launcher_options if word not in cluster.launcher_args))
+        notes.append(f"left out: cluster.launcher_args, which are {cluster.launcher}'s: here DeepSpeed's launcher starts the ranks")
+    if cluster.cpu_binding == "numactl":
+        notes.append("left out: cluster.cpu_binding: numactl, whose wrapper only dstui's own launches have (deepspeed binds here too)")
+    return replace(spec, bindings=(), filters=()), count, notes
+
+
+def ranks(count: int) -> str:
+    """`1 rank`, `8 ranks`."""
+    return f"{count} rank{'s' * (count > 1)}"
+
+
+def about(plan: Plan, notes: Sequence[str]) -> str:
+    """The comment at the head of a generated file."""
+    return "\n".join(f"# {sanitise(line)}" for line in (f"Made by dstui from {plan.source}.", *notes))
+
+
+def _directives(plan: Plan, spec: LaunchSpec, name: str, slots: int, cpus: int | None) -> Iterator[str]:
+    """The lines of #SBATCH."""
+    asked, restarts = plan.cluster.slurm, plan.run.restarts.max
+    options: dict[str, str | None] = {
         "job-name": name,
+        **{option: getattr(asked, option) for option in ("partition", "account", "qos", "time", "constraint", "mem", "gres")},
         "nodes": str(len(spec.hosts)),
         "ntasks-per-node": "1",
-        **({} if spec.cpu else {"gpus-per-node": str(counts[0])}),
-        "requeue": "",
-        "open-mode": "append",
-        "signal": f"B:USR1@{WARNED}",
+        "cpus-per-task": str(cpus) if cpus else None,
+        "gpus-per-node": None if spec.cpu or (asked.gres or "").startswith("gpu") else str(slots),
+        "signal": f"B:USR1@{WARNED}" if restarts else None,
         "output": "%x-%j.log",
     }
-    node = replace(
-        spec,
-        launcher="slurm",
-        filters=(),
-        env=_environment(plan, spec),
-        launcher_options=tuple(word for word in spec.launcher_options if spec.start != "here" or word in plan.cluster.launcher_args),
-        master_addr=variable("master"),
-        master_port=variable("port"),
-    )
-    command = node.command_of(variable("SLURM_NODEID"), f"{FILES}/ds_config.json")
-    filled = _filled(
-        HEAD,
-        {
-            "DIRECTIVES": "\n".join(f"#SBATCH --{option}{'=' + value if value else ''}" for option, value in directives.items()),
-            "WORKDIR": quoted(spec.workdir),
-            "NAME": name,
-            "PORT": str(plan.cluster.master_port or f"$(({PORT} + SLURM_JOB_ID % 3000))"),
-            "SLOTS": str(counts[0]),
-        },
-    )
-    files = {**{file: text.rstrip("\n") for file, text in configs.items()}, "node.sh": f'{command} "$@"'}
-    return (
-        filled
-        + "".join(_filled(BODY, {"NAME": file, "TEXT": text}) for file, text in files.items())
-        + _filled(TAIL, {"RESUME": _resume(plan)})
-    )
+    for option, value in options.items():
+        if value is not None:
+            yield f"#SBATCH --{option}={value}"
+    yield from ("#SBATCH --requeue" if restarts else "#SBATCH --no-requeue", "#SBATCH --open-mode=append")
+    yield from ["#SBATCH --exclusive"] if asked.exclusive else []
+    yield from (f"#SBATCH {option}" for option in asked.extra)
+    yield from [FILL_IN] if cpus is None else []
+
+
+def _cpus_per_task(plan: Plan, machine: Machine, slots: int) -> int | None:
+    """The CPUs of a node's ranks: of the Plan, else of a recorded node; 0 where all are the job's, None where not known."""
+    asked = plan.cluster.slurm
+    if asked.cpus_per_task is not None or asked.exclusive or any(word.startswith("--cpus-per-") for word in asked.extra):
+        return asked.cpus_per_task or 0
+    cpus = machine.host.cpus if machine.recorded else None
+    if not isinstance(cpus, int):
+        return None
+    return max(cpus * min(slots, len(machine.gpus)) // len(machine.gpus), 1) if machine.gpus else cpus
 
 
 def identifier(plan: Plan, spec: LaunchSpec) -> str:
     """A name that SLURM and Kubernetes take: letters, digits and '-'."""
     words = re.sub(r"[^a-z0-9]+", "-", (plan.name or spec.script[-1].rpartition("/")[2].removesuffix(".py")).lower()).strip("-")
     return words[:40].strip("-") or "job"
-
-
-def _environment(plan: Plan, spec: LaunchSpec) -> Mapping[str, str]:
-    """The ranks' own; what only one launcher needs is not among them."""
-    ours = ("LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    return {name: value for name, value in spec.env.items() if name not in ours or name in plan.cluster.env}
 
 
 def _resume(plan: Plan) -> str:

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dstui.machine.binding import Binding
+from dstui.plan.env_file import ENV_FILE
+from dstui.plan.hostfile import is_named
 from dstui.plan.launchers import BY_NAME, Start
 from dstui.render.config_files import with_paths
 from dstui.render.launcher_words import launcher_words
-from dstui.render.quoting import FILES, quoted
+from dstui.render.quoting import FILES, quoted, variable
 
 BIND = "bind.sh"
 """The wrapper that starts each rank on its own CPUs."""
-ENV_FILE = ".deepspeed_env"
 HERE = ("localhost", "127.0.0.1", "::1")
 WITH_PATHS = ".here"
 """What launch.sh appends to the name of ENV_FILE for its copy, which has the paths of its own folder too."""
@@ -86,6 +87,11 @@ class LaunchSpec:
         return all(host in HERE for host in self.hosts)
 
     @property
+    def named(self) -> bool:
+        """Whether the hosts are known by name, or only their number is."""
+        return all(map(is_named, self.hosts))
+
+    @property
     def start(self) -> Start:
         """One command here for ranks here, one on each host, or one here that starts all hosts."""
         if self.launcher == "accelerate":
@@ -139,6 +145,11 @@ class LaunchSpec:
         """What a person pastes into a shell: one command, or one for each host where the launcher wants that."""
         if self.start != "hosts" or self.only_here:
             return self.command_of(0, ds_config)
+        if not self.named:
+            node: int | str = variable("SLURM_NODEID") if self.launcher == "slurm" else 0
+            return (
+                f"# on each of {len(self.hosts)} hosts, with MASTER_ADDR set to the name of one of them\n{self.command_of(node, ds_config)}"
+            )
         return "\n\n".join(f"# on {host}\n{self.command_of(node, ds_config)}" for node, host in enumerate(self.hosts))
 
     def command_of(self, node: int | str, ds_config: str = "./ds_config.json") -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.render.launch import RenderError, launch_spec, runs_here, slots
+from dstui.plan.env_file import EnvFiles
+from dstui.plan.hostfile import unnamed_hosts
+from dstui.render.launch import RenderError, hosts_of, launch_spec, runs_here, slots
 from dstui.render.spec import LaunchSpec
 
 
@@ -20,6 +22,8 @@ class Target:
     machine: Machine
     pool: Mapping[str, int] | None = None
     """Host -> slots, of the hostfile that cluster.hostfile names; None where the Plan names none, or where it could not be read."""
+    env_files: EnvFiles = field(default_factory=EnvFiles)
+    """What lies where DeepSpeed's launcher looks for .deepspeed_env."""
 
     @cached_property
     def slots(self) -> Mapping[str, list[int]] | None:
@@ -38,10 +42,13 @@ class Target:
     def hosts_machine(self) -> Machine | None:
         """What is known of the machines where the ranks run: `machine`, where they run there or where it is a recorded one, which
         stands for them; None where it only starts them."""
-        named = self.plan.cluster.hosts if self.plan.cluster.hosts is not None else self.pool or {}
+        try:
+            named: Mapping[str, int] = hosts_of(self.plan, self.pool) or {}
+        except RenderError:
+            named = dict.fromkeys(unnamed_hosts(1), 1)  # several hosts, of which nobody says how many ranks each has
         return self.machine if self.machine.recorded or runs_here(self.machine, named) else None
 
     @cached_property
     def launch(self) -> LaunchSpec:
         """How the ranks are started. Raises RenderError."""
-        return launch_spec(self.plan, self.machine, self.pool)
+        return launch_spec(self.plan, self.machine, self.pool, found=self.env_files.variables)

@@ -5,25 +5,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from dstui.documents import Opened
     from dstui.machine.snapshot import Machine
-    from dstui.plan import Plan
     from dstui.run.jobs.folder import JobFolder
 
 
-def run_tui(plan: Plan | None, path: Path | None, machine: Machine | None, *, reference: bool = True) -> int:
-    """Edit `plan` (None: ask what to start from), saved to `path`, for `machine` (None: look at this one); the exit status.
+def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool = True) -> int:
+    """Edit what was opened (None: ask what to start from), for `machine` (None: look at this one); the exit status.
 
     `reference`: the installed DeepSpeed judges every edit too.
     """
-    return _run(plan, path, machine, None, reference)
+    return _run(opened, machine, None, reference)
 
 
 def attach_tui(folder: JobFolder) -> int:
     """Look at a job that was started before, with the Plan that it was started from; the exit status."""
+    from dstui.documents import Opened
     from dstui.files import FileProblem
     from dstui.plan import PlanError
     from dstui.run.jobs.plan_diff import plan_of
@@ -32,10 +32,10 @@ def attach_tui(folder: JobFolder) -> int:
         plan = plan_of(folder)
     except (FileProblem, PlanError):  # the job can be looked at all the same
         plan = None
-    return _run(plan, None, None, folder, reference=True)
+    return _run(Opened(plan, None) if plan is not None else None, None, folder, reference=True)
 
 
-def _run(plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None, reference: bool) -> int:
+def _run(opened: Opened | None, machine: Machine | None, job: JobFolder | None, reference: bool) -> int:
     import gc
     import os
 
@@ -47,7 +47,8 @@ def _run(plan: Plan | None, path: Path | None, machine: Machine | None, job: Job
 
     if ascii_output.wanted(os.environ):
         ascii_output.draw_plainly()
-    app = DstuiApp(plan, path, machine, job, reference=reference)
+    plan, path = (opened.plan, opened.path) if opened is not None else (None, None)
+    app = DstuiApp(plan, path, machine, job, reference=reference, opened=opened)
     status = run_reported(app)
     for line in app.receipt():
         tell(line)

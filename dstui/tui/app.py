@@ -13,7 +13,7 @@ from textual.binding import BindingType
 from dstui.tui.dialogs.over import Over
 from dstui.tui.flows.checkpointing import Checkpoints
 from dstui.tui.flows.launching import Launching
-from dstui.tui.flows.opening import Opening, starting_plan
+from dstui.tui.flows.opening import Opening, starting_plan, tell_of
 from dstui.tui.flows.saving import Saving
 from dstui.tui.flows.trusting import Trusting
 from dstui.tui.forms.steps import MACHINE, STEPS, Step
@@ -36,6 +36,7 @@ from dstui.tui.terminal_app import TerminalApp
 if TYPE_CHECKING:
     from textual.command import Provider
 
+    from dstui.documents import Opened
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
     from dstui.run.jobs.folder import JobFolder
@@ -60,11 +61,22 @@ class DstuiApp(TerminalApp):
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {_commands}
     DEFAULT_MODE = PLAN_MODE
 
-    def __init__(
-        self, plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None = None, *, reference: bool = True
+    def __init__(  # noqa: PLR0913 - all but the first four are named
+        self,
+        plan: Plan | None,
+        path: Path | None,
+        machine: Machine | None,
+        job: JobFolder | None = None,
+        *,
+        reference: bool = True,
+        opened: Opened | None = None,
     ) -> None:
-        """`job`: look at it at once. `reference`: let the installed DeepSpeed judge every edit, in a child of 250 MB."""
+        """`job`: look at it at once. `reference`: let the installed DeepSpeed judge every edit, in a child of 250 MB.
+
+        `opened`: where the Plan comes from, with what there is to say of that file.
+        """
         super().__init__()
+        self._opened = opened
         self.fresh, self.job = plan is None and job is None, job
         self.session = Session(plan or starting_plan(), path, machine)
         self.session.subscribe(self._changed)
@@ -172,6 +184,8 @@ class DstuiApp(TerminalApp):
             self.opening.ask_what_to_open()
         else:
             self.opening.offer_drafts()
+        if self._opened is not None:
+            tell_of(self, self._opened)
 
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""

@@ -36,19 +36,19 @@ FILE = """\
 
 
 def test_a_configuration_renders_again_as_it_was() -> None:
-    plan = load(plan_of_dsconfig(FILE, "conf/ds.json"))
+    plan = load(plan_of_dsconfig(FILE, "conf/ds.json").text)
     assert json_text(plan.deepspeed) == FILE.replace("\\u00e9", "é")
     assert plan.name == "ds"
 
 
 def test_the_script_and_its_arguments_come_from_the_command_line() -> None:
-    plan = load(plan_of_dsconfig(FILE, "ds.json", ["train.py", "--deepspeed_config", "ds.json", "--lr", "1e-4", "--flag"]))
+    plan = load(plan_of_dsconfig(FILE, "ds.json", ["train.py", "--deepspeed_config", "ds.json", "--lr", "1e-4", "--flag"]).text)
     assert (plan.job.script, plan.job.args) == ("train.py", ("--deepspeed_config", "{ds_config}", "--lr", "1e-4", "--flag"))
 
 
 @pytest.mark.parametrize(("text", "integration"), [('{"bf16": {"enabled": "auto"}}', "trainer"), ('{"a": 1, /* hjson */ }', "deepspeed")])
 def test_auto_values_mean_the_trainer_and_comments_do_not_hurt(text: str, integration: str) -> None:
-    assert load(plan_of_dsconfig(text, "ds.json")).job.integration == integration
+    assert load(plan_of_dsconfig(text, "ds.json").text).job.integration == integration
 
 
 NAMES = st.sampled_from(["stage", "zero_optimization", "yes", "null", "1", "a b", "x: y", "# z", "\u00e9", "-", "auto"])
@@ -70,5 +70,5 @@ JSON = st.dictionaries(
 @given(JSON)
 @settings(max_examples=150)
 def test_any_configuration_renders_again_as_it_was(config: dict[str, object]) -> None:
-    again = json_text(load(plan_of_dsconfig(json.dumps(config), "ds.json")).deepspeed)
+    again = json_text(load(plan_of_dsconfig(json.dumps(config), "ds.json").text).deepspeed)
     assert json.dumps(json.loads(again)) == json.dumps(config), "key for key, in its order"

@@ -51,4 +51,4 @@ def test_lines_columns_comments_bare_words_and_second_times() -> None:
     assert found.line_of("e.f") == 3 and found.line_of("g.nothing") == 4 and found.line_of("nothing") is None
     assert [(path, place.line) for path, place in found.again] == [("e.f", 4)]
     assert [(path, word) for path, _, word in found.words] == [("a", "b c, d")]
-    assert found.comments == 3
+    assert len(found.comments) == 3

@@ -18,12 +18,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent / "forecast"))
 from targets import EIGHT_H100, ONE_4090
 
-from dstui.check import check
+from dstui.assess import Facts, assess
 from dstui.forecast.model import ModelFacts, facts_of_config
 from dstui.forecast.presets import presets
 from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
 from dstui.render.jsontext import json_lines, json_text
+from dstui.render.target import Target
 from dstui.tui.session.forecasts import Outlook
 
 MACHINE = Machine(source="a recorded machine without a GPU", host=Host(cpus_usable=8, memory_total=64 << 30, memory_limit=None))
@@ -56,11 +57,10 @@ def edit(plan: Plan, before: list[str], stage: int, machine: Machine, facts: Mod
     """All that an edit does besides painting."""
     plan = plan.set("deepspeed.zero_optimization.stage", stage)
     after = [line.text for line in json_lines(plan.deepspeed)]
-    check(plan, machine)
-    if facts is not None:
-        outlook = Outlook(plan, facts, machine, None)
-        outlook.findings()
-        assert outlook.choices
+    target, known = Target(plan, machine), Facts(models=facts)
+    assessment = assess(target, known)
+    if assessment.forecast is not None:
+        assert Outlook(target, known, assessment.forecast).choices
     _changed = [number for number, (old, new) in enumerate(zip(before, after, strict=False)) if old != new]
     return plan, after
 

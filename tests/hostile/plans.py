@@ -13,7 +13,7 @@ from tests.machines import gpus, joined, machine
 
 GOOD: dict[str, Any] = {
     "str": "train.py", "int": 2, "bool": True, "number": 1, "host": "localhost", "module": "pkg.train", "words": ["--epochs", "1"],
-    "words or str": "all-linear", "env": {"OMP_NUM_THREADS": "1"}, "slots": {"localhost": 2}, "patterns": {"reward": "reward=([0-9.]+)"},
+    "words or str": "all-linear", "option": "a100", "options": ["--mail-type=END"], "lines": ["module load cuda"], "env": {"OMP_NUM_THREADS": "1"}, "slots": {"localhost": 2}, "patterns": {"reward": "reward=([0-9.]+)"},
 }  # fmt: skip
 """Kind of a field -> a value that it may have."""
 MATRIX = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNV12\t0-7\t0\nGPU1\tNV12\tX\t0-7\t0\n"

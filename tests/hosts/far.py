@@ -48,7 +48,7 @@ class Far:
         texts = ", ".join(json.dumps(word) for word in behaviour)
         plan = {
             "job": job or f"{{script: {BEHAVE}, args: [{texts}], workdir: {self.path}}}",
-            "cluster": f"{{hosts: {{{hosts}}}, env: {json.dumps({'DS_ACCELERATOR': 'cpu', **env})}{', ' + cluster if cluster else ''}}}",
+            "cluster": f"{{{f'hosts: {{{hosts}}}, ' if hosts else ''}env: {json.dumps({'DS_ACCELERATOR': 'cpu', **env})}{', ' + cluster if cluster else ''}}}",
             "run": f"{{{run}}}",
             "deepspeed": "{train_micro_batch_size_per_gpu: 1, optimizer: {type: AdamW, params: {lr: 1e-3, torch_adam: true}}}",
         }

@@ -36,7 +36,8 @@ StateSaveLocation={state}/slurmctld
 SlurmctldPidFile={state}/slurmctld.pid
 SlurmdPidFile={state}/slurmd-%n.pid
 SlurmdSpoolDir={state}/slurmd-%n
-NodeName={hosts} CPUs=4 RealMemory=2000
+GresTypes=gpu
+NodeName={hosts} CPUs=4 RealMemory=2000 Gres=gpu:2
 PartitionName=all Nodes={hosts} Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -73,6 +74,7 @@ class Slurm:
         (self.state / "slurmctld").mkdir(parents=True)
         track = "cgroup" if all(self._on(host, CGROUPS) for host in self.farm.hosts) else "linuxproc"
         (self.state / "slurm.conf").write_text(CONFIGURATION.format(state=self.state, hosts=",".join(self.farm.hosts), track=track))
+        (self.state / "gres.conf").write_text("Name=gpu File=/dev/null\nName=gpu File=/dev/zero\n")  # any devices do: no rank opens them
         (self.state / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nCgroupMountpoint=/sys/fs/cgroup\n")
         key = self.state / "munge.key"
         key.write_bytes(os.urandom(1024))
@@ -122,5 +124,9 @@ class Slurm:
 
     def state_of(self, job: str) -> str:
         """PENDING, RUNNING, COMPLETED, …"""
-        text = self.run("scontrol", "show", "job", job)
-        return text.partition("JobState=")[2].split()[0] if "JobState=" in text else text.strip()
+        return self.facts_of(job).get("JobState", "")
+
+    def facts_of(self, job: str) -> dict[str, str]:
+        """What `scontrol show job` says: JobState, Restarts, Requeue, …"""
+        words = self.run("scontrol", "show", "job", job).split()
+        return {name: value for name, equals, value in (word.partition("=") for word in words) if equals}

@@ -249,3 +249,13 @@ def leftovers() -> set[str]:
     """What a farm makes on the machine."""
     names = [name for name in farming.do("ip", "netns", "list").split() if name.startswith(f"dstui{os.getpid()}-")]
     return {*names, *(str(path) for folder in ("/run", "/etc/netns") for path in Path(folder).glob(f"dstui{os.getpid()}-*"))}
+
+
+@pytest.mark.parametrize("launcher", ["slurm"], indirect=True)
+def test_a_number_of_hosts_takes_those_of_the_allocation(far: Far, launcher: str, cluster: slurming.Slurm) -> None:
+    far.within, far.environment = ["salloc", "--quiet", "--nodelist=h1,h2"], cluster.variables
+    far.start(hosts="", cluster=f"num_nodes: 2, num_gpus: 1, {LAUNCHERS[launcher]}", env={"OMP_NUM_THREADS": "1"}, job=TRAIN)
+    code, out, err = far.wait()
+    assert code == 0, out + err + far.words()
+    assert {rank["host"] for rank in far.status["ranks"].values()} == {"h1", "h2"}
+    nothing_left(far)

@@ -49,7 +49,7 @@ def render(job: Path, *words: str) -> str:
     """`dstui render`; its output."""
     command = [sys.executable, "-m", "dstui", "render", str(job / "plan.yaml"), *words]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.returncode == 0, ran.stderr
     return ran.stdout
 
 
@@ -111,22 +111,75 @@ def test_the_script_of_slurm_trains_in_an_allocation(slurm: managing.Slurm, job:
     assert ended(text) == ["0", "1"], text
 
 
-def test_a_slurm_job_that_is_told_to_end_is_queued_again_and_trains_on_both_nodes(
-    slurm: managing.Slurm, job: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    script = render(job, "--only", "sbatch").replace("\nset -eu", "\nexport HOW=--wait\nset -eu")
-    (job / "job.sbatch").write_text(script)
-    monkeypatch.chdir(job)
-    number = slurm.run("sbatch", "--parsable", "job.sbatch").strip()
+def submitted(slurm: managing.Slurm, job: Path, *sets: str, waiting: bool = True) -> str:
+    """The number of a job made of the rendered script; `waiting`: whose ranks wait to be told to end, at their first start."""
+    how = ["--set", "cluster.slurm.setup=[export HOW=--wait]"] if waiting else []
+    (job / "job.sbatch").write_text(render(job, "--only", "sbatch", *how, *(word for path in sets for word in ("--set", path))))
+    number = slurm.run("sbatch", "--parsable", f"--chdir={job}", str(job / "job.sbatch")).strip()
+    if waiting:
+        until(lambda: log_of(job, number).count("waiting") == 2, slurm, number)
+    return number
+
+
+def log_of(job: Path, number: str) -> str:
+    """What the job has written."""
     log = job / f"two-hosts-{number}.log"
-    until(lambda: log.is_file() and log.read_text().count("waiting") == 2, slurm, number)
+    return log.read_text() if log.is_file() else ""
+
+
+def test_before_its_time_is_up_a_job_is_queued_again_and_trains_on_both_nodes(slurm: managing.Slurm, job: Path) -> None:
+    number = submitted(slurm, job)
     slurm.run("scancel", "--batch", "--signal=USR1", number)
     until(lambda: slurm.state_of(number) == "PENDING", slurm, number)  # SLURM would wait two minutes before it starts it again
     slurm.run("scontrol", "update", f"JobId={number}", "StartTime=now+3")  # sooner slurmd takes it for the attempt that was ended
     until(lambda: slurm.state_of(number) in ("COMPLETED", "FAILED", "TIMEOUT"), slurm, number)
-    text = log.read_text()
+    text = log_of(job, number)
     assert (slurm.state_of(number), ended(text)) == ("COMPLETED", ["0", "1"]), text
     assert {line[0] for line in text.splitlines() if "done" in line} == {"0", "1"}, "one rank on each node"
+
+
+@pytest.mark.parametrize("restarts", ["0", "3"])
+def test_a_job_that_is_cancelled_stays_cancelled(slurm: managing.Slurm, job: Path, restarts: str) -> None:
+    number = submitted(slurm, job, f"run.restarts.max={restarts}")
+    assert slurm.facts_of(number)["Requeue"] == ("0" if restarts == "0" else "1")
+    slurm.run("scancel", number)
+    until(lambda: slurm.run("squeue", "-h").strip() == "", slurm, number)  # also none that waits to begin again
+    facts = slurm.facts_of(number)
+    assert (facts["JobState"], facts["Restarts"]) == ("CANCELLED", "0"), log_of(job, number)
+
+
+def test_without_restarts_nothing_tells_the_job_that_its_time_is_nearly_up(slurm: managing.Slurm, job: Path) -> None:
+    number = submitted(slurm, job, "run.restarts.max=0")
+    assert "trap" not in (job / "job.sbatch").read_text()
+    slurm.run("scontrol", "requeue", number)
+    assert slurm.state_of(number) == "RUNNING", "SLURM itself refuses to queue it again"
+    slurm.run("scancel", number)
+    until(lambda: slurm.state_of(number) == "CANCELLED", slurm, number)
+
+
+def test_a_number_of_hosts_is_enough_and_the_nodes_give_gpus_and_cpus(slurm: managing.Slurm, job: Path) -> None:
+    """The machine that renders has no GPU; the nodes are said to have two, and the ranks, which find none, train all the same."""
+    (job / "plan.yaml").write_text(
+        re.sub("cluster: .*", "cluster: {num_nodes: 2, num_gpus: 1, slurm: {cpus_per_task: 2, partition: all, time: 10}}", PLAN)
+    )
+    number = submitted(slurm, job, waiting=False)
+    until(lambda: slurm.state_of(number) in ("COMPLETED", "FAILED", "TIMEOUT"), slurm, number)
+    facts, text = slurm.facts_of(number), log_of(job, number)
+    assert (facts["JobState"], ended(text)) == ("COMPLETED", ["0", "1"]), text
+    assert {name: facts[name] for name in ("NumNodes", "CPUs/Task", "TimeLimit")} == {
+        "NumNodes": "2",
+        "CPUs/Task": "2",
+        "TimeLimit": "00:10:00",
+    }
+    assert facts["TresPerNode"].endswith("gpu:1")
+
+
+def test_the_script_of_nameless_hosts_trains_in_an_allocation(slurm: managing.Slurm, job: Path) -> None:
+    cluster = "cluster: {num_nodes: 2, num_gpus: 1, launcher: slurm, env: {DS_ACCELERATOR: cpu}}"
+    (job / "plan.yaml").write_text(re.sub("cluster: .*", cluster, PLAN))
+    render(job, "-o", str(job / "out"))
+    text = slurm.run("salloc", "--quiet", "--nodes=2", "--ntasks-per-node=1", "bash", str(job / "out" / "launch.sh"), timeout=300)
+    assert ended(text) == ["0", "1"], text
 
 
 def until(met: object, slurm: managing.Slurm, number: str, seconds: float = 300) -> None:

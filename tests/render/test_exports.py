@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
 
-from dstui.plan import Plan, load
-from dstui.render.artifacts import for_kubernetes, for_slurm
+from dstui.plan import Plan, PlanError, load
+from dstui.render.artifacts import Artifact, for_kubernetes, for_slurm
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
 from tests import machines
@@ -28,7 +30,7 @@ def test_the_slurm_script_asks_for_the_plans_nodes_and_gpus_and_is_whole() -> No
     text = for_slurm(Target(plan("{hosts: {a: 8, b: 8}, env: {NCCL_DEBUG: INFO}, include: a@b}"), GPUS)).text
     directives = dict(re.findall(r"^#SBATCH --([\w-]+)(?:=(.*))?$", text, re.M))
     assert (directives["nodes"], directives["gpus-per-node"], directives["ntasks-per-node"]) == ("2", "8", "1")
-    assert directives["job-name"] == "llama-2-sft" and directives["signal"].startswith("B:USR1@") and "requeue" in directives
+    assert directives["job-name"] == "llama-2-sft" and "no-requeue" in directives
     assert subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False).stderr == ""
     assert "--no_ssh" in text and "--launcher" not in text and "--include" not in text, "SLURM chooses the nodes"
     assert '--node_rank "$SLURM_NODEID" --master_addr "$master" --master_port "$port"' in text
@@ -38,20 +40,71 @@ def test_the_slurm_script_asks_for_the_plans_nodes_and_gpus_and_is_whole() -> No
 @pytest.mark.parametrize(
     ("run", "words"),
     [
-        ("", "# run.restarts.args of the Plan would be appended"),
+        ("run: {restarts: {max: 2}}\n", "# run.restarts.args of the Plan would be appended"),
         ("run: {restarts: {max: 1, args: [--resume, last]}}\n", '[ "${SLURM_RESTART_COUNT:-0}" = 0 ] || set -- --resume last'),
         ("run: {restarts: {max: 1, args: [--resume, '{checkpoint}']}}\n", "the script must find its checkpoint itself"),
     ],
 )
 def test_after_a_requeue_the_script_is_told_to_resume(run: str, words: str) -> None:
-    assert words in for_slurm(Target(plan("{hosts: {a: 2}}", run), GPUS)).text
+    text = for_slurm(Target(plan("{hosts: {a: 2}}", run), GPUS)).text
+    assert words in text and "trap requeue USR1\n" in text and "#SBATCH --requeue\n#" in text
+
+
+def test_without_restarts_a_job_is_never_queued_again() -> None:
+    text = for_slurm(Target(plan("{hosts: {a: 2}}"), GPUS)).text
+    assert "#SBATCH --no-requeue\n" in text
+    assert not any(word in text for word in ("trap", "USR1", "scontrol requeue", "#SBATCH --requeue"))
+
+
+NAMED = "{hosts: {localhost: 8}}"
+NUMBERED = "{num_nodes: 2, num_gpus: 8}"
+
+
+@pytest.mark.parametrize("made", [for_slurm, for_kubernetes])
+@pytest.mark.parametrize("cluster", [NAMED, NUMBERED, "{num_gpus: 8}"])
+def test_the_machine_that_renders_changes_nothing(made: Callable[[Target], Artifact], cluster: str) -> None:
+    found = {made(Target(plan(cluster), machine)).text for machine in (NO_GPU, GPUS)}
+    assert len(found) == 1
+    text = found.pop()
+    assert "DS_ACCELERATOR=" not in text and "localhost" not in text and "node 0" not in text
+    assert "--gpus-per-node=8" in text or "nvidia.com/gpu: 8" in text
+    assert "# assumed: each node has 8 GPUs" in text, "what was assumed stands at the top"
+
+
+@pytest.mark.parametrize("made", [for_slurm, for_kubernetes])
+def test_cpu_ranks_are_those_that_the_plan_asks_for(made: Callable[[Target], Artifact]) -> None:
+    artifact = made(Target(plan("{cpu_ranks: 3, env: {DS_ACCELERATOR: cpu}}"), GPUS))
+    assert "gpus-per-node" not in artifact.text and "nvidia.com/gpu" not in artifact.text
+    assert any("3 ranks on CPUs" in note for note in artifact.notes)
+
+
+def test_the_slurm_section_becomes_options_of_sbatch() -> None:
+    slurm = "{partition: gpu, time: 2-12:00:00, gres: gpu:a100:8, cpus_per_task: 64, extra: [--mail-type=END], setup: [module load cuda]}"
+    text = for_slurm(Target(plan(f"{{num_nodes: 2, num_gpus: 8, slurm: {slurm}}}"), NO_GPU)).text
+    options = {"partition=gpu", "time=2-12:00:00", "gres=gpu:a100:8", "cpus-per-task=64", "mail-type=END"}
+    assert options <= set(re.findall(r"^#SBATCH --(\S+)$", text, re.M))
+    assert "gpus-per-node" not in text and "##SBATCH" not in text
+    assert text.index("module load cuda\n") < text.index("set -eu")
+    with pytest.raises(PlanError, match=r"cluster.slurm.partitoin: unknown key; did you mean 'partition'"):
+        plan("{slurm: {partitoin: gpu}}")
+    with pytest.raises(PlanError, match=r"cluster.slurm.partition: (?s:.*) cannot be the value of an option of sbatch"):
+        plan('{slurm: {partition: "a\\n#SBATCH --uid=0"}}')
+
+
+def test_cpus_come_from_the_plan_or_a_recorded_node_else_a_line_is_left_to_fill_in() -> None:
+    node = replace(GPUS, recorded=True, host=replace(GPUS.host, cpus=128))
+    assert "#SBATCH --cpus-per-task=64\n" in for_slurm(Target(plan("{num_gpus: 2}"), node)).text
+    unknown = for_slurm(Target(plan("{num_gpus: 2}"), GPUS))
+    assert "\n##SBATCH --cpus-per-task=N\n" in unknown.text
+    assert any(note.startswith("to fill in: the line ##SBATCH --cpus-per-task=N") for note in unknown.notes)
 
 
 def test_what_slurm_and_kubernetes_cannot_say_is_refused() -> None:
     for made in (for_slurm, for_kubernetes):
         with pytest.raises(RenderError, match="same number of slots"):
             made(Target(plan("{hosts: {a: 2, b: 4}}"), GPUS))
-        assert "localhost" not in made(Target(plan("{}"), NO_GPU)).text
+        with pytest.raises(RenderError, match=r"give cluster\.num_gpus"):
+            made(Target(plan("{}"), NO_GPU))
 
 
 def manifest(target: Target) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from dstui.documents import open_document
 from dstui.tui.app import DstuiApp
 from dstui.tui.flows.launching import Launching
 from dstui.tui.forms.steps import STEPS
@@ -214,3 +215,12 @@ async def test_a_json_that_the_yaml_names_comes_with_it(begin: Begin) -> None:
         assert "train.py with acc.yaml" in shown and "train.py with ds.json" not in shown
         await pilot.press("s")
         await until(pilot, lambda: value(pilot, "deepspeed.train_micro_batch_size_per_gpu") == 3)
+
+
+async def test_what_is_wrong_with_the_file_that_is_opened_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "ds.json"
+    file.write_text('{"train_batch_size": 16,\n"train_batch_size": 32}\n')
+    opened = open_document(str(file))
+    app = DstuiApp(opened.plan, opened.path, machine(0), reference=False, opened=opened)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: "DS023, line 2" in screen(pilot))

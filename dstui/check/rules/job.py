@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dstui.check.context import Context, Problem
 from dstui.check.rule import Problems, rule
 from dstui.plan.finding import Fix, Operation, Severity
 from dstui.plan.hostfile import HostfileError, select
-from dstui.plan.launchers import ALL
+from dstui.plan.launchers import ALL, NAMELESS
 
 MPI = tuple(launcher.name for launcher in ALL if not launcher.filters)
 EQUAL = tuple(launcher.name for launcher in ALL if launcher.equal_slots)
@@ -165,9 +166,16 @@ def dead_variables(c: Context) -> Problems:
 def nodes_without_hosts(c: Context) -> Problems:
     """Several nodes are asked for, and no hosts are named."""
     cluster = c.plan.cluster if c.plan is not None else None
-    if cluster is not None and (cluster.num_nodes or 0) > 1 and cluster.hosts is None and not cluster.hostfile:
+    if cluster is None or (cluster.num_nodes or 1) < 2 or cluster.hosts is not None or cluster.hostfile or isinstance(c.pool, Mapping):
+        return
+    if not c.hosts or cluster.launcher not in (None, *NAMELESS):
         fix = Fix("remove cluster.num_nodes", ({"op": "remove", "path": "/cluster/num_nodes"},))
-        yield about_the_plan("cluster.num_nodes", "num_nodes needs hosts or a hostfile", fix=fix)
+        needs = "num_gpus (the ranks on each), " if not c.hosts else ""
+        yield about_the_plan("cluster.num_nodes", f"num_nodes needs {needs}hosts or a hostfile", fix=fix)
+        return
+    message = f"{cluster.num_nodes} hosts, of which none is named: enough for sbatch, k8s, srun and torchrun, not for a start from here"
+    why = "to start the ranks from here, name the hosts in cluster.hosts"
+    yield about_the_plan("cluster.num_nodes", message, why, severity="info")
 
 
 BYTES_PER_PARAMETER = 16
@@ -195,7 +203,7 @@ def offload_beyond_memory(c: Context) -> Problems:
 def machines_without_names(c: Context) -> Problems:
     """The accelerate section speaks of several machines, and the cluster names none."""
     machines = c.plan.accelerate.get("num_machines") if c.plan is not None else None
-    if c.plan is None or not isinstance(machines, int) or machines < 2 or c.plan.cluster.hosts or c.plan.cluster.hostfile:
+    if c.plan is None or not isinstance(machines, int) or machines < 2 or c.hosts or c.plan.cluster.hostfile:
         return
     why = "an accelerate YAML does not name them: it is started on each by hand; here the ranks would all run on this machine"
     yield about_the_plan("accelerate.num_machines", f"{machines} machines, and cluster.hosts names none", why)

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from dstui.check import check as diagnostics
+from dstui.assess import Facts, assess
 from dstui.doctor.case import Case, Judgement, check
 from dstui.documents import default_config
 from dstui.files import FileProblem, is_file, read_text
 from dstui.machine.report import size
+from dstui.plan.env_file import ENV_FILE
 from dstui.render.launch import RenderError
 from dstui.render.reaching import WORTH_TELLING, reaching
-from dstui.render.spec import ENV_FILE
 from dstui.render.target import Target
 
 Judgements = Iterator[Judgement]
@@ -28,7 +28,8 @@ def plan(case: Case) -> Judgements:
     if case.plan is None:
         yield Judgement("skipped", "no Plan was given")
         return
-    findings = [f for f in diagnostics(case.plan, case.machine, pool=case.pool) if f.severity == "error" and not f.code.startswith("MC")]
+    target = Target(case.plan, case.machine, case.pool)
+    findings = [f for f in assess(target, Facts(pool=case.pool)).findings if f.severity == "error" and not f.code.startswith("MC")]
     for finding in findings:
         where = f"line {finding.line}: " if finding.line else ""
         yield Judgement("fail", f"{where}{finding.path}: {finding.message}", finding.fix.text if finding.fix else None)
@@ -171,6 +172,5 @@ def _stray(folder: Path) -> str:
         return ""
     bad = next((number for number, line in enumerate(text.splitlines(), 1) if "=" not in line), None)
     dies = f", and line {bad} of it kills them: DeepSpeed takes NAME=value only, no comment, no empty line" if bad else ""
-    return (
-        f"{path} rules every plain `deepspeed` launch {'of this user' if folder == _home() else 'from that folder'}{dies} (not dstui's own)"
-    )
+    whose = "of this user" if folder == _home() else "from that folder"
+    return f"{path} rules every plain `deepspeed` launch {whose}{dies}; dstui hands it to other hosts too"

@@ -117,6 +117,11 @@ def check(spec: LaunchSpec) -> None:
 
 def _check_launcher(spec: LaunchSpec) -> None:
     """Several hosts: what each of them lacks is for its agent to say."""
+    if not spec.named:
+        raise LaunchError(
+            f"cluster.hosts: {len(spec.hosts)} hosts are wanted and none is named, so nothing can be started from here: name them, start "
+            "inside a SLURM allocation, or give the cluster what `dstui render --only sbatch` (or k8s) writes"
+        )
     if spec.launcher == "nossh":
         raise LaunchError(f"cluster.launcher: nossh means that you start each host by hand:\n\n{spec.command()}")
     if spec.launcher == "accelerate" and spec.start != "hosts":

@@ -88,8 +88,7 @@ class Opening:
             say(self._app, str(error), "error")
             return
         self._session.open(opened.plan, opened.path)
-        for note in opened.notes[:NOTES]:
-            say(self._app, note, "warning")
+        tell_of(self._app, opened)
         if isinstance(chosen, Draft):
             self._resume(chosen, True)
         else:
@@ -135,6 +134,14 @@ class Opening:
                 say(self._app, f"The draft is no Plan any more: {error}. It stays in {draft.file}", "error")
             else:
                 in_thread(self._app, partial(take_over, draft, self._session.draft()))
+
+
+def tell_of(app: App[int], opened: Opened) -> None:
+    """What was changed or is wrong in the file that was opened."""
+    for finding in opened.findings[:NOTES]:
+        say(app, f"{finding.code}, line {finding.line}: {finding.message}", finding.severity if finding.severity == "error" else "warning")
+    for note in opened.notes[:NOTES]:
+        say(app, note, "warning")
 
 
 def opened_as(chosen: str | Both | Recipe | Draft) -> Opened:

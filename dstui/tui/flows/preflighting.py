@@ -23,7 +23,7 @@ def far_hosts(target: Target) -> tuple[str, ...]:
         spec = target.launch
     except RenderError:
         return ()
-    return () if spec.only_here or spec.launcher == "nossh" else spec.hosts
+    return () if spec.only_here or not spec.named or spec.launcher == "nossh" else spec.hosts
 
 
 def examine_first(app: App[int], target: Target, hosts: tuple[str, ...], then: Callable[[], object]) -> None:

@@ -9,21 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from dstui.files import FileProblem, pool_in, read_text
+from dstui.assess import Facts
+from dstui.documents import allocation_of
+from dstui.files import FileProblem, env_files_in, pool_in, read_text
 from dstui.plan import Plan
+from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import HostfileProblem
 from dstui.render.config_files import config_name
-from dstui.run.jobs.op_locks import folder_of, lock_findings, stale_locks
+from dstui.run.jobs.op_locks import folder_of, stale_locks
 from dstui.tui.session.auto_lookup import ModelConfigsOf
 from dstui.tui.session.host_sources import SurroundingsOf
 from dstui.tui.session.model_lookup import FactsOf, MeasuredOf
 from dstui.tui.session.script_lookup import ScriptOf
-
-if TYPE_CHECKING:
-    from dstui.machine.snapshot import Machine
-    from dstui.plan.finding import Finding
 
 
 class Lookup(Protocol):
@@ -35,18 +34,36 @@ class Lookup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PoolOf:
-    """The hostfile that a Plan names: host -> slots."""
+    """The hosts of a Plan that stand elsewhere, in its hostfile or in the SLURM allocation: host -> slots."""
 
     path: str
+    allocated: tuple[tuple[str, int], ...] = ()
 
     @classmethod
     def of(cls, plan: Plan) -> PoolOf:
-        """The one of this Plan; an empty path where it names none."""
-        return cls(plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "")
+        """Those of this Plan; an empty path where it names no hostfile."""
+        return cls(plan.place(plan.cluster.hostfile) if plan.cluster.hostfile else "", tuple((allocation_of(plan) or {}).items()))
 
     def resolve(self) -> dict[str, int] | HostfileProblem | None:
-        """Its hosts, or why it gives none; None where the Plan names none."""
-        return pool_in(Path(self.path)) if self.path else None
+        """The hosts, or why the hostfile gives none; None where there is neither."""
+        return pool_in(Path(self.path)) if self.path else dict(self.allocated) or None
+
+
+@dataclass(frozen=True, slots=True)
+class EnvFilesOf:
+    """The .deepspeed_env files that DeepSpeed's launcher would read for a Plan."""
+
+    workdir: str
+    name: str | None
+
+    @classmethod
+    def of(cls, plan: Plan) -> EnvFilesOf:
+        """Those of this Plan."""
+        return cls(plan.place(plan.job.workdir), plan.cluster.env_file)
+
+    def resolve(self) -> EnvFiles:
+        """What they hold."""
+        return env_files_in(self.workdir, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +107,21 @@ class StaleLocksIn:
         return stale_locks(Path(self.folder))
 
 
-def stale_lock_findings(plan: Plan, machine: Machine, lookups: Mapping[Lookup, Any]) -> list[Finding]:
-    """What the last look for locks has found; nothing where the ranks run on a machine that was recorded."""
-    locks = lookups.get(StaleLocksIn.of(plan), ()) if lookups and not machine.recorded else ()
-    return list(lock_findings(locks))
+def facts_in(plan: Plan, lookups: Mapping[Lookup, Any]) -> Facts:
+    """What the last looks have found around a Plan, as `dstui.assess` wants it."""
+    asked = FactsOf.of(plan)
+    found = lookups.get(asked) if asked.on_disk or not lookups else asked.resolve()  # a bare number needs no file
+    return Facts(
+        script=lookups.get(ScriptOf.of(plan)),
+        configs=lookups.get(ModelConfigsOf.of(plan), {}),
+        models=found,
+        pool=lookups.get(PoolOf.of(plan)),
+        measured=lookups.get(MeasuredOf.of(plan)) if lookups else None,
+        locks=lookups.get(StaleLocksIn.of(plan), ()) if lookups else (),
+    )
 
 
-LOOKUPS = (ScriptOf, ModelConfigsOf, FactsOf, MeasuredOf, PoolOf, WrittenIn, StaleLocksIn, SurroundingsOf)
+LOOKUPS = (ScriptOf, ModelConfigsOf, FactsOf, MeasuredOf, PoolOf, EnvFilesOf, WrittenIn, StaleLocksIn, SurroundingsOf)
 
 
 def resolve_all(plan: Plan) -> Mapping[Lookup, Any]:

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
 
+from dstui.assess import Facts
 from dstui.forecast.choices import CHOICES, Choice, table
-from dstui.forecast.findings import findings_of
-from dstui.forecast.forecast import Facts, Forecast, forecast
+from dstui.forecast.forecast import Forecast
 from dstui.forecast.model import ModelFacts
 from dstui.forecast.recommend import RankedPlans, recommend
 from dstui.forecast.setup import Place
-from dstui.machine.snapshot import Machine
-from dstui.measured import Measured
-from dstui.plan import Plan
-from dstui.plan.finding import Finding
-from dstui.tui.session.model_lookup import FactsOf, MeasuredOf
+from dstui.render.target import Target
 
 PLACES: tuple[Place, ...] = ("none", "cpu", "nvme")
 
 
 class Outlook:
-    """The forecast of one Plan, and what does not fit in it."""
+    """The forecast of one Plan, and what else would fit."""
 
-    def __init__(
-        self, plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None, measured: Measured | None = None
-    ) -> None:
-        self.plan, self.facts, self.machine, self.pool = plan, facts, machine, pool
-        self.runs = measured.runs(machine) if measured else ()
+    def __init__(self, target: Target, facts: Facts, found: Forecast) -> None:
+        assert facts.models is not None
+        self.plan, self.facts, self.machine, self.pool = target.plan, facts.models, target.machine, target.pool
+        measured = facts.measured
+        self.runs = measured.runs(self.machine) if measured else ()
         """What runs of this model took on this machine, oldest first."""
-        self._measured = measured.of(machine) if measured else {}
-        self.forecast = forecast(plan, facts, machine, pool, measured=self._measured)
+        self._measured = measured.of(self.machine) if measured else {}
+        self.forecast = found
 
     @cached_property
     def choices(self) -> Mapping[Choice, Forecast]:
@@ -47,14 +42,3 @@ class Outlook:
     def recommended(self) -> RankedPlans:
         """The plans that fit, the best first. Takes some tens of milliseconds: for a thread."""
         return recommend(self.plan, self.facts, self.machine, self.pool, measured=self._measured)
-
-    def findings(self) -> list[Finding]:
-        """What does not fit."""
-        return findings_of(self.plan, self.facts, self.machine, self.pool, self.forecast, measured=self._measured)
-
-
-def outlook_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, lookups: Mapping[Any, Any]) -> Outlook | None:
-    """The outlook on a Plan; None where it names no model, or nobody has looked at its files yet."""
-    asked = FactsOf.of(plan)
-    facts = lookups.get(asked) if asked.on_disk else asked.resolve()  # a bare number needs no file
-    return Outlook(plan, facts, machine, pool, lookups.get(MeasuredOf.of(plan))) if facts is not None else None

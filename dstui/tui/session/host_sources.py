@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 HOSTFILES = ("hostfile", "hosts", "/job/hostfile")
 """Where hostfiles lie: beside the Plan, and where DeepSpeed itself looks (launcher/runner.py, DLTS_HOSTFILE)."""
-ENV_FILES = ("~/.deepspeed_env", ".deepspeed_env")
-"""Where DeepSpeed looks for variables, of which it takes both."""
 MATTERS = (
     *("NCCL_", "GLOO_", "UCX_", "MV2_", "TORCH_", "CUDA_", "OMP_", "DS_", "TRITON_", "PYTHON", "LD_LIBRARY_PATH"),
     *("HF_", "TRANSFORMERS_", "TOKENIZERS_", "WANDB_", "MLFLOW_", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"),
@@ -51,8 +49,6 @@ class Surroundings:
     sources: tuple[HostSource, ...] = ()
     variables: tuple[str, ...] = ()
     """The names of what is set here and a training looks at; never the values."""
-    env_files: tuple[str, ...] = ()
-    """Those of ENV_FILES that are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +56,16 @@ class SurroundingsOf:
     """A look around the folder of a Plan."""
 
     folder: str
-    workdir: str
 
     @classmethod
     def of(cls, plan: Plan) -> SurroundingsOf:
         """That of this Plan."""
-        return cls(plan.base, plan.place(plan.job.workdir))
+        return cls(plan.base)
 
     def resolve(self) -> Surroundings:
         """Nothing of it is used before the user chooses it."""
         variables = tuple(sorted(name for name in os.environ if name.startswith(MATTERS)))
-        there = tuple(name for name in ENV_FILES if Path(self.workdir, os.path.expanduser(name)).is_file())  # noqa: PTH111 - as in doctor
-        return Surroundings((*self._hostfiles(), *_allocation(), *_ssh_config()), variables, there)
+        return Surroundings((*self._hostfiles(), *_allocation(), *_ssh_config()), variables)
 
     def _hostfiles(self) -> Iterator[HostSource]:
         for name in HOSTFILES:

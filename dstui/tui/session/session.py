@@ -17,9 +17,11 @@ from dstui.tui.session.edits import UNSET, Edit
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
+    from dstui.assess import Assessment, Facts
     from dstui.check.reference import ReferenceVerdict
     from dstui.machine.snapshot import Machine
     from dstui.plan.finding import Finding, Fix
+    from dstui.render.target import Target
     from dstui.tui.session.drafts import Draft
     from dstui.tui.session.file_lookups import Lookup
     from dstui.tui.session.forecasts import Outlook
@@ -194,31 +196,27 @@ class Session:
 
     def _show(self, plan: Plan, *, machine: Machine | None = None, lookups: Mapping[Lookup, Any] | None = None) -> None:
         """The state of this Plan, with everything that follows from it; `machine`, `lookups`: others than before."""
-        from dstui.check import check
-        from dstui.plan.finding import ranked
+        from dstui.assess import assess
+        from dstui.plan.env_file import EnvFiles
         from dstui.render.jsontext import json_lines
         from dstui.render.target import Target
-        from dstui.tui.session.auto_lookup import ModelConfigsOf
-        from dstui.tui.session.file_lookups import PoolOf, stale_lock_findings
-        from dstui.tui.session.script_lookup import ScriptOf
+        from dstui.tui.session.file_lookups import EnvFilesOf, PoolOf, facts_in
 
         plan = plan.focused_on(self._model)
         before = replace(self.state, machine=machine or self.state.machine)
         lookups = self.state.lookups if lookups is None else lookups
         lines = tuple(json_lines(plan.deepspeed))
-        pool = lookups.get(PoolOf.of(plan))
-        target = Target(plan.whole, before.known_machine, pool if isinstance(pool, dict) else None)
-        script, models = lookups.get(ScriptOf.of(plan)), lookups.get(ModelConfigsOf.of(plan))
-        checked = check(plan.whole, target.machine, world_size=target.world_size, script=script, models=models, pool=pool)
-        if locks := stale_lock_findings(plan, target.machine, lookups):
-            checked = ranked([*locks, *checked])
-        outlook, findings = _foreseen(target.plan, target.machine, target.pool, lookups, checked)
+        pool, env_files = lookups.get(PoolOf.of(plan)), lookups.get(EnvFilesOf.of(plan))
+        named = pool if isinstance(pool, dict) else None
+        target = Target(plan.whole, before.known_machine, named, env_files or EnvFiles())
+        facts = facts_in(plan.whole, lookups)
+        assessment = assess(target, facts)
         self._become(
             State(
                 plan,
                 before.machine,
-                findings=findings,
-                outlook=outlook,
+                findings=assessment.findings,
+                outlook=_outlook(target, facts, assessment),
                 target=target,
                 lookups=lookups,
                 checked=True,
@@ -289,16 +287,10 @@ def refused(verdict: ReferenceVerdict) -> Finding:
     return Finding("DEEPSPEED", "error", "deepspeed", f"{verdict.name} refuses this: {words[:300]}", when="parse")
 
 
-def _foreseen(
-    plan: Plan, machine: Machine, pool: Mapping[str, int] | None, lookups: Mapping[Lookup, Any], findings: Sequence[Finding]
-) -> tuple[Outlook | None, tuple[Finding, ...]]:
-    """The outlook, and the findings with what does not fit. Neither before the first look, nor of a Plan without a model."""
-    from dstui.tui.session.model_lookup import FactsOf
+def _outlook(target: Target, facts: Facts, assessment: Assessment) -> Outlook | None:
+    """The outlook on a Plan; None before the first look, and of a Plan without a model."""
+    if assessment.forecast is None:
+        return None
+    from dstui.tui.session.forecasts import Outlook
 
-    if not lookups or not FactsOf.of(plan).models:
-        return None, tuple(findings)
-    from dstui.plan.finding import ranked
-    from dstui.tui.session.forecasts import outlook_of
-
-    outlook = outlook_of(plan, machine, pool, lookups)
-    return outlook, tuple(ranked([*findings, *outlook.findings()]) if outlook else findings)
+    return Outlook(target, facts, assessment.forecast)

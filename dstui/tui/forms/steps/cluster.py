@@ -41,7 +41,7 @@ def _value(state: State) -> str:
     cluster = state.plan.cluster
     if cluster.hostfile:
         return cluster.hostfile
-    hosts = len(cluster.hosts or {}) or 1
+    hosts = len(cluster.hosts or {}) or cluster.num_nodes or 1
     return f"{hosts} host{'s' if hosts > 1 else ''}"
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from dstui.plan.launchers import BY_NAME, Launcher, passes_on
+from dstui.plan.env_file import ENV_FILE
+from dstui.plan.launchers import BY_NAME, Launcher, passes_on, reads_env_files
 from dstui.tui.forms.fields import Option
 from dstui.tui.forms.slot_grid import pool_of
 from dstui.tui.kit.text_row import BLANK, GLYPHS, Row, Span, fit, paragraph, row
@@ -97,8 +98,6 @@ def environment_rows(state: State, width: int) -> list[Row]:
     launcher = launcher_of(state)
     if launcher is None or not several(state):
         return []
-    from dstui.tui.session.host_sources import ENV_FILES
-
     here, cpu = surroundings(state), state.machine is not None and state.machine.accelerator == "cpu"
     given = list(state.plan.cluster.env)
     rows = [BLANK, row(("Reaches the ranks", "accent"))]
@@ -109,10 +108,10 @@ def environment_rows(state: State, width: int) -> list[Row]:
         rows.append(_variable(name, passed, f"set here; {launcher.name} passes it on" if passed else "set here only", width))
     if len(others) > SHOWN:
         rows.append(row((f"  and {len(others) - SHOWN} more that are set here", "faint")))
-    for name in here.env_files:
-        rows.append(
-            _variable(name, False, f"a plain deepspeed reads {' and '.join(ENV_FILES)}; a launch from here has its own file", width)
-        )
+    taken = reads_env_files(launcher)
+    why = ENV_FILE if taken else f"{ENV_FILE}, which {launcher.name} does not read"
+    found = [name for name in state.launch_target().env_files.variables if name not in given]
+    rows += [_variable(name, taken, f"of {why}", width) for name in found[:SHOWN]]
     if len(rows) == 2:
         rows.append(row(("  nothing is set here that a training looks at", "dim")))
     return rows

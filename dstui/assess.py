@@ -1,0 +1,89 @@
+"""What there is to say of a Plan before it runs, in one pure function for every face: the findings and the forecast.
+
+A face gathers the facts (`dstui.surroundings`, or the look-ups of the TUI), calls `assess` and shows what it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dstui.plan.finding import Finding, ranked
+
+if TYPE_CHECKING:
+    from dstui.adopt.script import NoScript, ScriptFacts
+    from dstui.forecast.forecast import Facts as ModelFacts
+    from dstui.forecast.forecast import Forecast
+    from dstui.measured import Measured
+    from dstui.plan.hostfile import HostfileProblem
+    from dstui.render.target import Target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What was found around a Plan; what nobody has looked for is not judged."""
+
+    script: ScriptFacts | NoScript | None = None
+    """What a look into the training script has found."""
+    configs: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    """The config.json of each configuration's model."""
+    models: ModelFacts | None = None
+    """What the files of the models tell for the forecast; None where the Plan names none."""
+    pool: Mapping[str, int] | HostfileProblem | None = None
+    """What the hostfile holds, or why that cannot be told."""
+    measured: Measured | None = None
+    """What runs of these models took on this machine."""
+    locks: Sequence[Path] = ()
+    """Locks that killed builds have left where the ranks build ops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What every face says of a Plan."""
+
+    findings: tuple[Finding, ...]
+    """The worst first."""
+    forecast: Forecast | None = None
+    """None where the Plan names no model, or nobody has looked at its files."""
+
+
+def assess(
+    target: Target,
+    facts: Facts,
+    *,
+    world_size: int | None = None,
+    integration: str | None = None,
+    deepspeed_version: str | None = None,
+) -> Assessment:
+    """Judge a Plan on a Machine. The keywords replace what the Plan and the Machine say of themselves."""
+    from dstui.check import check
+    from dstui.machine.snapshot import Machine
+
+    machine = target.machine if target.machine != Machine.unprobed() else None
+    findings = check(
+        target.plan,
+        machine,
+        world_size=world_size if world_size is not None else target.world_size,
+        integration=integration,
+        deepspeed_version=deepspeed_version,
+        script=facts.script,
+        models=facts.configs,
+        pool=facts.pool,
+        env_files=target.env_files,
+    )
+    found = None
+    if facts.models is not None:
+        from dstui.forecast.findings import findings_of  # most Plans without a model go without the forecast's modules
+        from dstui.forecast.forecast import forecast
+
+        measured = facts.measured.of(target.machine) if facts.measured is not None else {}
+        found = forecast(target.plan, facts.models, target.machine, target.pool, measured=measured)
+        if target.hosts_machine is not None:
+            findings += findings_of(target.plan, facts.models, target.machine, target.pool, found, measured=measured)
+    if facts.locks and not target.machine.recorded:
+        from dstui.run.jobs.op_locks import lock_findings
+
+        findings += lock_findings(facts.locks)
+    return Assessment(tuple(ranked(findings)), found)

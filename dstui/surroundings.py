@@ -1,0 +1,41 @@
+"""The look around a Plan that every command takes before it assesses it: files are read, nothing of them is run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dstui.assess import Facts
+from dstui.documents import allocation_of, script_facts_of
+from dstui.files import env_files_of, hostfile_of
+from dstui.machine.snapshot import Machine
+from dstui.plan import Plan
+from dstui.render.target import Target
+
+
+def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Target, Facts]:
+    """The Target of a Plan and the facts around it.
+
+    `launches`: it is to start from here, so that the SLURM allocation counts, and the locks of killed builds.
+    """
+    pool = hostfile_of(plan) or (allocation_of(plan) if launches else None)
+    target = Target(plan, machine, pool if isinstance(pool, dict) else None, env_files_of(plan))
+    stale: tuple[Path, ...] = ()
+    if launches and not machine.recorded:
+        from dstui.run.jobs.op_locks import folder_of, stale_locks
+
+        stale = stale_locks(folder_of(plan))
+    if plan.model is None and not plan.models:
+        return target, Facts(script=script_facts_of(plan), pool=pool, locks=stale)
+    from dstui.measured import model_key, read_measured  # which a Plan that names no model needs none of
+    from dstui.model_files import read_model_configs, read_models
+
+    named = any((one := plan.focused_on(name).model) is not None and (one.source or one.params) for name in plan.models or ("",))
+    facts = Facts(
+        script=script_facts_of(plan),
+        configs=read_model_configs(plan),
+        models=read_models(plan) if named else None,
+        pool=pool,
+        measured=read_measured(model_key(plan)),
+        locks=stale,
+    )
+    return target, facts
