@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -32,6 +33,8 @@ SHIPPED = {
     "pretrain": "many hosts, restarts by itself",
 }
 """Plans that come with dstui (configs/NAME.yaml) and can be named from any folder, each with what it is for."""
+PRIVATE = 0o7700
+"""The bits of a mode that are left to a file for its owner alone."""
 
 
 class FileProblem(Exception):
@@ -140,8 +143,10 @@ def _check_replaceable(path: Path) -> None:
         raise FileProblem(f"{path}: {reason(OSError(errno.EISDIR if is_folder(path) else errno.ENXIO, ''))}, and is not replaced")
 
 
-def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bool = False) -> bool:
+def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bool = False, private: bool = False) -> bool:
     """Write a file whole or not at all; False where the same bytes stood there already.
+
+    `private`: nobody but the owner may read it, whatever the umask and the mode of the file that it replaces.
 
     Raises FileProblem, also where other content is there and `replace` is not asked for. A symbolic link stays one:
     its target is replaced.
@@ -149,6 +154,8 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     path = path.resolve() if os.path.islink(path) else path  # noqa: PTH114 - never raises
     state = state_on_disk(path, text)
     if state == "same":
+        if private:
+            _close_to_others(path)
         return False
     _check_replaceable(path)
     if state == "changed" and not replace:
@@ -156,6 +163,7 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     temporary = None
     try:
         mode = path.stat().st_mode & 0o7777 if state == "changed" else (0o777 if executable else 0o666) & ~_umask()
+        mode &= PRIVATE if private else 0o7777
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode())
@@ -168,6 +176,11 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
             Path(temporary).unlink(missing_ok=True)
         raise FileProblem(f"{path}: {reason(error)}") from None
     return True
+
+
+def _close_to_others(path: Path) -> None:
+    with contextlib.suppress(OSError):  # somebody else's file: it is as it was
+        path.chmod(path.stat().st_mode & PRIVATE)
 
 
 def _umask() -> int:

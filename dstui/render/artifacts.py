@@ -33,6 +33,8 @@ class Artifact:
     text: str
     why: str
     executable: bool = False
+    private: bool = False
+    """Whether it holds values of the environment, which may be keys: it is written for its owner alone."""
 
 
 def ds_configs(plan: Plan) -> list[Artifact]:
@@ -71,24 +73,25 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
         files.append(Artifact("hostfile", hostfile_text(hosts), "the hosts and their slots, for the launcher"))
     if spec.by_file:
         text = env_text(spec.environment(ds_config_path), spec.launcher)
-        files.append(Artifact(spec.env_file, text, "variables that DeepSpeed's launcher gives to every rank"))
+        files.append(Artifact(spec.env_file, text, "variables that DeepSpeed's launcher gives to every rank", private=True))
     elif plan.cluster.env:
-        files.append(Artifact(spec.env_file, env_text(plan.cluster.env), "the Plan's variables, for DeepSpeed's own launcher"))
+        files.append(Artifact(spec.env_file, env_text(plan.cluster.env), "the Plan's variables, for DeepSpeed's own launcher", private=True))
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
-    files.append(Artifact("launch.sh", script(spec, ds_config_path), "the command that starts the ranks", executable=True))
+    files.append(Artifact("launch.sh", script(spec, ds_config_path), "the command that starts the ranks", executable=True, private=True))
     return tuple(files)
 
 
 def for_slurm(target: Target) -> Artifact:
     """job.sbatch. Raises RenderError."""
     text = sbatch(target.plan, target.launch, _texts(target.plan))
-    return Artifact("job.sbatch", text, "a SLURM script: sbatch job.sbatch", executable=True)
+    return Artifact("job.sbatch", text, "a SLURM script: sbatch job.sbatch", executable=True, private=True)
 
 
 def for_kubernetes(target: Target) -> Artifact:
     """job.yaml. Raises RenderError."""
-    return Artifact("job.yaml", kubernetes(target.plan, target.launch, _texts(target.plan)), "a PyTorchJob: kubectl apply -f job.yaml")
+    text = kubernetes(target.plan, target.launch, _texts(target.plan))
+    return Artifact("job.yaml", text, "a PyTorchJob: kubectl apply -f job.yaml", private=True)
 
 
 def for_accelerate(target: Target) -> Artifact:

@@ -55,7 +55,7 @@ class Draft:
             self.forget()
         else:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomic(self.file, json.dumps(asdict(self)), replace=True)
+            write_atomic(self.file, json.dumps(asdict(self)), replace=True, private=True)
 
     def forget(self) -> None:
         """Take it away."""
