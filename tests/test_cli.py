@@ -117,7 +117,7 @@ def test_rendered_files_with_values_of_the_environment_are_for_their_owner_alone
     (tmp_path / "launch.sh").write_text("old")
     for only in ("env", "command", "sbatch", "k8s"):
         assert dstui(*render, "--only", only, "--force").returncode == 0
-    assert modes() == {name: 0o700 for name in expected}
+    assert modes() == dict.fromkeys(expected, 448)
 
 
 def test_a_closed_pipe_ends_quietly() -> None:

@@ -1,7 +1,8 @@
 """What a job needs of a host and no snapshot holds: folders, names, ports, caches, imports. Prints JSON lines; a program of its own.
 
 Runs under the interpreter of the job (`PYTHON ready.py`), here or sent over ssh: plain Python 3.8 without anything of dstui. ARGUMENT, a
-JSON object, comes over standard input: it may hold the password of a proxy, and everybody sees a command line. It writes one small file into the job's folder and removes it, and listens on one port for a moment.
+JSON object, comes over standard input: it may hold the password of a proxy, and everybody sees a command line. It writes one small file
+into the job's folder and removes it, and listens on one port for a moment.
 
 ARGUMENT: {"python": str, "script": str | null, "model": str | null, "hub": str | null, "folders": [str], "token": str | null,
 "names": [str], "listen": [port, peers] | null, "connect": [host, port] | null, "seconds": float, "imports": bool, "env": {name: value},

@@ -75,7 +75,8 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
         text = env_text(spec.environment(ds_config_path), spec.launcher)
         files.append(Artifact(spec.env_file, text, "variables that DeepSpeed's launcher gives to every rank", private=True))
     elif plan.cluster.env:
-        files.append(Artifact(spec.env_file, env_text(plan.cluster.env), "the Plan's variables, for DeepSpeed's own launcher", private=True))
+        why = "the Plan's variables, for DeepSpeed's own launcher"
+        files.append(Artifact(spec.env_file, env_text(plan.cluster.env), why, private=True))
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
     files.append(Artifact("launch.sh", script(spec, ds_config_path), "the command that starts the ranks", executable=True, private=True))
