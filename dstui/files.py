@@ -41,10 +41,13 @@ class FileProblem(Exception):
     """A file cannot be read or written: a sentence that says which, why and what to do."""
 
 
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, newlines as they stand. Raises FileProblem."""
+def read_text(path: Path, opened: int | None = None) -> str:
+    """The text of a UTF-8 file, newlines as they stand. Raises FileProblem.
+
+    `opened`: a descriptor of it, which is closed; what was looked at through it is then what is read.
+    """
     try:
-        raw = _bytes(path, MAX_BYTES + 1)
+        raw = _bytes(path, MAX_BYTES + 1, opened)
     except IsADirectoryError:
         raise FileProblem(f"{path} is a folder: name a file in it") from None
     except (OSError, ValueError) as error:
@@ -60,9 +63,10 @@ def read_text(path: Path) -> str:
         raise FileProblem(f"{path}:{line}: not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8") from None
 
 
-def _bytes(path: Path, most: int) -> bytes:
+def _bytes(path: Path, most: int, opened: int | None = None) -> bytes:
     """The beginning of a regular file. Nothing blocks on a pipe that has its name; ENXIO says that it is no regular file."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - nothing blocks on a pipe
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if opened is None else opened
+    with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise IsADirectoryError if stat.S_ISDIR(mode) else OSError(errno.ENXIO, "no regular file")

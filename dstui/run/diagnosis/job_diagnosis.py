@@ -13,7 +13,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from dstui.files import FileProblem, read_text
-from dstui.regular import lies_in
+from dstui.regular import lies_in, open_regular
 from dstui.run.diagnosis.confirm import add_facts, size
 from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.run.diagnosis.engine import UNKNOWN, conclude
@@ -39,7 +39,8 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Why a job of dstui ended, from its folder alone. Raises FileProblem where its logs cannot be read."""
     status = folder.read_status()
     ranks = ranks_of(folder, status)
-    found = read_logs(_logs(folder, ranks), {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks})
+    names = {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks}
+    found = read_logs(_logs(folder, ranks), names, folder.path.resolve())
     _add_records(found, folder, ranks, status)
     _add_limits(found, folder, ranks)
     _add_kernels_word(found, ranks)
@@ -172,8 +173,9 @@ def _stop(folder: JobFolder, status: JobStatus | None) -> Stop | None:
 def _plan(folder: JobFolder) -> Plan | None:
     from dstui.plan import PlanError, load
 
-    with suppress(FileProblem, PlanError):
-        return load(read_text(folder.path / "plan.yaml"), "plan.yaml", str(folder.path))
+    path = folder.path / "plan.yaml"
+    with suppress(FileProblem, PlanError, OSError):
+        return load(read_text(path, open_regular(path)), "plan.yaml", str(folder.path))
     return None
 
 
