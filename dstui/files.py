@@ -70,7 +70,10 @@ def _bytes(path: Path, most: int, opened: int | None = None) -> bytes:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise IsADirectoryError if stat.S_ISDIR(mode) else OSError(errno.ENXIO, "no regular file")
-        return file.read(most)
+        data: bytes | None = file.read(most)
+        if data is None:  # nothing yet, and more to come: /proc/kmsg calls itself regular
+            raise OSError(errno.ENXIO, "no regular file")
+        return data
 
 
 def is_there(path: Path | str) -> bool:

@@ -15,6 +15,8 @@ from typing import Any
 
 MOST = 16 << 20
 """Bytes of a record that are read; the status of 65,536 ranks has 7 MB."""
+MOST_VALUES = 1_500_000
+"""Values of a record; each takes up to twenty times the bytes that it has in the file."""
 DEPTH = 32
 """How deep the values of a record may be nested."""
 SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -84,6 +86,8 @@ def replace_regular(path: Path, data: bytes) -> None:
 
 def json_object(raw: bytes) -> dict[str, Any]:
     """A JSON object; empty where it is half-written, nested too deep or something else."""
+    if sum(map(raw.count, (b"[", b"{", b","))) > MOST_VALUES:
+        return {}
     with suppress(ValueError, RecursionError):
         found = json.loads(raw)
         if isinstance(found, dict) and _is_flat(found):
