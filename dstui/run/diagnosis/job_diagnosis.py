@@ -45,6 +45,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     _add_limits(found, folder, ranks)
     _add_kernels_word(found, ranks)
     add_facts(found, folder, ranks)
+    _add_full_disk(found, folder, ranks, status)
     for hit in found.hits:
         if hit.rank in ranks.ranks:
             hit.host = ranks.ranks[hit.rank].host
@@ -113,6 +114,16 @@ def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
             found.files.append(str(path))
             text = f"each process of rank {number} may have {' and '.join(reported)} of memory, whatever the host has"
             found.hits.append(Hit(BY_ID["MEMORY-LIMIT"], (len(found.files) - 1, 1), text, FACTS, number))
+
+
+def _add_full_disk(found: Findings, folder: JobFolder, ranks: Ranks, status: JobStatus | None) -> None:
+    """Of a job whose disk was full, which its supervisor saw: the ranks' own words of it may be what found no room."""
+    if status and status.disk_full and ranks.first_failure is not None:
+        found.files.append(str(folder.status_file))
+        text = f"the supervisor saw that the disk of {status.disk_full} was full while the job ran"
+        rank = ranks.first_failure
+        found.remarks.pop("CKPT-DISK", None)
+        found.hits.append(Hit(BY_ID["CKPT-DISK"], (len(found.files) - 1, 1), text, FACTS, rank, ranks.ranks[rank].host))
 
 
 def _add_kernels_word(found: Findings, ranks: Ranks) -> None:

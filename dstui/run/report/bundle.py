@@ -26,6 +26,7 @@ LAST_LINES = 500
 """Lines of each log, from its end."""
 TAILED = (".log", ".jsonl")
 """Files that grow: only their ends go in."""
+RESERVE = ".reserve"
 MOST_TAIL = 1 << 20
 """Bytes of each log that are looked at."""
 NEWLINE = "\n"
@@ -67,7 +68,7 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
 def _files(path: Path) -> list[Path]:
     """What lies in a job folder, as far as it is a job's: its own files, logs and records, of every attempt."""
     patterns = ("*", "logs/rank_*.log", "ranks/rank_*.json", "attempts/*/logs/rank_*.log", "attempts/*/ranks/rank_*.json")
-    return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file())
+    return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file() and found.name != RESERVE)
 
 
 def _diagnosis(folder: JobFolder) -> dict[str, str]:
