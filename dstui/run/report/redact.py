@@ -41,8 +41,12 @@ PASSWORD_OPTION = re.compile(r"(?P<head>(?<![\w-])-p(?:[ \t]+|=|\\*[\"'][ \t]*,\
 NO_PASSWORD = re.compile(r"\d{1,5}(?::\d{1,5})?|[./~][^\s:@]*|-.*")
 LONGEST_SETTING = 200
 """Characters of a value that may be something else than a secret."""
+OTHER_MEANING = re.compile(r"\b(?:mkdir|srun|sbatch|salloc)\b[^\n]*\Z")
+"""Programs of which `-p` is no password: parents, a partition."""
 REPORTED = re.compile(r"[^\n:=\"']{0,60}?\b(?:is|was|are)[ \t]*:?[ \t]+[\"']?(?P<value>[^\s\"',;)]{6,})")
 """What somebody calls it: `the password for the database is …`."""
+BESIDE = re.compile(r"[ \t]+[\"']?(?P<value>[^\s\"',;)]{8,})")
+"""What stands right behind a name."""
 REMARK = re.compile(r"[a-z]+(?:ed|ing|ly|ble|id|ory|ent)|incorrect|different|missing|something|elsewhere|[a-z]{1,8}")
 """What is said of a secret that is not the secret itself."""
 HEXED = re.compile(r"[^\n]{0,40}?(?<![0-9A-Za-z])(?P<value>[0-9a-f]{32,64})(?![0-9A-Za-z])")
@@ -83,8 +87,8 @@ def secrets_in(text: str, *, is_log: bool = False) -> set[str]:
 
 def _password_hidden(found: re.Match[str]) -> str:
     value = found["value"]
-    before = found.string[max(found.start() - len("mkdir ") - LONGEST_NAME, 0) : found.start()]
-    if NO_PASSWORD.fullmatch(value.strip("\\\"'")) or "mkdir" in before:
+    before = found.string[max(found.start() - LONGEST_NAME, 0) : found.start()]
+    if NO_PASSWORD.fullmatch(value.strip("\\\"'")) or OTHER_MEANING.search(before):
         return found[0]
     return f"{found['head']}{hidden(value, MASK)}"
 
@@ -128,7 +132,7 @@ def _value_of(name: str, text: str, end: int) -> re.Match[str] | None:
         found = ASSIGNED.match(text, end)
         if found and not certain and _is_setting(name, found["value"].strip("\\\"'")):
             found = None
-    return found or (_reported(name, text, end) if certain or possible or name.lower() == "key" else None) or HEXED.match(text, end)
+    return found or (_reported(name, text, end) if certain or possible else None) or HEXED.match(text, end)
 
 
 def _is_setting(name: str, value: str) -> bool:
@@ -136,10 +140,14 @@ def _is_setting(name: str, value: str) -> bool:
     if not SHORTEST <= len(value) <= LONGEST_SETTING:
         return len(value) < SHORTEST
     numbered = any(map(str.isdigit, value)) and (any(map(str.isalpha, value)) or len(value) >= SHORTEST_SHAPE)
+    if value.startswith(("/", "./", "~/")) and is_plain(value):
+        return True
     return is_plain(value) and not (TOKENS.search(name) and (numbered or not are_words(value)))
 
 
 def _reported(name: str, text: str, end: int) -> re.Match[str] | None:
+    if (found := BESIDE.match(text, end)) and not is_plain(found["value"]):
+        return found
     found = REPORTED.match(text, end)
     if not found:
         return None

@@ -6,7 +6,7 @@ import re
 
 HINT = re.compile(
     "secret|pass|pwd|credential|creds|cookie|token|key|aws_|wandb|_pat(?![a-z])|auth|jwt|hook|session|license|(?<![a-z])pin"
-    "|_api(?![a-z])|dsn(?![a-z])|(?<![a-z])(?:pw|otp)(?![a-z])|connection|mnemonic|signature|_sas(?![a-z])"
+    "|_api(?![a-z])|dsn(?![a-z])|(?<![a-z])(?:pw|otp|sas|sig)(?![a-z])|bearer|connection|mnemonic|signature|_sas(?![a-z])"
 )
 """One of these, in small letters, is in the name of every secret."""
 NAMES = re.compile(
@@ -20,9 +20,9 @@ NAMES = re.compile(
     r"|(?:[_-]|(?-i:(?<=[a-z])(?=T)))token(?:_?\d{1,2})?$",
     re.IGNORECASE,
 )
-KEYS = re.compile(r"(?:[_-]|(?-i:(?<=[a-z])(?=K)))key$|^(?:license|pin|signature)$", re.IGNORECASE)
+KEYS = re.compile(r"(?:[_-]|(?-i:(?<=[a-z])(?=K)))key$|^(?:key|license|pin|sig|signature|sas)$", re.IGNORECASE)
 """What may be a secret, and may be the name of a column: it is one as an option, and elsewhere where its value is no word."""
-TOKENS = re.compile(r"(?:^|[_-])(?:token|api|session)$", re.IGNORECASE)
+TOKENS = re.compile(r"(?:^|[_-])(?:token|api|session|pwd?|pass|passwd|bearer|otp)$", re.IGNORECASE)
 """The same, where a value of several words with numbers is hardly anything else."""
 VOCABULARY = re.compile(
     r"(?:pad|eos|bos|unk|sep|cls|mask|image|video|audio|vision|special|stop|end|next|last|first|new|per|max|min)[_-]token"
