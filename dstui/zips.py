@@ -19,7 +19,7 @@ def open_zip(file: BinaryIO) -> zipfile.ZipFile:
     """
     end = cast("Any", zipfile)._EndRecData(file)
     if end and end[cast("Any", zipfile)._ECD_SIZE] > MOST_DIRECTORY:
-        raise zipfile.BadZipFile("its table of contents is too large")
+        raise zipfile.BadZipFile("its table of contents is too large: too many files")
     return zipfile.ZipFile(file)
 
 
