@@ -41,6 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             output.say(f"standard output cannot be written: {error.strerror}")
         output.write_no_more()
         return 2 if number is None else 128 + number
+    except MemoryError:
+        output.say("not enough memory for this: it may have less than it needs (ulimit -v, a cgroup), or a file is not what it seems")
+        return 2
     except KeyboardInterrupt:
         return 130
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -34,16 +35,21 @@ SHIPPED = {
     "pretrain": "many hosts, restarts by itself",
 }
 """Plans that come with dstui (configs/NAME.yaml) and can be named from any folder, each with what it is for."""
+PRIVATE = 0o7700
+"""The bits of a mode that are left to a file for its owner alone."""
 
 
 class FileProblem(Exception):
     """A file cannot be read or written: a sentence that says which, why and what to do."""
 
 
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, newlines as they stand. Raises FileProblem."""
+def read_text(path: Path, opened: int | None = None) -> str:
+    """The text of a UTF-8 file, newlines as they stand. Raises FileProblem.
+
+    `opened`: a descriptor of it, which is closed; what was looked at through it is then what is read.
+    """
     try:
-        raw = _bytes(path, MAX_BYTES + 1)
+        raw = _bytes(path, MAX_BYTES + 1, opened)
     except IsADirectoryError:
         raise FileProblem(f"{path} is a folder: name a file in it") from None
     except (OSError, ValueError) as error:
@@ -59,13 +65,17 @@ def read_text(path: Path) -> str:
         raise FileProblem(f"{path}:{line}: not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8") from None
 
 
-def _bytes(path: Path, most: int) -> bytes:
+def _bytes(path: Path, most: int, opened: int | None = None) -> bytes:
     """The beginning of a regular file. Nothing blocks on a pipe that has its name; ENXIO says that it is no regular file."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123 - nothing blocks on a pipe
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if opened is None else opened
+    with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise IsADirectoryError if stat.S_ISDIR(mode) else OSError(errno.ENXIO, "no regular file")
-        return file.read(most)
+        data: bytes | None = file.read(most)
+        if data is None:  # nothing yet, and more to come: /proc/kmsg calls itself regular
+            raise OSError(errno.ENXIO, "no regular file")
+        return data
 
 
 def is_there(path: Path | str) -> bool:
@@ -142,8 +152,10 @@ def _check_replaceable(path: Path) -> None:
         raise FileProblem(f"{path}: {reason(OSError(errno.EISDIR if is_folder(path) else errno.ENXIO, ''))}, and is not replaced")
 
 
-def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bool = False) -> bool:
+def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bool = False, private: bool = False) -> bool:
     """Write a file whole or not at all; False where the same bytes stood there already.
+
+    `private`: nobody but the owner may read it, whatever the umask and the mode of the file that it replaces.
 
     Raises FileProblem, also where other content is there and `replace` is not asked for. A symbolic link stays one:
     its target is replaced.
@@ -151,6 +163,8 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     path = path.resolve() if os.path.islink(path) else path  # noqa: PTH114 - never raises
     state = state_on_disk(path, text)
     if state == "same":
+        if private:
+            _close_to_others(path)
         return False
     _check_replaceable(path)
     if state == "changed" and not replace:
@@ -158,6 +172,7 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
     temporary = None
     try:
         mode = path.stat().st_mode & 0o7777 if state == "changed" else (0o777 if executable else 0o666) & ~_umask()
+        mode &= PRIVATE if private else 0o7777
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode())
@@ -170,6 +185,11 @@ def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bo
             Path(temporary).unlink(missing_ok=True)
         raise FileProblem(f"{path}: {reason(error)}") from None
     return True
+
+
+def _close_to_others(path: Path) -> None:
+    with contextlib.suppress(OSError):  # somebody else's file: it is as it was
+        path.chmod(path.stat().st_mode & PRIVATE)
 
 
 def _umask() -> int:

@@ -15,9 +15,10 @@ from dstui.forecast.setup import configurations
 from dstui.limits import parse_json
 from dstui.plan import Plan
 from dstui.plan.model import Model
+from dstui.regular import open_regular
 
-HEADER_LIMIT = 32 << 20
-"""Bytes of a safetensors header; those of the largest models have a few."""
+HEADER_LIMIT = 8 << 20
+"""Bytes of a safetensors header, enough for 60,000 tensors; what is made of them takes twenty times as much."""
 MOST_SHARDS = 2000
 PLAIN = frozenset({"F64", "F32", "F16", "BF16"})
 """Types in which a number is a parameter; others are packed."""
@@ -147,7 +148,7 @@ def _header(path: Path) -> list[tuple[str, str, int]]:
     try:
         if not is_file(path):
             raise FileProblem(f"{path} is missing, or no regular file")
-        with path.open("rb") as file:
+        with os.fdopen(open_regular(path.resolve()), "rb") as file:
             length = int.from_bytes(file.read(8), "little")
             if not 2 <= length <= HEADER_LIMIT:
                 raise FileProblem(f"{path} is no safetensors file: its header would have {length} bytes")
@@ -180,10 +181,10 @@ def _cached(name: str) -> Path | None:
     cache = os.environ.get("HF_HUB_CACHE") or typed_path(os.environ.get("HF_HOME") or "~/.cache/huggingface") / "hub"
     folder = Path(cache) / f"models--{name.replace('/', '--')}"
     try:
-        revision = (folder / "refs" / "main").read_text()[:80].strip()
+        revision = read_text(folder / "refs" / "main")[:80].strip()
         here = folder / "snapshots" / revision
         if re.fullmatch(r"[0-9a-f]{6,64}", revision) and is_file(here / "config.json"):
             return here
         return next((snapshot for snapshot in sorted((folder / "snapshots").iterdir()) if is_file(snapshot / "config.json")), None)
-    except (OSError, UnicodeDecodeError):
+    except (OSError, FileProblem):
         return None

@@ -15,6 +15,8 @@ from typing import Any
 
 MOST = 16 << 20
 """Bytes of a record that are read; the status of 65,536 ranks has 7 MB."""
+MOST_VALUES = 1_500_000
+"""Values of a record; each takes up to twenty times the bytes that it has in the file."""
 DEPTH = 32
 """How deep the values of a record may be nested."""
 SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -37,13 +39,25 @@ def read_regular(path: Path | str, start: int = 0, most: int = MOST) -> bytes:
         return file.read(most)
 
 
+def open_within(path: Path | str, folder: Path) -> int | None:
+    """A descriptor of a regular file that lies in a folder, which is named without links; None where a link leads elsewhere.
+
+    Where it lies is asked of the descriptor: a path that is looked at first may lead elsewhere when it is opened. OSError where it
+    cannot be read.
+    """
+    fd = open_regular(path)
+    if Path(os.readlink(f"/proc/self/fd/{fd}")).is_relative_to(folder):  # noqa: PTH115 - what was opened, followed no further
+        return fd
+    os.close(fd)
+    return None
+
+
 def lies_in(path: Path, folder: Path) -> bool:
     """Whether a path leads to a regular file that lies in a folder, through no link to elsewhere. OSError where it cannot be read."""
-    fd = open_regular(path)
-    try:
-        return Path(f"/proc/self/fd/{fd}").resolve().is_relative_to(folder.resolve())
-    finally:
+    fd = open_within(path, folder.resolve())
+    if fd is not None:
         os.close(fd)
+    return fd is not None
 
 
 def append_regular(path: Path | str, data: bytes) -> None:
@@ -72,6 +86,8 @@ def replace_regular(path: Path, data: bytes) -> None:
 
 def json_object(raw: bytes) -> dict[str, Any]:
     """A JSON object; empty where it is half-written, nested too deep or something else."""
+    if sum(map(raw.count, (b"[", b"{", b","))) > MOST_VALUES:
+        return {}
     with suppress(ValueError, RecursionError):
         found = json.loads(raw)
         if isinstance(found, dict) and _is_flat(found):

@@ -51,6 +51,11 @@ def _spelled(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
+def one_line(text: str) -> str:
+    """The same in one line: a name may hold newlines."""
+    return escaped(text).replace("\n", " ")
+
+
 def last_segment(text: str) -> str:
     """What a terminal would show of a progress bar: the text after the last carriage return that is not blank."""
     return next((segment for segment in reversed(text.split("\r")) if segment.strip()), "")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.files import FileProblem, read_text, write_atomic
+from dstui.limits import parse_json
 from dstui.plan import Plan
 from dstui.render.launch import interpreter
 
@@ -88,6 +89,6 @@ def _identity(path: str, follow: bool) -> list[int]:
 
 def _remembered() -> list[dict[str, Any]]:
     with suppress(FileProblem, OSError, ValueError):
-        found = json.loads(read_text(state_file()))
+        found = parse_json(read_text(state_file()))
         return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
     return []

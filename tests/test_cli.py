@@ -103,6 +103,23 @@ def test_rendered_files_are_written_once_and_replaced_only_with_force(tmp_path: 
     assert '"stage": 1' in (tmp_path / "ds_config.json").read_text()
 
 
+def test_rendered_files_with_values_of_the_environment_are_for_their_owner_alone(tmp_path: Path) -> None:
+    def modes() -> dict[str, int]:
+        return {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+
+    render = ("render", "quickstart", "-o", str(tmp_path), "--set", "cluster.env.HF_TOKEN=hf_abcdefghijklmnop")
+    expected = {".deepspeed_env": 0o600, "launch.sh": 0o700, "job.sbatch": 0o700, "job.yaml": 0o600}
+    for only in ("env", "command", "sbatch", "k8s"):
+        assert dstui(*render, "--only", only).returncode == 0
+    assert modes() == expected
+    for name in expected:  # an older dstui wrote them
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "launch.sh").write_text("old")
+    for only in ("env", "command", "sbatch", "k8s"):
+        assert dstui(*render, "--only", only, "--force").returncode == 0
+    assert modes() == dict.fromkeys(expected, 448)
+
+
 def test_a_closed_pipe_ends_quietly() -> None:
     done = subprocess.run(
         f"{sys.executable} -m dstui render quickstart | head -1", shell=True, cwd=ROOT, capture_output=True, text=True, check=False

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ MODEL = re.compile(r"(?:zero_pp_rank_(?P<rank>\d+)_)?mp_rank_(?P<mp>\d+)_model_s
 OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_(?P<rank>\d+)_mp_rank_(?P<mp>\d+)_optim_states\.pt")
 MOST_FILES = 20_000
 MOST_RANKS = 1_000_000
+MOST_TENSORS = 1_000_000
+"""Shapes that are counted: a pickle may name one group of them a million times."""
+MOST_STATES = 1000
+"""Names of a script's client state that are told."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +185,7 @@ def _of_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
         len(sizes),
         _word(model.get("ds_version"), 40),
         next((name for name in ("bf16", "fp16") if mapping(config.get(name)).get("enabled") is True), "fp32" if config else ""),
-        tuple(_word(name, 100) for name in model if isinstance(name, str) and name not in OWN),
+        tuple(_word(name, 100) for name in islice((name for name in model if isinstance(name, str) and name not in OWN), MOST_STATES)),
         config,
         tuple(problems),
         tuple(sorted(strange)),
@@ -246,7 +251,8 @@ def _whole(value: Any) -> int | None:
 
 def _shapes(value: Any) -> int:
     """Elements of all shapes, or tensors, in a mapping or in a list of them."""
-    return sum(elements(one) for group in (value if isinstance(value, list) else [value]) for one in mapping(group).values())
+    groups = value if isinstance(value, list) else [value]
+    return sum(elements(one) for one in islice((one for group in groups for one in mapping(group).values()), MOST_TENSORS))
 
 
 def _pickles(here: Path, files: list[Path]) -> list[Path]:

@@ -6,6 +6,7 @@ becomes an inert class, so nothing is imported and nothing is called. `names` te
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import zipfile
@@ -15,10 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
+from dstui.regular import open_regular
+from dstui.zips import open_member, open_zip
+
 MOST = 32 << 20
 """Bytes of a data.pkl that are read: the names and shapes of a hundred thousand tensors take less, and each byte may become an object."""
+MOST_STEPS = 4_000_000
+"""Instructions of a pickle, each of which may make an object: a tensor takes about 35. In 31 KB of a zip there can be 31 million."""
 MOST_NAMES = 1000
 """Classes that one pickle may name; a checkpoint names about twenty."""
+LONGEST_NAME = 500
 MOST_DIMENSIONS, MOST_ELEMENTS = 64, 1 << 63
 """Of a tensor: those of torch."""
 ALLOWED = re.compile(
@@ -94,11 +101,17 @@ class TorchFile:
 def read_torch_file(path: Path) -> TorchFile:
     """Read its values. Raises TorchFileProblem, also where the file was cut off."""
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(_pickle_in(archive)) as stream:
+        with (
+            os.fdopen(open_regular(path.resolve()), "rb") as file,
+            open_zip(file) as archive,
+            open_member(archive, _pickle_in(archive)) as stream,
+        ):
             return _read(stream)
-    except zipfile.BadZipFile:
+    except zipfile.BadZipFile as error:
         raise TorchFileProblem(
             "incomplete: a file of torch.save ends with a directory, which is missing (cut off while it was written?)"
+            if "File is not a zip file" in str(error)
+            else f"damaged: {error}"
         ) from None
     except (OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:  # zipfile's, of encrypted or oddly packed members
         raise TorchFileProblem(f"cannot be read: {error}") from None
@@ -157,11 +170,27 @@ class _Reader(PYTHON_UNPICKLER):  # type: ignore[misc]  # of type Any, see above
         data = self.memo.pushed == self.members_read
         return frozenset(name for name in self.classes if name != GETATTR or not data)
 
+    def load(self) -> Any:
+        """As pickle's own, with a bound on the steps."""
+        self._unframer = pickle._Unframer(self._file_read, self._file_readline)  # type: ignore[attr-defined]
+        self.read, self.readline, self.readinto = self._unframer.read, self._unframer.readline, self._unframer.readinto
+        self.metastack: list[Any] = []
+        self.stack: list[Any] = []
+        self.append = self.stack.append
+        try:
+            for _step in range(MOST_STEPS):
+                if not (key := self.read(1)):
+                    raise EOFError
+                self.dispatch[key[0]](self)
+        except pickle._Stop as end:  # type: ignore[attr-defined]
+            return end.value
+        raise TorchFileProblem("its data.pkl has more in it than any checkpoint")
+
     def find_class(self, module: str, name: str) -> type[Inert]:
         if self.proto < 3:  # the names of Python 2, as the unpickler itself translates them
             module, name = NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))
         qualified = f"{module}.{name}"
-        if len(self.classes) > MOST_NAMES:
+        if len(self.classes) > MOST_NAMES or len(qualified) > LONGEST_NAME:
             raise pickle.UnpicklingError("it names more classes than any checkpoint does")
         if qualified == GETATTR:
             self.memo.pushed += 1

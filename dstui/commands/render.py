@@ -109,5 +109,6 @@ def _write(files: list[Artifact], folder: Path, force: bool) -> None:
         raise FileProblem(f"{folder}: {reason(error)}") from None
     for artifact in files:
         path = folder / artifact.name
-        state = "written" if write_atomic(path, artifact.text, replace=force, executable=artifact.executable) else "unchanged"
+        written = write_atomic(path, artifact.text, replace=force, executable=artifact.executable, private=artifact.private)
+        state = "written" if written else "unchanged"
         tell(f"{state}  {path}")

@@ -45,7 +45,7 @@ PLACES = (
     *("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_ENDPOINT", "XDG_CACHE_HOME", "TORCH_EXTENSIONS_DIR"),
     *("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "no_proxy", "NO_PROXY"),
 )
-"""Variables of the Plan that change what the doctor finds. Others stay here: a command line is no place for keys."""
+"""Variables of the Plan that change what the doctor finds; the other ones, which may be keys, stay here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any], dea
     began = time.time()
     local = host in HERE
     if local:
-        machine, lines = here, output_of([job.probe_with, str(READY), json.dumps(wanted)], deadline)
+        machine, lines = here, output_of([job.probe_with, str(READY)], deadline, stdin=json.dumps(wanted).encode())
         kind, reported = lines[-1]
         problem = None if kind == "done" else Failure("here", str(reported).splitlines()[-1], "name an interpreter in job.python that runs")
     else:

@@ -1,7 +1,8 @@
 """What a job needs of a host and no snapshot holds: folders, names, ports, caches, imports. Prints JSON lines; a program of its own.
 
-Runs under the interpreter of the job (`PYTHON ready.py ARGUMENT`, a JSON object), here or sent over ssh: plain Python 3.8 without
-anything of dstui. It writes one small file into the job's folder and removes it, and listens on one port for a moment.
+Runs under the interpreter of the job (`PYTHON ready.py`), here or sent over ssh: plain Python 3.8 without anything of dstui. ARGUMENT, a
+JSON object, comes over standard input: it may hold the password of a proxy, and everybody sees a command line. It writes one small file
+into the job's folder and removes it, and listens on one port for a moment.
 
 ARGUMENT: {"python": str, "script": str | null, "model": str | null, "hub": str | null, "folders": [str], "token": str | null,
 "names": [str], "listen": [port, peers] | null, "connect": [host, port] | null, "seconds": float, "imports": bool, "env": {name: value},
@@ -10,6 +11,7 @@ ARGUMENT: {"python": str, "script": str | null, "model": str | null, "hub": str 
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.client
 import json
@@ -17,6 +19,7 @@ import os
 import re
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -37,6 +40,8 @@ IMPORT_SECONDS = 90
 """From a cold network file system an import of torch takes half of it."""
 POINTER_BYTES = 1024
 """A pointer of git-lfs has about 130 bytes, weights have more than this."""
+MOST_SCRIPT, MOST_INDEX = 1 << 20, 16 << 20
+"""Bytes of a training script, and of the index of a model's weights."""
 HUB_SECONDS = 5.0
 """How long the hub may take to answer."""
 LAUNCHERS = re.compile(r"deepspeed\.launcher\.\w+|torch\.distributed\.run|torchrun|accelerate\.commands\.launch")
@@ -93,10 +98,19 @@ def filesystem(path: str) -> str:
     return best[1]
 
 
+def head(path: Any, most: int) -> bytes:
+    """A regular file of at most so many bytes. OSError for anything else, which is not waited for."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - nothing blocks on a pipe
+        data = file.read(most + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+    if data is None or len(data) > most:
+        raise OSError(errno.EFBIG if data else errno.EINVAL, "too large for a text" if data else "not a regular file")
+    return data
+
+
 def script(path: str) -> dict[str, Any]:
     """Whether the script is there, what it is (a hash), and whether Python can compile it."""
     try:
-        text = Path(path).read_bytes()
+        text = head(path, MOST_SCRIPT)
     except OSError as error:
         return {"problem": error.strerror or str(error)}
     try:
@@ -117,8 +131,11 @@ def model(path: str) -> dict[str, Any]:
     if not (place / "config.json").is_file():
         return {"problem": "it has no config.json"}
     names = set()
-    for index in place.glob("*.index.json"):
-        names |= set(json.loads(index.read_text()).get("weight_map", {}).values())
+    try:
+        for index in place.glob("*.index.json"):
+            names |= set(json.loads(head(index, MOST_INDEX)).get("weight_map", {}).values())
+    except (OSError, ValueError, RecursionError, AttributeError, TypeError):
+        return {"problem": "the index of its weights cannot be read"}
     for name in sorted(names):
         if not (place / name).is_file():
             return {"problem": f"{name} is missing, which its index names"}
@@ -386,5 +403,5 @@ def report(wanted: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    report(json.loads(sys.argv[1]))
+    report(json.load(sys.stdin))
     emit("done", None)

@@ -35,6 +35,8 @@ class Artifact:
     executable: bool = False
     notes: tuple[str, ...] = ()
     """What was assumed, and what is left to fill in."""
+    private: bool = False
+    """Whether it holds values of the environment, which may be keys: it is written for its owner alone."""
 
 
 def ds_configs(plan: Plan) -> list[Artifact]:
@@ -73,27 +75,29 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
         files.append(Artifact("hostfile", hostfile_text(hosts), "the hosts and their slots, for the launcher"))
     if spec.by_file:
         text = env_text(spec.environment(ds_config_path), spec.launcher)
-        files.append(Artifact(spec.env_file, text, "variables that DeepSpeed's launcher gives to every rank"))
+        files.append(Artifact(spec.env_file, text, "variables that DeepSpeed's launcher gives to every rank", private=True))
     elif plan.cluster.env:
-        files.append(Artifact(spec.env_file, env_text(plan.cluster.env), "the Plan's variables, for DeepSpeed's own launcher"))
+        why = "the Plan's variables, for DeepSpeed's own launcher"
+        files.append(Artifact(spec.env_file, env_text(plan.cluster.env), why, private=True))
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
     nameless = spec.launcher == "slurm" and not spec.named
     launch = in_allocation(plan, spec, _texts(plan)) if nameless else script(spec, ds_config_path)
-    files.append(Artifact("launch.sh", launch, "the command that starts the ranks", executable=True))
+    files.append(Artifact("launch.sh", launch, "the command that starts the ranks", executable=True, private=True))
     return tuple(files)
 
 
 def for_slurm(target: Target) -> Artifact:
     """job.sbatch. Raises RenderError."""
     made = sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
-    return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, notes=(*made.notes, *_left_out(target)))
+    notes = (*made.notes, *_left_out(target))
+    return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
 
 
 def for_kubernetes(target: Target) -> Artifact:
     """job.yaml. Raises RenderError."""
     made = kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
-    return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", notes=(*made.notes, *_left_out(target)))
+    return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", private=True, notes=(*made.notes, *_left_out(target)))
 
 
 def _left_out(target: Target) -> list[str]:

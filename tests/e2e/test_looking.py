@@ -168,3 +168,16 @@ def test_the_screen_asks_once_and_says_whose_deepspeed_judged(yes: bool, cloned:
         assert "Another interpreter" not in again.text
     finally:
         again.close()
+
+
+def test_doctor_puts_no_password_of_a_plan_on_a_command_line(run: Run, cloned: Path, tmp_path: Path) -> None:
+    """The Plan's interpreter, which looks once that is agreed, tells what stands on its command lines, for everybody to see."""
+    proxy = "http://user:correct-horse@127.0.0.1:9"
+    words = tmp_path / "words"
+    (cloned / "evil.sh").write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >> {words}\nexec {sys.executable} "$@"\n')
+    plan = PLAN.replace("cluster: {", f"cluster: {{env: {{https_proxy: '{proxy}'}}, ") + "model: {source: nobody/nothing-like-it}\n"
+    (cloned / "plan.yaml").write_text(plan)
+    ran = run("doctor", "plan.yaml", "--trust-python", "--json")
+    assert words.exists(), ran.stderr
+    assert "ready.py" in words.read_text() and "correct-horse" not in words.read_text()
+    assert "127.0.0.1:9" in ran.stdout or "refused" in ran.stdout, "the proxy was used"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +16,11 @@ from made import PLAN, dstui, made
 from dstui.files import FileProblem
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.report.bundle import bundle
+from dstui.text import UNSAFE
 from tests.job_json import status_json, write_status_json
 
+SWAPS = 12
+"""Tries of a race that was lost in every one of them."""
 SECRET = "Zm9vYmFyLXNlY3JldC0xMjM0"
 
 
@@ -159,3 +163,43 @@ def test_the_command_names_the_zip_and_refuses_what_is_no_job(job: JobFolder, tm
     (tmp_path / "photos").mkdir()
     code, _, err = dstui("bundle", "photos", cwd=tmp_path)
     assert code == 2 and "is not a job folder" in err
+
+
+def test_a_file_that_is_swapped_for_a_link_while_it_is_read_stays_out(job: JobFolder, tmp_path: Path) -> None:
+    """Another process puts a link to a private file in the place of a log and of the Plan, and takes it away, as fast as it can."""
+    private = tmp_path / "id_rsa"
+    private.write_text("my private words\n" * 50)
+    swapped = [job.log(0), job.path / "plan.yaml", job.path / "notes.txt"]
+    swap = """
+import os, sys
+private, *paths = sys.argv[1:]
+for path in paths:
+    open(path + ".own", "w").write("harmless words")
+    os.symlink(private, path + ".link")
+print("swapping", flush=True)
+while True:
+    for path in paths:
+        os.link(path + ".link", path + ".new", follow_symlinks=False)
+        os.rename(path + ".new", path)
+        os.link(path + ".own", path + ".new")
+        os.rename(path + ".new", path)
+"""
+    with subprocess.Popen([sys.executable, "-c", swap, private, *swapped], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as swapper:
+        try:
+            assert swapper.stdout and swapper.stdout.readline() == b"swapping\n"
+            texts = ["".join(unpacked(bundle(job, tmp_path / "b.zip", replace=True)).values()) for _ in range(SWAPS)]
+            assert swapper.poll() is None
+        finally:
+            swapper.kill()
+    assert [number for number, text in enumerate(texts) if "my private words" in text] == []
+    assert any("harmless words" in text for text in texts), "else nothing was swapped"
+
+
+def test_nothing_in_it_moves_a_cursor(tmp_path: Path) -> None:
+    folder = made(tmp_path / "a\x1b]0;x\x07b", PLAN + "# \x1b[2J\u202e\n", {0: "fine\n"})
+    (folder.path / "c\rd.txt").write_text("\x9b1m")
+    (folder.path / "broken\x1b[2J\n.txt").write_bytes(b"\xff")
+    with zipfile.ZipFile(bundle(folder, tmp_path / "b.zip", more={"machine.json": '{"host": "\u202e\\r"}'})) as archive:
+        texts = [*archive.namelist(), *(archive.read(name).decode() for name in archive.namelist())]
+    assert [text for text in texts if UNSAFE.search(text.replace("\n", ""))] == []
+    assert any("is left out" in text for text in texts)

@@ -16,6 +16,7 @@ import pytest
 from crash_texts import SAMPLES, ended, fallout, of_lines, spawned, traceback
 from made import PLAN, made
 
+from dstui import zips
 from dstui.cli import main
 from dstui.files import FileProblem
 from dstui.run.diagnosis import diagnose, packed
@@ -123,8 +124,8 @@ def test_what_expands_without_end_is_refused_in_a_sentence(
         archive.writestr("rank_0.log", b"\0" * (3 << 20))
         archive.writestr("rank_1.log", b"\0" * (3 << 20))
     assert "it expands to more than 1 GiB" in refused(tmp_path / "bomb.zip", capsys)
-    monkeypatch.setattr(packed, "MOST_DIRECTORY", 100)
-    assert "too many files" in refused(tmp_path / "bomb.zip", capsys)
+    monkeypatch.setattr(zips, "MOST_DIRECTORY", 100)
+    assert "its table of contents is too large: too many files" in refused(tmp_path / "bomb.zip", capsys)
 
 
 def test_what_is_broken_is_told_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

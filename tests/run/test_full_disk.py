@@ -22,21 +22,32 @@ from dstui.run.observe.follow import Follower
 from dstui.run.jobs.status import refresh
 from dstui.run.supervise.stop import stop
 from tests.waiting import wait_for
-from tests.job_json import refreshed_json
+from tests.job_json import refreshed_json, status_json
+from dstui.run.diagnosis import diagnose_job
 lab = Lab(Path(sys.argv[1]))
-folder = lab.start(f"all:wait {sys.argv[1]}/go", "1:exit 7", "0:hang")
+folder = lab.start(f"all:wait {sys.argv[1]}-go", "1:exit 7", "0:hang")
 ready(folder)
-with open(f"{sys.argv[1]}/go", "wb") as file:
-    pass
 with open(f"{sys.argv[1]}/everything", "wb", buffering=0) as file:
     try:
         while True:
             file.write(b"x" * 4096)
     except OSError:
         pass
-last = told(Follower(folder))[-1]
+wait_for(lambda: status_json(folder).get("disk_full"))
+Path(f"{sys.argv[1]}-go").touch()  # on another disk
+events = told(Follower(folder))
+last = events[-1]
+first = next((number for number, event in enumerate(events) if "the disk is full" in getattr(event, "text", "")), None)
+ended = next(number for number, event in enumerate(events) if getattr(event, "state", "") == "ended")
+written = status_json(folder)
 report = stop(folder)
-print(json.dumps([last.exit_code, last.state, refreshed_json(folder)["exit_code"], report.state, report.exit_code, report.left]))
+found = diagnose_job(folder)
+print(json.dumps({
+    "job": [last.exit_code, last.state, refreshed_json(folder)["exit_code"], report.state, report.exit_code, report.left],
+    "told before any end": first is not None and first < ended,
+    "status.json": [written["state"], written["exit_code"], written.get("disk_full")],
+    "diagnosis": [found.cause, found.evidence[0].text],
+}))
 """
 
 
@@ -48,4 +59,9 @@ def test_a_job_ends_as_it_ends_also_where_its_folder_cannot_be_written_any_more(
     words = ["unshare", "-rm", "sh", "-c", script, "sh", str(tmp_path), sys.executable, PROGRAM, str(Path(__file__).parent)]
     answer = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
     assert answer.returncode == 0, answer.stderr
-    assert json.loads(answer.stdout) == [7, "failed", 7, "failed", 7, []]
+    assert json.loads(answer.stdout) == {
+        "job": [7, "failed", 7, "failed", 7, []],
+        "told before any end": True,
+        "status.json": ["failed", 7, f"{tmp_path}/job"],
+        "diagnosis": ["CKPT-DISK", f"the supervisor saw that the disk of {tmp_path}/job was full while the job ran"],
+    }

@@ -13,7 +13,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from dstui.files import FileProblem, read_text
-from dstui.regular import lies_in
+from dstui.regular import lies_in, open_regular
 from dstui.run.diagnosis.confirm import add_facts, size
 from dstui.run.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.run.diagnosis.engine import UNKNOWN, conclude
@@ -39,11 +39,13 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Why a job of dstui ended, from its folder alone. Raises FileProblem where its logs cannot be read."""
     status = folder.read_status()
     ranks = ranks_of(folder, status)
-    found = read_logs(_logs(folder, ranks), {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks})
+    names = {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks}
+    found = read_logs(_logs(folder, ranks), names, folder.path.resolve())
     _add_records(found, folder, ranks, status)
     _add_limits(found, folder, ranks)
     _add_kernels_word(found, ranks)
     add_facts(found, folder, ranks)
+    _add_full_disk(found, folder, ranks, status)
     for hit in found.hits:
         if hit.rank in ranks.ranks:
             hit.host = ranks.ranks[hit.rank].host
@@ -114,6 +116,16 @@ def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
             found.hits.append(Hit(BY_ID["MEMORY-LIMIT"], (len(found.files) - 1, 1), text, FACTS, number))
 
 
+def _add_full_disk(found: Findings, folder: JobFolder, ranks: Ranks, status: JobStatus | None) -> None:
+    """Of a job whose disk was full, which its supervisor saw: the ranks' own words of it may be what found no room."""
+    if status and status.disk_full and ranks.first_failure is not None:
+        found.files.append(str(folder.status_file))
+        text = f"the supervisor saw that the disk of {status.disk_full} was full while the job ran"
+        rank = ranks.first_failure
+        found.remarks.pop("CKPT-DISK", None)
+        found.hits.append(Hit(BY_ID["CKPT-DISK"], (len(found.files) - 1, 1), text, FACTS, rank, ranks.ranks[rank].host))
+
+
 def _add_kernels_word(found: Findings, ranks: Ranks) -> None:
     """Of ranks that were killed on this host: whether the kernel did it."""
     for number, rank in ranks.ranks.items():
@@ -172,8 +184,9 @@ def _stop(folder: JobFolder, status: JobStatus | None) -> Stop | None:
 def _plan(folder: JobFolder) -> Plan | None:
     from dstui.plan import PlanError, load
 
-    with suppress(FileProblem, PlanError):
-        return load(read_text(folder.path / "plan.yaml"), "plan.yaml", str(folder.path))
+    path = folder.path / "plan.yaml"
+    with suppress(FileProblem, PlanError, OSError):
+        return load(read_text(path, open_regular(path)), "plan.yaml", str(folder.path))
     return None
 
 

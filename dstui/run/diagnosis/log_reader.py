@@ -17,6 +17,7 @@ from typing import Protocol, cast
 
 from dstui.files import FileProblem, reason
 from dstui.logs.decode import LONGEST, decode, overwritten
+from dstui.regular import open_within
 from dstui.run.diagnosis.findings import Findings
 from dstui.run.diagnosis.lines import rank_of_file
 from dstui.run.diagnosis.packed import GZIP, Expanding, Transcoded, is_utf16
@@ -43,10 +44,11 @@ NO_LOGS = ("contents.txt", "diagnosis.txt")
 MOST_FILES = 4096
 
 
-def read_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None) -> Findings:
+def read_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None, within: Path | None = None) -> Findings:
     """Scan files, folders of logs and, as `-`, standard input. Raises FileProblem where one cannot be read.
 
-    `names`: ranks of files, by path, where that is known better than from their names.
+    `names`: ranks of files, by path, where that is known better than from their names. `within`: the folder that all files lie in, named
+    without links; what leads elsewhere is passed over.
     """
     scanner = Scanner()
     for path in log_files(paths):
@@ -56,11 +58,16 @@ def read_logs(paths: Iterable[Path | str], names: dict[str, int] | None = None) 
             if path == "-":
                 _read(cast("BufferedReader", sys.stdin.buffer), scanner, path)
             else:
-                with Path(path).open("rb") as file:
+                with _opened(path, within) as file:
                     _read(file, scanner, path)
         except OSError as error:
             raise FileProblem(f"{path}: {error.strerror or error}") from None
     return scanner.found
+
+
+def _opened(path: str, within: Path | None) -> BufferedReader:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if within is None else open_within(path, within)
+    return open(os.open(os.devnull, os.O_RDONLY) if fd is None else fd, "rb")  # noqa: PTH123 - a descriptor
 
 
 def log_files(paths: Iterable[Path | str]) -> list[str]:

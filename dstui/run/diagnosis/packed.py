@@ -7,7 +7,6 @@ A few kilobytes can stand for terabytes, so both have a limit, and a zip's membe
 from __future__ import annotations
 
 import codecs
-import gzip
 import sys
 import tempfile
 import zipfile
@@ -19,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO, cast
 
 from dstui.files import FileProblem, reason
+from dstui.zips import open_member, open_zip
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 UTF16 = {codecs.BOM_UTF16_LE: 1, codecs.BOM_UTF16_BE: 0}
@@ -26,9 +26,10 @@ UTF16 = {codecs.BOM_UTF16_LE: 1, codecs.BOM_UTF16_BE: 0}
 MOSTLY = 0.4
 MOST_EXPANDED = 1 << 30
 """Bytes that one file may expand to."""
-MOST_DIRECTORY = 8 << 20
-"""Bytes of a zip's table of contents, all of which is held in memory."""
 MOST_MEMBERS = 4096
+GZIP_FORMAT = 16 + zlib.MAX_WBITS
+MOST_PADDING = 64 << 20
+"""Bytes of zeros behind a gzip that are passed over; a sparse file has any number of them."""
 CHUNK = 1 << 20
 KEPT = (".log", ".txt", ".out", ".err", ".json", ".jsonl", ".yaml", ".index", ".gz")
 """Endings of the members of a zip that are unpacked: logs, and what a job folder consists of."""
@@ -39,24 +40,45 @@ class Expanding:
     """A gzip as a stream of its expanded bytes; `broken`: it ends in the middle, as a copy does that was cut."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
-        self._file = gzip.GzipFile(fileobj=file, mode="rb")
-        self._name = name
-        self._left = MOST_EXPANDED
+        self._file, self._name = file, name
+        self._member: zlib._Decompress | None = zlib.decompressobj(wbits=GZIP_FORMAT)
+        self._packed = b""
+        self._left, self._padding = MOST_EXPANDED, MOST_PADDING
         self.broken = False
 
     def read(self, size: int) -> bytes:
         """At most so many bytes; none at the end. Raises FileProblem where it is no gzip, or too much."""
-        try:
-            found = self._file.read1(size)
-        except EOFError:
-            self.broken = True
-            return b""
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise FileProblem(f"{self._name}: not a whole gzip ({error})") from None
-        self._left -= len(found)
-        if self._left < 0:
-            raise FileProblem(f"{self._name}: {TOO_LARGE}")
-        return found
+        while self._member is not None:
+            self._packed = self._packed or self._file.read(CHUNK)
+            self.broken = not self._packed
+            if self.broken:
+                return b""
+            try:
+                found = self._member.decompress(self._packed, size)
+            except zlib.error as error:
+                raise FileProblem(f"{self._name}: not a whole gzip ({error})") from None
+            self._packed = self._member.unconsumed_tail
+            if self._member.eof:
+                self._packed = self._member.unused_data
+                self._member = self._next_member()
+            self._left -= len(found)
+            if self._left < 0:
+                raise FileProblem(f"{self._name}: {TOO_LARGE}")
+            if found:
+                return found
+        return b""
+
+    def _next_member(self) -> zlib._Decompress | None:
+        """What expands the next gzip of the file, behind zeros that fill a block; None where there is none."""
+        while self._padding > 0:
+            self._packed = (self._packed or self._file.read(CHUNK)).lstrip(b"\0")
+            if self._packed:
+                break
+            if not (more := self._file.read(CHUNK)):
+                return None
+            self._padding -= len(more)
+            self._packed = more.lstrip(b"\0")
+        return zlib.decompressobj(wbits=GZIP_FORMAT) if self._packed.startswith(GZIP[:1]) else None
 
 
 def is_utf16(head: bytes) -> bool:
@@ -105,8 +127,7 @@ def unpacked(path: Path | str) -> Iterator[Path]:
             if str(path) == "-":
                 archived = Path(copy.name)
                 _take_in(sys.stdin.buffer, copy.file)
-            _check_directory(archived, str(path))
-            with zipfile.ZipFile(archived) as archive:
+            with archived.open("rb") as file, open_zip(file) as archive:
                 _unpack(archive, folder, str(path))
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:  # encrypted is a RuntimeError
             raise FileProblem(f"{path}: this zip cannot be read ({error})") from None
@@ -127,15 +148,6 @@ def _take_in(source: BinaryIO, file: IO[bytes]) -> None:
     file.flush()
 
 
-def _check_directory(path: Path, name: str) -> None:
-    """That the table of contents is of a reasonable size; its length stands in the last record of a zip."""
-    with path.open("rb") as file:
-        file.seek(max(path.stat().st_size - (1 << 16) - 22, 0))
-        _, found, record = file.read().rpartition(b"PK\x05\x06")
-    if found and int.from_bytes(record[8:12], "little") > MOST_DIRECTORY:
-        raise FileProblem(f"{name}: too many files for one zip of logs")
-
-
 def _unpack(archive: zipfile.ZipFile, folder: Path, name: str) -> None:
     left = MOST_EXPANDED
     members = [member for member in archive.infolist() if not member.is_dir() and PurePosixPath(member.filename).suffix in KEPT]
@@ -145,7 +157,7 @@ def _unpack(archive: zipfile.ZipFile, folder: Path, name: str) -> None:
             continue
         target = folder.joinpath(*parts)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with archive.open(member) as packed, target.open("xb") as file:
+        with open_member(archive, member) as packed, target.open("xb") as file:
             while chunk := packed.read(CHUNK):
                 left -= len(chunk)
                 if left < 0:

@@ -12,6 +12,7 @@
     usage.json                           the most that NVML showed of each GPU, by whoever looked at the run
     measured.json                        what the run took, beside what was forecast, where its Plan names a model
     stop.json                            somebody asks for the end of the job
+    .reserve                             while the job runs: room for the status on a disk that is full
 
 Whoever reads must expect each of them to be missing or half-written.
 """
@@ -41,6 +42,9 @@ RUNS_FOLDER = "dstui_runs"
 """Where job folders go, in the current folder."""
 MOST_EVENTS = 16 << 20
 """Bytes of events.jsonl that are read at once."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""A disk, or what one of its users may have of it, is used up."""
+LEAST_RESERVE = 32 << 10
 OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -53,6 +57,7 @@ class JobFolder:
         self.launch_file = self.path / "launch.json"
         self.events_file = self.path / "events.jsonl"
         self.arrivals_file = self.path / "arrivals.index"
+        self.reserve = self.path / ".reserve"
         self.stop_file = self.path / "stop.json"
         self.lock_file = self.path / "supervisor.lock"
         self.launcher_log = self.path / "launcher.log"
@@ -153,9 +158,33 @@ class JobFolder:
         """The events of events.jsonl with the number of their line, from 1; lines that make no sense are passed over."""
         return ((number, event) for number, (_, event) in enumerate(self.read_events(), 1) if event)
 
+    def keep_reserve(self, status: JobStatus) -> None:
+        """Take the room that the status needs once the disk is full. OSError where there is none any more."""
+        self._guard()
+        replace_regular(self.reserve, b" " * max(LEAST_RESERVE, 2 * len(json.dumps(status.as_json(), indent=1))))
+
     def write_status(self, status: JobStatus) -> None:
-        """Replace status.json in one step. OSError where it cannot be written."""
-        self.write_json(self.status_file, status.as_json())
+        """Replace status.json in one step, on a full disk in the room that was kept for it. OSError where it cannot be written."""
+        try:
+            self.write_json(self.status_file, status.as_json())
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._write_in_reserve(json.dumps(status.as_json()).encode())
+
+    def _write_in_reserve(self, data: bytes) -> None:
+        """Write the status over what has its room already, and keep all of that room for the next one: JSON may end in blanks."""
+        spare = self.reserve if self.reserve.exists() else self.status_file
+        fd = open_regular(spare, os.O_RDWR)
+        try:
+            size = os.fstat(fd).st_size
+            if len(data) > size:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.status_file))
+            os.pwrite(fd, data.ljust(size), 0)
+        finally:
+            os.close(fd)
+        if spare == self.reserve:
+            spare.replace(self.status_file)
 
     def write_json(self, path: Path, found: dict[str, Any]) -> None:
         """Replace a record in one step. OSError where it cannot be written."""

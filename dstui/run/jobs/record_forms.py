@@ -126,6 +126,7 @@ STATUS: Mapping[str, Form] = {
     "ranks": _is_ranks,
     "hosts": _is_hosts,
     "tag": is_text,
+    "disk_full": is_text,
 }
 HOST_LAUNCH = record(command=is_texts, env=is_named_texts)
 CLUSTER = {"reach": one_of(("ssh", "srun", "here")), "folder": is_text, "hosts": _is_host_launches, "port": whole(1, 65535)}

@@ -155,6 +155,8 @@ class JobStatus:
     """By the hosts' names in the Plan; empty where all ranks run on the supervisor's host, started by it."""
     next_attempt: float | None = None
     """When the next attempt starts, while the pause before it lasts; seconds since the epoch."""
+    disk_full: str | None = None
+    """The folder of the job on whose disk there was no room left while it ran."""
     version: int = VERSION
     foreign: str = ""
     """Why the job is not this user's own, as the end of a sentence; not in the file."""
@@ -195,6 +197,7 @@ def _status_values(found: Mapping[str, Any]) -> dict[str, Any]:
         "command": tuple(found.get("command") or ()),
         "ranks": {int(number): RankStatus.from_json(rank) for number, rank in (found.get("ranks") or {}).items()},
         "hosts": {name: HostStatus.from_json(host) for name, host in (found.get("hosts") or {}).items()},
+        "disk_full": found.get("disk_full"),
         "version": found.get("version") or VERSION,
     }
 

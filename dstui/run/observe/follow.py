@@ -63,7 +63,7 @@ class Follower:
         self._notices = Tail(folder.events_file)
         self._turn = 0
         self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
-        self._start_reported = self._end_reported = self._foreign_reported = False
+        self._start_reported = self._end_reported = self._foreign_reported = self._full_disk_reported = False
         self.foreign = ""
         """Why the job is not this user's own, as the end of a sentence."""
         self._read_status()
@@ -208,6 +208,11 @@ class Follower:
         if self.foreign and not self._foreign_reported:
             self._foreign_reported = True
             events.append(Notice(f"this job {self.foreign}: it is only looked at"))
+        full = self._status.disk_full if self._status else None
+        if full and not self._full_disk_reported:
+            self._full_disk_reported = True
+            text = "the disk is full: logs, checkpoints and what else ranks write there are cut off; free some space"
+            events.append(Notice(f"{sanitise(full)}: {text}"))
         for line in self._notices.read(BUDGET):
             found = json_object(line.encode())
             if found.get("event") == "notice":

@@ -10,21 +10,26 @@ import json
 import os
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import count as numbers
 from pathlib import Path
 
 from dstui import __version__
 from dstui.files import FileProblem, is_folder, is_there, read_text, reason
-from dstui.logs.log_file import LogFile
-from dstui.regular import lies_in
+from dstui.logs.decode import decode
+from dstui.regular import open_within
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.report.redact import mask, secrets, secrets_in
-from dstui.text import escaped
+from dstui.text import escaped, one_line
 
 LAST_LINES = 500
 """Lines of each log, from its end."""
 TAILED = (".log", ".jsonl")
 """Files that grow: only their ends go in."""
+RESERVE = ".reserve"
+MOST_TAIL = 1 << 20
+"""Bytes of each log that are looked at."""
+NEWLINE = "\n"
 MOST_KNOWN = 1000
 """Secrets beyond which logs are not asked for further ones: each costs a search of all the rest."""
 MARKS = ("status.json", "launch.json", "plan.yaml")
@@ -49,7 +54,8 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
     try:
         handle, temporary = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}.")
         with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-            _fill(archive, folder, {**_diagnosis(folder), **(more or {})}, lines)
+            real = JobFolder(folder.path.resolve())  # from here on nothing that lies elsewhere takes its place
+            _fill(archive, real, {**_diagnosis(real), **(more or {})}, lines)
         Path(temporary).replace(to)
     except OSError as error:
         raise FileProblem(f"{to}: {reason(error)}") from None
@@ -62,7 +68,7 @@ def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None
 def _files(path: Path) -> list[Path]:
     """What lies in a job folder, as far as it is a job's: its own files, logs and records, of every attempt."""
     patterns = ("*", "logs/rank_*.log", "ranks/rank_*.json", "attempts/*/logs/rank_*.log", "attempts/*/ranks/rank_*.json")
-    return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file())
+    return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file() and found.name != RESERVE)
 
 
 def _diagnosis(folder: JobFolder) -> dict[str, str]:
@@ -81,32 +87,49 @@ def _fill(archive: zipfile.ZipFile, folder: JobFolder, more: Mapping[str, str], 
     files = {str(path.relative_to(folder.path)): path for path in _files(folder.path)}
     known = secrets(os.environ).union(*map(secrets_in, more.values()))
     for path in files.values():  # what is named in one place stands in others without its name
-        found = secrets_in(_read(path, folder, lines)[0], prose=path.suffix in TAILED)
-        known |= found if path.suffix not in TAILED or len(known) < MOST_KNOWN else set()
+        is_log = path.suffix in TAILED
+        found = secrets_in(_read(path, folder, lines)[0], is_log=is_log)
+        known |= found if not is_log or len(known) < MOST_KNOWN else set()
     contents = [f"dstui {__version__}: {folder.path}, secrets masked, of each log the last {lines} lines", ""]
     for name, path in files.items():  # one after another: the logs of a thousand ranks are not held at once
         text, problem = _read(path, folder, lines)
         if problem:
             contents.append(f"{name} is left out: {problem}")
         else:
-            archive.writestr(escaped(f"{folder.name}/{name}"), mask(text, known).encode("utf-8", "backslashreplace"))
-    for name, text in {**more, "contents.txt": "\n".join(contents) + "\n"}.items():
-        archive.writestr(escaped(f"{folder.name}/{name}"), mask(text, known).encode("utf-8", "backslashreplace"))
+            _add(archive, f"{folder.name}/{name}", text, known, is_log=path.suffix in TAILED)
+    for name, text in {**more, "contents.txt": "".join(f"{one_line(line)}\n" for line in contents)}.items():
+        _add(archive, f"{folder.name}/{name}", text, known, is_log=name == "contents.txt")
+
+
+def _add(archive: zipfile.ZipFile, name: str, text: str, known: Iterable[str], *, is_log: bool) -> None:
+    """One member; neither its name nor its text holds a secret, or what a terminal would obey."""
+    name, text = "/".join(mask(part, known) for part in name.split("/")), escaped(text.replace("\r\n", NEWLINE))
+    taken = archive.NameToInfo
+    if escaped(name) in taken:  # two names that differ in what is masked
+        name = next(f"{name}-{number}" for number in numbers(2) if escaped(f"{name}-{number}") not in taken)
+    archive.writestr(escaped(name), mask(text, known, is_log=is_log).encode("utf-8", "backslashreplace"))
 
 
 def _read(path: Path, folder: JobFolder, lines: int) -> tuple[str, str]:
-    """A file's text, of what grows the last lines, safe to show; and why there is none."""
+    """A file's text, of what grows the last lines; and why there is none. What was checked is what is read: one descriptor."""
     try:
-        if not lies_in(path, folder.path):  # which says why not, where it cannot be read
-            return "", "it is a link to what lies elsewhere"
-        if path.suffix not in TAILED:
-            return read_text(path), ""
-    except FileProblem as problem:
-        return "", str(problem)
+        fd = open_within(path, folder.path)
     except OSError as error:
         return "", "it is a symbolic link" if error.errno == errno.ELOOP else reason(error)
-    log = LogFile(path)
+    if fd is None:
+        return "", "it is a link to what lies elsewhere"
+    if path.suffix in TAILED:
+        return "".join(f"{line}\n" for line in _tail(fd, lines)), ""
     try:
-        return "".join(f"{line}\n" for line in log.tail(lines)), ""
-    finally:
-        log.close()
+        return read_text(path, fd), ""
+    except FileProblem as problem:
+        return "", str(problem)
+
+
+def _tail(fd: int, count: int) -> list[str]:
+    """The last lines of a file, which is closed; at most those of its last MOST_TAIL bytes."""
+    with os.fdopen(fd, "rb") as file:
+        size = os.fstat(fd).st_size
+        file.seek(max(size - MOST_TAIL, 0))
+        lines = file.read(MOST_TAIL).removesuffix(b"\n").split(b"\n") if size else []
+    return [decode(line) for line in lines[max(len(lines) - count, 0) :]]

@@ -23,6 +23,8 @@ FILES = {
 }
 """What is asked of a cgroup, and the file that has it in the second and in the first version."""
 KILLS = ("memory.events", "memory.oom_control")
+FULL_BELOW = 16 << 10
+"""Bytes that are too few for a line of a log and the record of its rank."""
 LEAST = ("memory_available", "shm_free", "disk_free")
 """What may be free again when a rank's end is noticed: its least is kept."""
 
@@ -75,6 +77,15 @@ class ResourceFacts:
         found = resources(self._own, self.places)
         self._least = least(self._least, found)
         return found
+
+    def full_disk(self) -> Path | None:
+        """The first of the places on whose disk nothing more can be written; one that is read-only has no room by nature."""
+        for place in self.places:
+            with suppress(OSError):
+                found = os.statvfs(place)
+                if found.f_blocks and not found.f_flag & os.ST_RDONLY and found.f_bavail * found.f_frsize < FULL_BELOW:
+                    return place
+        return None
 
     def began(self, rank: int, pid: int) -> None:
         """A rank has started: a scheduler may have put it into a cgroup of its own."""

@@ -156,10 +156,10 @@ def _check_interpreter(python: str, env: Mapping[str, str], workdir: Path) -> No
 
 def _fill(folder: JobFolder, record: LaunchRecord, files: Mapping[str, str], tag: str) -> None:
     for name, text in files.items():
-        write_atomic(folder.path / name, text)
+        write_atomic(folder.path / name, text, private=True)
     folder.write_json(folder.launch_file, record.as_json())
     if record.cluster:
-        write_atomic(folder.path / LAUNCHER_ENV, f"{TAG}={tag}\n")
+        write_atomic(folder.path / LAUNCHER_ENV, f"{TAG}={tag}\n", private=True)
     for config in folder.ds_configs:
         watch(config)
     folder.prepare(1)

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 from dstui.logs.arrival_index import ArrivalWriter
 from dstui.regular import open_regular
 from dstui.run.jobs.cleanup import OpBuilds, build_root
-from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.folder import FULL, JobFolder
 from dstui.run.jobs.ownership import NotOwn, own_tag
 from dstui.run.jobs.processes import SUPERVISES, Process, descendants, find, reap, tagged
 from dstui.run.jobs.ranks import Rank, Ranks
@@ -77,6 +77,8 @@ class Supervisor:
         me = find(os.getpid())
         self.note_in_status(supervisor=ProcessRecord.of(me) if me else None)
         if self.fresh:
+            with suppress(OSError):
+                self.folder.keep_reserve(self.status)
             self.launch()
         for number, rank in self.ranks.ranks.items():  # what happened while nobody looked
             if rank.state != (known.state if (known := self.status.ranks.get(number)) else "waiting"):
@@ -212,6 +214,13 @@ class Supervisor:
             self.event("facts", attempt=self.ranks.attempt, **self.facts.ended(ended))
         elif self.every("facts", 1.0):
             self.facts.now()
+            self.note_full_disk(self.facts.full_disk())
+
+    def note_full_disk(self, place: Path | None) -> None:
+        """Put into the status on which disk of the job there is no room: ranks that cannot write may end without a word."""
+        if place is not None and not self.status.disk_full:
+            self.note_in_status(disk_full=str(place))
+            self._unwritten = True
 
     def through(self) -> bool:
         """Whether the job is over: asked to stop, all ranks ended, none can start any more, or it is stuck after a failure."""
@@ -279,7 +288,10 @@ class Supervisor:
     def end(self) -> None:
         """The last word."""
         self.arrivals.update(time.time(), self.ranks.attempt)
+        self.note_full_disk(self.facts.full_disk())
         self.status = finish(self.folder, self.status, self.ranks, self.asked)
+        with suppress(OSError):
+            self.folder.reserve.unlink(missing_ok=True)
         if self.record.on_end:
             from dstui.run.supervise.notify import announce  # urllib would cost every job 20 ms
 
@@ -327,8 +339,10 @@ class Supervisor:
 
     def event(self, event: str, **facts: Any) -> None:
         """A line of events.jsonl; a full disk must not end the supervision."""
-        with suppress(OSError):
+        try:
             self.folder.append_event(time.time(), event, **facts)
+        except OSError as error:
+            self._meet(error)
 
     def note_in_status(self, **changes: Any) -> None:
         """Change fields of the status; `write` puts it on the disk."""
@@ -340,8 +354,14 @@ class Supervisor:
         try:
             self.folder.write_status(self.status)
             self._unwritten = False
-        except OSError:
+        except OSError as error:
+            self._meet(error)
             self._unwritten = True
+
+    def _meet(self, error: OSError) -> None:
+        """A record could not be written: a full disk is noted, and must not end the supervision."""
+        if error.errno in FULL:
+            self.note_full_disk(self.folder.path)
 
 
 def default_signals() -> None:

@@ -53,7 +53,7 @@ class Writing:
             return
         try:
             for path, artifact in files.items():
-                write_atomic(path, artifact.text, replace=True, executable=artifact.executable)
+                write_atomic(path, artifact.text, replace=True, executable=artifact.executable, private=artifact.private)
                 self._session.note(f"written  {path}")
         except FileProblem as error:
             say(self._app, str(error), "error")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.files import FileProblem, write_atomic
+from dstui.regular import read_regular
 
 if TYPE_CHECKING:
     from dstui.plan import Plan
@@ -55,7 +56,7 @@ class Draft:
             self.forget()
         else:
             self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomic(self.file, json.dumps(asdict(self)), replace=True)
+            write_atomic(self.file, json.dumps(asdict(self)), replace=True, private=True)
 
     def forget(self) -> None:
         """Take it away."""
@@ -87,8 +88,8 @@ def left_behind() -> list[Draft]:
     found = []
     with suppress(OSError):
         for file in drafts_folder().glob("*.json"):
-            with suppress(OSError, ValueError, TypeError):
-                found.append(Draft(**json.loads(file.read_text(encoding="utf-8"))))
+            with suppress(OSError, ValueError, TypeError, RecursionError):
+                found.append(Draft(**json.loads(read_regular(file))))
     return sorted((draft for draft in found if draft.left_behind), key=lambda draft: -draft.at)
 
 

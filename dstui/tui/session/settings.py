@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dstui.files import FileProblem, read_text, write_atomic
+from dstui.limits import parse_json
 
 
 def settings_file() -> Path:
@@ -40,10 +41,8 @@ def _read() -> dict[str, Any] | None:
     file = settings_file()
     if not file.exists():
         return {}
-    import json
-
     try:
-        found = json.loads(read_text(file))
+        found = parse_json(read_text(file))
     except (FileProblem, OSError, ValueError):
         return None
     return found if isinstance(found, dict) else None

@@ -56,8 +56,8 @@ SIGNATURES = (
     Signature(
         "CKPT-DISK",
         "root",
-        "There was no room for the checkpoint",
-        "Disk, inodes or quota are used up; with optimizer states it takes 14 to 18 bytes per parameter.",
+        "The disk was full: there was no room for the checkpoint, or for what else was written",
+        "Disk, inodes or quota are used up; a checkpoint with optimizer states takes 14 to 18 bytes per parameter.",
         (
             rx("[Errno ", r"\[Errno (?:28|122)\]"),
             "PytorchStreamWriter failed writing file",

@@ -1,0 +1,15 @@
+"""All files of tests/amplified.py before all commands that read them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.amplified import AMPLIFIED, Amplified
+from tests.test_readers import answers
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in AMPLIFIED])
+def test_every_reader_has_a_bound(case: Amplified, tmp_path: Path) -> None:
+    answers(case, tmp_path)
