@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dstui import looking
+
 CONNECT_SECONDS = 5
 ALIVE_SECONDS = 3
 """A connection whose other end is silent for twice this long is given up."""
@@ -30,7 +32,8 @@ def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CON
 
 def python_command(*candidates: str) -> list[str]:
     """The words that run standard input by the first of these interpreters that is there, in a folder from which nothing is imported."""
-    search = 'cd / && for python; do command -v "$python" >/dev/null 2>&1 && exec "$python" -; done; echo "no Python here" >&2; exit 127'
+    run = " ".join(('exec "$python"', *looking.options(candidates[0]), "-"))
+    search = f'cd / && for python; do command -v "$python" >/dev/null 2>&1 && {run}; done; echo "no Python here" >&2; exit 127'
     return ["sh", "-c", search, "sh", *candidates]
 
 

@@ -20,13 +20,13 @@ LINES = 3
 
 def reasons(plan: Plan) -> list[str]:
     """Return why a launch of this Plan is asked about, in sentences. Empty where it is not."""
-    from dstui.trusted_python import answer, own
+    from dstui.trusted_python import about, answer, own
 
     found = []
     if foreign := foreign_folder(plan):
         found.append(f"This Plan is from a job folder that is not yours: {foreign}.")
     if not own(plan) and answer(plan) is not True:
-        found.append("You have not agreed to its interpreter yet.")
+        found.append(f"You have not agreed to its interpreter yet. {about(plan)}".rstrip())
     return found
 
 
