@@ -15,10 +15,15 @@ from dstui import looking
 CONNECT_SECONDS = 5
 ALIVE_SECONDS = 3
 """A connection whose other end is silent for twice this long is given up."""
+FORWARD_NOTHING = ("-a", "-x", "-oClearAllForwardings=yes")
+"""Whatever ~/.ssh/config says: the keys of the user's ssh agent are not for other hosts, and ports are not opened unasked."""
 
 
 def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CONNECT_SECONDS) -> list[str]:
-    """A command on another host: no password, no question, no X11, and an end also where the network has gone."""
+    """A command on another host: no password, no question, nothing forwarded, and an end also where the network has gone.
+
+    A login there may set SSH_AUTH_SOCK too: the command runs without it.
+    """
     options = {
         "BatchMode": "yes",
         "ConnectTimeout": str(max(1, round(connect_seconds))),
@@ -27,7 +32,7 @@ def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CON
         "LogLevel": "ERROR",
     }
     pairs = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    return ["ssh", "-T", "-x", *pairs, "--", host, shlex.join(words)]
+    return ["ssh", "-T", *FORWARD_NOTHING, *pairs, "--", host, shlex.join(["env", "-u", "SSH_AUTH_SOCK", *words])]
 
 
 def python_command(*candidates: str) -> list[str]:

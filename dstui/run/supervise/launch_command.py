@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dstui.hosts.ssh import FORWARD_NOTHING
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.processes import SUPERVISES, TAG
 from dstui.run.jobs.records import LaunchRecord
@@ -24,8 +25,14 @@ LAUNCHER_ENV = ".launcher_env"
 """The file that DeepSpeed's launcher gives to the processes of other hosts, on their command lines: the tag alone."""
 RANK_ENV = "rank_env.json"
 """The file on each host that holds the environment of its ranks."""
-PDSH_SSH = "-oBatchMode=yes -oServerAliveInterval=5 -oServerAliveCountMax=3"
-"""So that pdsh asks nothing and notices a host that is gone."""
+SSH_OPTIONS = {
+    "PDSH_SSH_ARGS_APPEND": (*FORWARD_NOTHING, "-oBatchMode=yes", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"),
+    "OMPI_MCA_plm_rsh_args": FORWARD_NOTHING,  # Open MPI up to 4
+    "PRTE_MCA_plm_ssh_args": FORWARD_NOTHING,  # and from 5 on
+    "HYDRA_LAUNCHER_EXTRA_ARGS": FORWARD_NOTHING,  # MPICH, MVAPICH2
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": FORWARD_NOTHING,
+}
+"""What the ssh of a launcher is given, by its variable: nothing is forwarded, and pdsh asks nothing and notices a host that is gone."""
 PORTS = range(20000, 32768)
 """Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
 
@@ -82,10 +89,8 @@ def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, 
     """
     env = {**os.environ, "PYTHONUNBUFFERED": "1", **record.env, TAG: tag}
     if record.cluster:
-        env |= {
-            "DS_ENV_FILE": str(folder.path / LAUNCHER_ENV),
-            "PDSH_SSH_ARGS_APPEND": f"{os.environ.get('PDSH_SSH_ARGS_APPEND', '')} {PDSH_SSH}",
-        }
+        env |= {name: " ".join(filter(None, (os.environ.get(name), *words))) for name, words in SSH_OPTIONS.items()}
+        env["DS_ENV_FILE"] = str(folder.path / LAUNCHER_ENV)
     env.pop(SUPERVISES, None)
     beside = os.path.dirname(record.python)  # noqa: PTH120 - "" where only a name is given
     if beside:
