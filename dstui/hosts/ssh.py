@@ -17,6 +17,14 @@ ALIVE_SECONDS = 3
 """A connection whose other end is silent for twice this long is given up."""
 FORWARD_NOTHING = ("-a", "-x", "-oClearAllForwardings=yes")
 """Whatever ~/.ssh/config says: the keys of the user's ssh agent are not for other hosts, and ports are not opened unasked."""
+SSH_OPTIONS = {
+    "PDSH_SSH_ARGS_APPEND": (*FORWARD_NOTHING, "-oBatchMode=yes", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"),
+    "OMPI_MCA_plm_rsh_args": FORWARD_NOTHING,  # Open MPI up to 4
+    "PRTE_MCA_plm_ssh_args": FORWARD_NOTHING,  # and from 5 on
+    "HYDRA_LAUNCHER_EXTRA_ARGS": FORWARD_NOTHING,  # MPICH, MVAPICH2
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": FORWARD_NOTHING,
+}
+"""What the ssh of a launcher is given, by its variable: nothing is forwarded, and pdsh asks nothing and notices a host that is gone."""
 
 
 def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CONNECT_SECONDS) -> list[str]:

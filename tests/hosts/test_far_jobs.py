@@ -20,9 +20,9 @@ import fakenvml
 from far import BEHAVE, Far
 from farm import SSH, Farm, command_of, etc, forced
 
+from dstui.hosts.ssh import SSH_OPTIONS
 from dstui.run.jobs.ranks import read_record
 from dstui.run.observe.usage import Sampler, together
-from dstui.run.supervise.launch_command import SSH_OPTIONS
 from tests.waiting import wait_for
 
 
