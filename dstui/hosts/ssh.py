@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dstui import looking
+from dstui.text import sanitise
 
 CONNECT_SECONDS = 5
 ALIVE_SECONDS = 3
@@ -119,7 +120,8 @@ def failure(host: str, reported: str) -> Failure:
     for sign in SIGNS:
         if re.search(sign.text, reported, re.M):
             return Failure(sign.id, sign.problem, sign.fix.format(host=shlex.quote(host)))
-    return Failure("other", (reported.strip().splitlines() or ["it ended without an answer"])[-1], f"try: ssh {shlex.quote(host)} true")
+    last = (reported.strip().splitlines() or ["it ended without an answer"])[-1]
+    return Failure("other", sanitise(last), f"try: ssh {shlex.quote(host)} true")
 
 
 def late(host: str, seconds: float) -> Failure:

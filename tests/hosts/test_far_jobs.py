@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,7 @@ import fakenvml
 from far import BEHAVE, Far
 from farm import SSH, Farm, command_of, etc, forced
 
+from dstui.hosts.agent import READY
 from dstui.hosts.ssh import SSH_OPTIONS
 from dstui.run.jobs.ranks import read_record
 from dstui.run.observe.usage import Sampler, together
@@ -303,3 +306,13 @@ def test_nor_by_the_ssh_of_mpirun(far: Far, agent: str, mpirun: str) -> None:
         assert told.returncode == 0, told.stderr
         shown.append(told.stdout.split())
     assert len(shown[0]) == 2 and shown[1] == ["0"]
+
+
+def test_a_host_cannot_take_dstuis_own_words_from_a_line(far: Far) -> None:
+    program = far.path / "liar.py"
+    hello = json.dumps({"is": "hello", "size": 0, "time": time.time(), "there": True, "lacks": ["no disk\rdstui: all is well"]})
+    program.write_text(f"import os, time\nos.write(1, {READY!r} + {hello.encode()!r} + b'\\n')\ntime.sleep(100)\n")
+    with etc(far.farm, "h1", "authorized_keys", forced(far.farm, f"exec {sys.executable} {program}")):
+        far.start("all:hang")
+        code, _, err = far.wait()
+    assert code == 1 and "dstui: h1: dstui: all is well: nothing was started" in err, err
