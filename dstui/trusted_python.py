@@ -59,7 +59,7 @@ def answer(plan: Plan) -> bool | None:
     python = _place(interpreter(plan))
     known = _of_this_process if writable_by_others(python) else _remembered()
     entry = {**_entry(python), "yes": None}
-    answers = [said.get("yes") for said in known if {**said, "yes": None} == entry]
+    answers = [given.get("yes") for given in known if {**given, "yes": None} == entry]
     return answers[-1] is True if answers else None
 
 
