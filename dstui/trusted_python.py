@@ -34,7 +34,7 @@ WITHOUT_MEMBERS = ("root", "staff")
 """Groups of the system's own folders, in which nobody is unless an administrator says so."""
 
 _of_this_process: list[dict[str, Any]] = []
-"""Answers about interpreters whose environment others may write."""
+"""Answers that were given to this process: all that counts where others may write the environment, or nothing can be remembered."""
 
 
 def probe_python(plan: Plan) -> str:
@@ -57,7 +57,7 @@ def to_be_asked(plan: Plan) -> bool:
 def answer(plan: Plan) -> bool | None:
     """What the user said about the interpreter of this Plan; None where that was not asked yet, or of what is not there any more."""
     python = _place(interpreter(plan))
-    known = _of_this_process if writable_by_others(python) else _remembered()
+    known = [*([] if writable_by_others(python) else _remembered()), *_of_this_process]
     entry = {**_entry(python), "yes": None}
     answers = [given.get("yes") for given in known if {**given, "yes": None} == entry]
     return answers[-1] is True if answers else None

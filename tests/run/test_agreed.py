@@ -151,6 +151,15 @@ def test_a_program_that_is_not_there_is_not_asked_about_and_one_of_the_path_is(p
     assert probe_python(plan) == sys.executable and to_be_asked(plan) is (python == "rm")
 
 
+def test_an_answer_that_cannot_be_kept_holds_for_this_process(named: Named, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("no folder")
+    plan = named("./mine.sh")
+    remember(plan, True)
+    assert answer(plan) is True
+    remember(plan, False)
+    assert answer(plan) is False
+
+
 @pytest.mark.parametrize("text", ["", "[", '{"a": 1}', "[1, null, {}]", '[{"plan": 3}]'])
 def test_a_broken_memory_is_none(text: str, named: Named) -> None:
     state_file().parent.mkdir(parents=True)
