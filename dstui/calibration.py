@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dstui import looking
 from dstui.files import FileProblem, read_text, write_atomic
 from dstui.limits import parse_json
 from dstui.machine.child import output_of
@@ -24,7 +25,9 @@ SECONDS = 240.0
 
 def calibrate(machine: Machine, python: str = sys.executable) -> dict[str, float]:
     """Measure the rates of this machine and remember them. Raises FileProblem where nothing could be measured."""
-    lines = output_of([python, str(CHILD), *[str(gpu.index) for gpu in machine.gpus if gpu.problem is None]], SECONDS)
+    lines = output_of(
+        [python, *looking.options(python), str(CHILD), *[str(gpu.index) for gpu in machine.gpus if gpu.problem is None]], SECONDS
+    )
     rates = {name: float(value) for name, value in lines if isinstance(value, (int, float)) and not isinstance(value, bool)}
     reported = dict(lines)
     if not rates:

@@ -115,7 +115,6 @@ def _show(target: Target) -> int:
 
 def _not_ready(target: Target) -> bool:
     """Whether a host is not ready for this job; says what is wrong, and what to do. Nothing is looked at for a job of this machine."""
-    from dstui.doctor.preflight import lines, preflight  # which no job of this machine needs
     from dstui.run.supervise.start import check as check_launcher
 
     try:
@@ -124,6 +123,8 @@ def _not_ready(target: Target) -> bool:
         check_launcher(target.launch)
     except (RenderError, LaunchError):
         return False  # the launch says it
+    from dstui.doctor.preflight import lines, preflight  # which no job of this machine needs
+
     results = preflight(target)
     for line in lines(results):
         remark(line)

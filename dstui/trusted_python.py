@@ -1,15 +1,20 @@
-"""Which interpreter looks for a Plan: that of its ranks (`job.python`), where the user agreed to that once, else dstui's own.
+"""Which interpreter looks for a Plan: that of its ranks (`job.python`), where the user agreed to that, else dstui's own.
 
-A Plan may have come from anywhere, and with it the program that it names. What was agreed holds for this file of a Plan and this
-interpreter, as long as nobody replaces the one or the other's program; it is kept in the user's state folder.
+A Plan may have come from anywhere, and with it the program that it names. What was agreed holds for an interpreter, whichever Plan names
+it: for this path and owner, as long as nobody replaces the program or what it runs at its start. It is kept in the user's state folder,
+unless others may write the interpreter's environment: then it holds for this process alone, and the next one asks again.
 """
 
 from __future__ import annotations
 
+import grp
 import json
 import os
+import pwd
 import shutil
+import stat
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +29,13 @@ MOST = 1000
 OPTION = "--trust-python"
 """What a command without dialogs takes for a yes."""
 HELP = "let the interpreter that a Plan names (job.python) look too, now and later"
+AT_START = ("sitecustomize*", "usercustomize*", "*.pth")
+"""What an interpreter runs at its start, in its site-packages."""
+WITHOUT_MEMBERS = ("root", "staff")
+"""Groups of the system's own folders, in which nobody is unless an administrator says so."""
+
+_of_this_process: list[dict[str, Any]] = []
+"""Answers that were given to this process: all that counts where others may write the environment, or nothing can be remembered."""
 
 
 def probe_python(plan: Plan) -> str:
@@ -44,19 +56,36 @@ def to_be_asked(plan: Plan) -> bool:
 
 
 def answer(plan: Plan) -> bool | None:
-    """What the user said about the interpreter of this Plan; None where that was not asked yet, or of another program in its place."""
-    entry = _entry(plan)
-    answers = [known.get("yes") for known in _remembered() if {**known, "yes": None} == {**entry, "yes": None}]
+    """What the user said about the interpreter of this Plan; None where that was not asked yet, or of what is not there any more."""
+    python = _place(interpreter(plan))
+    known = [*([] if writable_by_others(python) else _remembered()), *_of_this_process]
+    entry = {**_entry(python), "yes": None}
+    answers = [given.get("yes") for given in known if {**given, "yes": None} == entry]
     return answers[-1] is True if answers else None
 
 
 def remember(plan: Plan, yes: bool) -> None:
     """Keep the user's answer. A state folder that cannot be written costs the memory, nothing else."""
-    entry = _entry(plan)
-    others = [known for known in _remembered() if (known.get("plan"), known.get("python")) != (entry["plan"], entry["python"])]
+    python = _place(interpreter(plan))
+    entry = {**_entry(python), "yes": yes}
+    _of_this_process.append(entry)
+    if writable_by_others(python):
+        return
+    others = [known for known in _remembered() if known.get("python") != entry["python"]]
     with suppress(FileProblem, OSError):
         state_file().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomic(state_file(), json.dumps([*others, {**entry, "yes": yes}][-MOST:], indent=1) + "\n", replace=True)
+        write_atomic(state_file(), json.dumps([*others, entry][-MOST:], indent=1) + "\n", replace=True)
+
+
+def about(plan: Plan) -> str:
+    """What there is to know of the interpreter of a Plan before an answer: whose it is, and who else may write its environment."""
+    python = _place(interpreter(plan))
+    found, owner = [], _owner(python)
+    if owner not in (None, 0, os.geteuid()):
+        found.append(f"It belongs to {_user(owner)}.")
+    if place := writable_by_others(python):
+        found.append(f"Others may write {place}, so this is asked in each session.")
+    return " ".join(found)
 
 
 def state_file() -> Path:
@@ -66,10 +95,54 @@ def state_file() -> Path:
     return user_state_path("dstui") / "interpreters.json"
 
 
-def _entry(plan: Plan) -> dict[str, Any]:
-    """A Plan's file and its interpreter: the path, what stands there, and what a link there leads to."""
-    python = _place(interpreter(plan))
-    return {"plan": os.path.realpath(plan.source), "python": python, "file": [_identity(python, link) for link in (False, True)]}
+def writable_by_others(python: str) -> str:
+    """The first file or folder by which others than its owner could change what an interpreter runs; "" where there is none."""
+    programs = {python, os.path.realpath(python)}
+    for path in (*programs, *_environment(python)):
+        for place in (Path(path), *Path(path).parents):
+            with suppress(OSError):
+                if _others_may_write(place.stat()):
+                    return str(place)
+    return ""
+
+
+def _others_may_write(found: os.stat_result) -> bool:
+    """Whether others may change what is there. In a folder with the sticky bit they may only add to it."""
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+        return False
+    return bool(found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and not _is_private(found.st_gid, found.st_uid)))
+
+
+def _is_private(group: int, user: int) -> bool:
+    """Whether a group has nobody but this user in it: distributions make one for each user, and have some without any member."""
+    with suppress(KeyError):
+        found, name = grp.getgrgid(group), pwd.getpwuid(user).pw_name
+        return found.gr_name in (name, *WITHOUT_MEMBERS) and set(found.gr_mem) <= {name}
+    return False
+
+
+def _environment(python: str) -> Iterator[str]:
+    """The folders of packages of an interpreter, pyvenv.cfg, and what it runs at its start; nothing of a program that has none of them."""
+    prefix = Path(python).parent.parent
+    if (prefix / "pyvenv.cfg").is_file():
+        yield str(prefix / "pyvenv.cfg")
+    for folder in sorted({*prefix.glob("lib*/python3*/site-packages"), *prefix.glob("lib/python3*/dist-packages")}):
+        yield str(folder)
+        for pattern in AT_START:
+            yield from map(str, sorted(folder.glob(pattern)))
+
+
+def _entry(python: str) -> dict[str, Any]:
+    """An interpreter: its path, its owner, what stands there, what a link there leads to, and what it runs at its start."""
+    at_start = [[path, *_identity(path, True)] for path in _environment(python) if not Path(path).is_dir()]
+    file = [_identity(python, link) for link in (False, True)]
+    return {"python": python, "owner": _owner(python), "file": file, "at_start": at_start}
+
+
+def _owner(python: str) -> int | None:
+    with suppress(OSError, ValueError):
+        return Path(python).lstat().st_uid
+    return None
 
 
 def _place(python: str) -> str:
@@ -85,6 +158,12 @@ def _identity(path: str, follow: bool) -> list[int]:
         found = Path(path).stat(follow_symlinks=follow)
         return [found.st_ino, found.st_mtime_ns, found.st_size]
     return []
+
+
+def _user(uid: int | None) -> str:
+    with suppress(KeyError):
+        return pwd.getpwuid(uid or 0).pw_name
+    return f"uid {uid}"
 
 
 def _remembered() -> list[dict[str, Any]]:

@@ -81,14 +81,14 @@ class ReferenceChecker:
 
     def __init__(self, python: str = sys.executable, *, how: str = "parse", path: str = "") -> None:
         """`how`: parse or initialize. `path` goes first on the child's PYTHONPATH: another release of DeepSpeed."""
-        self.version, self.how = "", how
+        self.version, self.how, self._python = "", how, python
         self._types: Mapping[str, bool] = {}
         self._lock = threading.Lock()
         self._rest = b""
         self._asked = 0
         try:
             self._child = subprocess.Popen(
-                [python, str(CHILDREN / f"{how}.py")],
+                [python, *looking.options(python), str(CHILDREN / f"{how}.py")],
                 cwd=looking.NEUTRAL,
                 env=looking.environment(first=path),
                 stdin=subprocess.PIPE,
@@ -158,7 +158,7 @@ class ReferenceChecker:
                     raise ReferenceFailure(f"DeepSpeed gave no answer in {seconds:.0f} s")
                 if not (read := os.read(self._child.stdout.fileno(), 65536)):
                     raise ReferenceFailure(
-                        "this python has no DeepSpeed that can be imported"
+                        f"{' '.join((self._python, *looking.options(self._python)))} has no DeepSpeed that can be imported"
                         if not self.version
                         else "the reference checker's process has ended"
                     )

@@ -62,7 +62,7 @@ def _whose(one: CheckedFile, trust: bool) -> str:
     python = probe_python(plan)
     if python == sys.executable:
         why = "a Plan may come from anywhere: the program that it names is run for a launch, and for looking only with your word"
-        fix = Fix(f"{OPTION} lets it judge, and is remembered for this Plan and this interpreter")
+        fix = Fix(f"{OPTION} lets it judge, and is remembered for this interpreter")
         message = f"dstui's own Python judged, not {plan.job.python}, which the Plan names"
         one.findings.append(Finding("ORACLE", "info", "job.python", message, why, line=plan.line_of("job.python"), fix=fix))
     return python

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -16,7 +15,7 @@ from dstui.logs.levels import ALL, NAMES, Levels, level_named
 from dstui.logs.time_parsing import clock, moment
 from dstui.logs.timeline import Slice, Timeline
 from dstui.output import Results, flush, put, refuse, say
-from dstui.plan.patterns import compiled
+from dstui.plan.patterns import Expression, compiled
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.index import RUN, find
 from dstui.run.jobs.ranks import hosts_of_ranks, rank_label
@@ -138,7 +137,7 @@ def _level(word: str | None) -> int:
     return least
 
 
-def _expression(pattern: str | None) -> re.Pattern[str] | None:
+def _expression(pattern: str | None) -> Expression | None:
     try:
         return compiled(pattern) if pattern else None
     except ValueError as error:

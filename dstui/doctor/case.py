@@ -46,6 +46,8 @@ class Case:
     """The interpreter of the ranks."""
     asked: bool = True
     """Whether that one was asked about the host's software; else it was dstui's own, or any that is there."""
+    isolated: bool = False
+    """Whether it was run with -I, which leaves out the packages of PYTHONPATH and of the user's own site-packages."""
     slots: int = 0
     """Ranks on this host; 0 where no Plan tells."""
     requirement: Requirement = field(default_factory=Requirement)

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from dstui import looking
 from dstui.doctor.case import Case
 from dstui.doctor.gather import PORT, JobOnHosts
 from dstui.hosts.ssh import python_command, ssh_command
@@ -60,7 +61,8 @@ def _rank(job: JobOnHosts, case: Case, rank: int, world: int) -> list[Line]:
     if plan:
         environment |= {name: value for name, value in plan.cluster.env.items() if name.startswith("GLOO")}
     text = RANK.format(environment=environment, alarm=int(SECONDS), timeout=int(SECONDS / 2)).encode()
-    command = (
-        [job.probe_with, "-"] if case.here else ssh_command(case.host, python_command(job.probe_with, *(() if job.asked else ("python3",))))
-    )
+    if case.here:
+        command = [job.probe_with, *looking.options(job.probe_with), "-"]
+    else:
+        command = ssh_command(case.host, python_command(job.probe_with, *(() if job.asked else ("python3",))))
     return output_of(command, SECONDS, stdin=text)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dstui import looking
 from dstui.check.reference import with_types
 from dstui.check.rules.machine.requirement import Requirement, requirement_for
 from dstui.doctor.case import Case
@@ -70,6 +71,11 @@ class JobOnHosts:
     def asked(self) -> bool:
         """Whether the interpreter of the ranks is the one that looks."""
         return self.plan is None or own(self.plan) or self.probe_with != sys.executable
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of the interpreter that looks."""
+        return looking.options(self.probe_with)
 
 
 def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
@@ -172,7 +178,8 @@ def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dic
         "connect": [master, port] if several and host != names[0] else None,
         "seconds": MEET_SECONDS if several else 0.0,
         "imports": imports and job.asked,
-        "modules": list(launcher.modules),
+        "modules": list(launcher.modules) if job.asked else [],
+        "options": list(job.options),
         "programs": list(launcher.programs) if several else [],
         "env": {name: value for name, value in (job.plan.cluster.env if job.plan else {}).items() if name in PLACES},
     }
@@ -182,7 +189,7 @@ def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any], dea
     began = time.time()
     local = host in HERE
     if local:
-        machine, lines = here, output_of([job.probe_with, str(READY)], deadline, stdin=json.dumps(wanted).encode())
+        machine, lines = here, output_of([job.probe_with, *job.options, str(READY)], deadline, stdin=json.dumps(wanted).encode())
         kind, reported = lines[-1]
         problem = None if kind == "done" else Failure("here", str(reported).splitlines()[-1], "name an interpreter in job.python that runs")
     else:
@@ -198,6 +205,7 @@ def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any], dea
         plan=job.plan,
         python=job.python,
         asked=job.asked,
+        isolated=bool(job.options),
         slots=job.slots[host],
         requirement=_requirement(job, host, machine),
         here=local,

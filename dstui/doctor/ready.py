@@ -6,7 +6,7 @@ into the job's folder and removes it, and listens on one port for a moment.
 
 ARGUMENT: {"python": str, "script": str | null, "model": str | null, "hub": str | null, "folders": [str], "token": str | null,
 "names": [str], "listen": [port, peers] | null, "connect": [host, port] | null, "seconds": float, "imports": bool, "env": {name: value},
-"modules": [str], "programs": [str]}
+"modules": [str], "programs": [str], "options": [str]}: options of the interpreter.
 """
 
 from __future__ import annotations
@@ -260,14 +260,14 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - Path.home() may raise
 
 
-def imports(python: str) -> dict[str, Any]:
+def imports(python: list[str]) -> dict[str, Any]:
     """What the job's own interpreter says when it imports torch and deepspeed; takes seconds."""
     try:
-        ran = subprocess.run([python, "-c", IMPORTS], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=IMPORT_SECONDS)
+        ran = subprocess.run([*python, "-c", IMPORTS], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=IMPORT_SECONDS)
     except subprocess.TimeoutExpired:
         return {"problem": f"it takes longer than {IMPORT_SECONDS} s"}
     except OSError as error:
-        return {"problem": f"{python}: {error.strerror}"}
+        return {"problem": f"{python[0]}: {error.strerror}"}
     if ran.returncode:
         words = ran.stderr.decode(errors="replace").strip().splitlines()
         return {"problem": words[-1] if words else f"it ended with status {ran.returncode}"}
@@ -275,12 +275,12 @@ def imports(python: str) -> dict[str, Any]:
     return found
 
 
-def modules(python: str, names: list[str]) -> dict[str, bool]:
+def modules(python: list[str], names: list[str]) -> dict[str, bool]:
     """Which of these modules the job's interpreter finds; it imports none of them."""
     code = "import importlib.util, json, sys; print(json.dumps({n: importlib.util.find_spec(n) is not None for n in sys.argv[1:]}))"
     try:
         ran = subprocess.run(
-            [python, "-c", code, *names], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=IMPORT_SECONDS
+            [*python, "-c", code, *names], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=IMPORT_SECONDS
         )
         found: dict[str, bool] = json.loads(ran.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired):
@@ -393,11 +393,11 @@ def report(wanted: dict[str, Any]) -> None:
     emit("ready", {"keys": keys(), "leftovers": leftovers()})
     emit("ready", {"programs": {name: shutil.which(name) for name in wanted.get("programs", ())}})
     if wanted.get("modules"):
-        emit("ready", {"modules": modules(python, wanted["modules"])})
+        emit("ready", {"modules": modules([python, *wanted["options"]], wanted["modules"])})
     if wanted["token"]:
         emit("ready", {"shared": Path(wanted["token"]).exists()})
     if wanted["imports"]:
-        emit("ready", {"imports": imports(python)})
+        emit("ready", {"imports": imports([python, *wanted["options"]])})
     waiting.join()
     emit("ready", {**found, "clock": time.time()})
 

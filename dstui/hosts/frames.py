@@ -12,6 +12,7 @@ from typing import Any
 
 from dstui.hosts.agent import CHUNK, READY
 from dstui.regular import json_object
+from dstui.text import sanitise
 
 MOST_NOISE = 1 << 16
 """Bytes that a login shell may print before the agent begins."""
@@ -74,6 +75,13 @@ FORMS: Mapping[str, Mapping[str, Form]] = {
 """Kind -> what its facts must hold; all of them must be there."""
 
 
+def _safe(value: Any) -> Any:
+    """A fact as it may stand in a sentence of dstui's: a carriage return in it would fold the words before it away."""
+    if isinstance(value, list):
+        return [_safe(each) for each in value]
+    return sanitise(value) if isinstance(value, str) else value
+
+
 class AgentFrames:
     """A stream of bytes as frames."""
 
@@ -110,4 +118,5 @@ class AgentFrames:
             raise FrameError("what it says is no message of dstui's agent")
         if len(self._rest) < end + 1 + size:
             return None
-        return AgentFrame(head["is"], head, bytes(self._rest[end + 1 : end + 1 + size])), end + 1 + size
+        facts = {key: _safe(value) for key, value in head.items()}
+        return AgentFrame(head["is"], facts, bytes(self._rest[end + 1 : end + 1 + size])), end + 1 + size

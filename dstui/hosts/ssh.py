@@ -10,13 +10,29 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dstui import looking
+from dstui.text import sanitise
+
 CONNECT_SECONDS = 5
 ALIVE_SECONDS = 3
 """A connection whose other end is silent for twice this long is given up."""
+FORWARD_NOTHING = ("-a", "-x", "-oClearAllForwardings=yes")
+"""Whatever ~/.ssh/config says: the keys of the user's ssh agent are not for other hosts, and ports are not opened unasked."""
+SSH_OPTIONS = {
+    "PDSH_SSH_ARGS_APPEND": (*FORWARD_NOTHING, "-oBatchMode=yes", "-oServerAliveInterval=5", "-oServerAliveCountMax=3"),
+    "OMPI_MCA_plm_rsh_args": FORWARD_NOTHING,  # Open MPI up to 4
+    "PRTE_MCA_plm_ssh_args": FORWARD_NOTHING,  # and from 5 on
+    "HYDRA_LAUNCHER_EXTRA_ARGS": FORWARD_NOTHING,  # MPICH, MVAPICH2
+    "I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": FORWARD_NOTHING,
+}
+"""What the ssh of a launcher is given, by its variable: nothing is forwarded, and pdsh asks nothing and notices a host that is gone."""
 
 
 def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CONNECT_SECONDS) -> list[str]:
-    """A command on another host: no password, no question, no X11, and an end also where the network has gone."""
+    """A command on another host: no password, no question, nothing forwarded, and an end also where the network has gone.
+
+    A login there may set SSH_AUTH_SOCK too: the command runs without it.
+    """
     options = {
         "BatchMode": "yes",
         "ConnectTimeout": str(max(1, round(connect_seconds))),
@@ -25,12 +41,13 @@ def ssh_command(host: str, words: Sequence[str], *, connect_seconds: float = CON
         "LogLevel": "ERROR",
     }
     pairs = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    return ["ssh", "-T", "-x", *pairs, "--", host, shlex.join(words)]
+    return ["ssh", "-T", *FORWARD_NOTHING, *pairs, "--", host, shlex.join(["env", "-u", "SSH_AUTH_SOCK", *words])]
 
 
 def python_command(*candidates: str) -> list[str]:
     """The words that run standard input by the first of these interpreters that is there, in a folder from which nothing is imported."""
-    search = 'cd / && for python; do command -v "$python" >/dev/null 2>&1 && exec "$python" -; done; echo "no Python here" >&2; exit 127'
+    run = " ".join(('exec "$python"', *looking.options(candidates[0]), "-"))
+    search = f'cd / && for python; do command -v "$python" >/dev/null 2>&1 && {run}; done; echo "no Python here" >&2; exit 127'
     return ["sh", "-c", search, "sh", *candidates]
 
 
@@ -103,7 +120,8 @@ def failure(host: str, reported: str) -> Failure:
     for sign in SIGNS:
         if re.search(sign.text, reported, re.M):
             return Failure(sign.id, sign.problem, sign.fix.format(host=shlex.quote(host)))
-    return Failure("other", (reported.strip().splitlines() or ["it ended without an answer"])[-1], f"try: ssh {shlex.quote(host)} true")
+    last = (reported.strip().splitlines() or ["it ended without an answer"])[-1]
+    return Failure("other", sanitise(last), f"try: ssh {shlex.quote(host)} true")
 
 
 def late(host: str, seconds: float) -> Failure:

@@ -14,6 +14,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from dstui.logs import newlines
+from dstui.plan.patterns import Expression, compiled
 
 DENSE_HITS, DENSE_BYTES = 64, 512
 """Where so many matches follow each other within so many bytes each, it is faster to split all lines and look at each."""
@@ -26,20 +27,24 @@ class Wanted(NamedTuple):
     """What a line must have: one of `texts` (where there are any), and a match of `expression` (where there is one)."""
 
     texts: tuple[bytes, ...]
-    expression: re.Pattern[bytes] | None = None
+    expression: Expression | None = None
     ignore_case: bool = False
     """Of the letters of ASCII; the texts are lower case then."""
 
 
-def finder(text: str, *, regex: bool, ignore_case: bool) -> Wanted | None:
-    """What to look for in the bytes of lines; None where that needs the letters themselves (É is é)."""
+def finder(text: str, *, regex: bool, ignore_case: bool, own: bool = False) -> Wanted | None:
+    """What to look for in the bytes of lines; None where that needs the letters themselves (É is é).
+
+    `own`: the regular expression is one of dstui's own, which `re` matches; others are matched by RE2. Raises ValueError as `compiled`.
+    """
     if ignore_case and not text.isascii():
         return None
     texts = _needed(text) if regex else [text] if text else []
-    try:
-        expression = re.compile(text.encode(), re.IGNORECASE if ignore_case else 0) if regex else None
-    except (re.error, UnicodeEncodeError):  # \\u00e9 is for letters alone
-        return None
+    expression: Expression | None = None
+    if regex and own:
+        expression = re.compile(text.encode(), re.IGNORECASE if ignore_case else 0)
+    elif regex:
+        expression = compiled(text, ignore_case=ignore_case, in_bytes=True)
     return Wanted(tuple((each.lower() if ignore_case else each).encode() for each in texts), expression, ignore_case)
 
 
@@ -53,6 +58,8 @@ def matching_lines(data: bytes, wanted: Wanted) -> list[int]:
     numbers = found[0] if len(found) == 1 else sorted(set().union(*found))
     if wanted.expression is None or not numbers:
         return list(numbers)
+    if not data.isascii():  # RE2 finds nothing in what is not UTF-8
+        data = data.decode("utf-8", "replace").encode()
     lines, search = data.split(b"\n"), wanted.expression.search
     return [number for number in numbers if search(lines[number])]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ from dstui.logs.levels import ALL, ERROR, WARNING
 from dstui.logs.log_folder import LogFolder
 from dstui.logs.log_rows import LogRows
 from dstui.logs.timeline import Timeline
+from dstui.plan.patterns import Expression
 
 LEVELS = {ALL: "", WARNING: "warnings and errors", ERROR: "errors"}
 
@@ -22,7 +22,7 @@ class Filter:
     host: str | None = None
     least: int = ALL
     dedup: bool = True
-    only: re.Pattern[str] | None = None
+    only: Expression | None = None
     """What a line must hold."""
 
     def open(self, folder: LogFolder, hosts: Mapping[int, str]) -> LogRows:

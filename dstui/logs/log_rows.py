@@ -7,7 +7,6 @@ opened: those that came before have negative numbers, and are counted in slices,
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_right
 from collections import OrderedDict, deque
@@ -22,6 +21,7 @@ from dstui.logs.dedup import Batch, DedupRows
 from dstui.logs.levels import ALL, Levels
 from dstui.logs.log_file import LogFile
 from dstui.logs.timeline import Part, Slice, Timeline
+from dstui.plan.patterns import Expression
 
 BLOCK = 256 * 1024
 """Bytes of logs in a block."""
@@ -102,7 +102,7 @@ class LogBlock:
 class Shown:
     """The rows of a block, and which of them pass the filter."""
 
-    def __init__(self, *, dedup: bool, least: int, only: re.Pattern[str] | None) -> None:
+    def __init__(self, *, dedup: bool, least: int, only: Expression | None) -> None:
         self.rows = DedupRows(dedup=dedup)
         self.picked: list[int] = []
         self._levels, self._only = Levels(least), only
@@ -124,7 +124,7 @@ class Shown:
 class LogRows:
     """Rows by number: from `first` to before `end`. `least`: the level that a line must have; `only`: what it must hold."""
 
-    def __init__(self, timeline: Timeline, *, dedup: bool = True, least: int = ALL, only: re.Pattern[str] | None = None) -> None:
+    def __init__(self, timeline: Timeline, *, dedup: bool = True, least: int = ALL, only: Expression | None = None) -> None:
         self.timeline, self.dedup, self.least, self.only = timeline, dedup, least, only
         self.left_out = False
         """Lines at the beginning have no place in memory."""

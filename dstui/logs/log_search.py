@@ -10,6 +10,7 @@ from time import monotonic
 from dstui.logs.decode import decode_lines, has_long_line, is_plain, is_unadorned
 from dstui.logs.grep import finder, matching_lines
 from dstui.logs.log_rows import LogRows
+from dstui.plan.patterns import Expression, compiled
 
 PROBLEM = (
     r"\b\w*(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan)\b"
@@ -17,21 +18,27 @@ PROBLEM = (
 """What a line says that speaks of an error. Alternatives that are plain words are looked for ten times as fast."""
 
 
-def expression_of(pattern: str, *, regex: bool) -> re.Pattern[str]:
-    """What a search looks for: in plain text case does not matter unless it has a capital letter, in a regular expression it never does."""
-    flags = 0 if not regex and pattern != pattern.lower() else re.IGNORECASE
-    return re.compile(pattern if regex else re.escape(pattern), flags)
+def ignores_case(pattern: str, *, regex: bool) -> bool:
+    """Whether case does not matter: in plain text unless it has a capital letter, in a regular expression never."""
+    return regex or pattern == pattern.lower()
+
+
+def expression_of(pattern: str, *, regex: bool, own: bool = False) -> Expression:
+    """What a search looks for. `own`: a regular expression of dstui's own. Raises ValueError where one of somebody else's is none."""
+    if regex and not own:
+        return compiled(pattern, ignore_case=True)
+    return re.compile(pattern if regex else re.escape(pattern), re.IGNORECASE if ignores_case(pattern, regex=regex) else 0)
 
 
 class Search:
     """The numbers of the rows that match, of all ranks that are shown."""
 
-    def __init__(self, pattern: str, lines: LogRows, *, regex: bool = False, name: str = "") -> None:
-        """`pattern` is plain text unless `regex`; case does not matter unless it has a capital letter. `name`: what a person calls it."""
-        self.pattern, self.regex, self.name = pattern, regex, name or f"/{pattern}"
-        self.expression = expression_of(pattern, regex=regex)
+    def __init__(self, pattern: str, lines: LogRows, *, regex: bool = False, own: bool = False, name: str = "") -> None:
+        """`pattern` is plain text unless `regex`, and one of dstui's own where `own`. `name`: what a person calls it."""
+        self.pattern, self.regex, self.own, self.name = pattern, regex, own, name or f"/{pattern}"
+        self.expression = expression_of(pattern, regex=regex, own=own)
         self.lines = lines
-        self._wanted = finder(pattern, regex=regex, ignore_case=bool(self.expression.flags & re.IGNORECASE))
+        self._wanted = finder(pattern, regex=regex, own=own, ignore_case=ignores_case(pattern, regex=regex))
         self._by_block: dict[int, array[int]] = {}
         self._low = self._high = lines.blocks.stop  # the blocks that were looked at
         self._rows = 0  # rows of the newest block when it was looked at

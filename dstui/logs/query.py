@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dstui.plan.patterns import trap_in
+from dstui.plan.patterns import compiled
 
 
 class Query(NamedTuple):
@@ -24,5 +24,9 @@ def query(text: str) -> Query:
 def wrong_with(text: str) -> str:
     """Why this cannot be searched for, in a sentence; empty where it can."""
     pattern, regex = query(text)
-    problem = trap_in(pattern) if regex else ""
-    return f"{text}: {problem}" if problem else ""
+    try:
+        if regex:
+            compiled(pattern)
+    except ValueError as error:
+        return f"{text}: {error}"
+    return ""

@@ -30,7 +30,7 @@ LAST_LINE = b'["done", null]\n'
 def lines_of(program: str, deadline: float, *args: str, python: str = sys.executable, env: Mapping[str, str] | None = None) -> list[Line]:
     """What `dstui/machine/PROGRAM.py` prints within `deadline` seconds. The last is ("done", None), or
     ("late" | "failed", reason), where the reason of a failure is all that was printed on standard error."""
-    return output_of([python, str(HERE / f"{program}.py"), *args], deadline, env=env)
+    return output_of([python, *looking.options(python), str(HERE / f"{program}.py"), *args], deadline, env=env)
 
 
 def output_of(command: Sequence[str], deadline: float, *, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> list[Line]:

@@ -136,7 +136,7 @@ def _patterns(value: Any) -> Mistakes:
     if len(value) > MOST_METRICS:
         yield (), f"{len(value):,} patterns are more than {MOST_METRICS}, the most that can be tried on every line"
         return
-    from dstui.plan.patterns import wrong_with  # the parser of regular expressions is for Plans that have some
+    from dstui.plan.patterns import wrong_with
 
     for name, pattern in value.items():
         if isinstance(pattern, str) and (problem := wrong_with(name, pattern)):

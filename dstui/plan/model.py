@@ -201,7 +201,8 @@ class Run:
     silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1, maximum=WEEK)
     metrics: Mapping[str, str] = opt(
         {},
-        "Numbers of your own in the lines: name -> a regular expression with one group, the number. reward: 'reward[=: ]+([-+0-9.e]+)'",
+        "Numbers of your own in the lines: name -> a regular expression with one group, the number. reward: 'reward[=: ]+([-+0-9.e]+)'. "
+        "RE2 matches it: no lookaround, no backreferences; \\d, \\w, \\s and \\b are about ASCII.",
         kind="patterns",
     )
     on_end: str | None = opt(

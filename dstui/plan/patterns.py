@@ -1,17 +1,15 @@
-"""The names of metrics, and the form of a pattern of the user's own (`run.metrics`): one group that is the number, and no trap.
+"""The names of metrics, and regular expressions that somebody else than dstui wrote (`run.metrics`, what is typed in a search).
 
-A regular expression can take years on an innocent line, and nothing stops one that has begun. What can grow without measure is refused
-here, by the form of the expression; what is merely slow is found out by the clock when it is used.
+`re` can take years for an innocent line, holds the interpreter's lock meanwhile, and cannot be stopped. So these expressions are matched by
+RE2, whose time grows linearly with the line. dstui's own expressions stay with `re`.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-import warnings
 from collections.abc import Iterator
-from importlib import import_module
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, Protocol
 
 METRICS: Final = {
     "loss": "loss of the training",
@@ -48,29 +46,70 @@ TAKEN: Final = {*METRICS, "step", "steps"}
 NAME: Final = re.compile(r"[A-Za-z_][\w./-]{0,39}")
 LONGEST: Final = 1000
 """Characters of a pattern,"""
-MOST_BRACKETS: Final = 50
-"""and brackets in it: the parser recurses once per bracket."""
-MANY: Final = 3
-"""A repeat of more than so many times counts as one without end."""
-MOST_OPEN: Final = 2
-"""Repeats of nearly any character (`.*`) that one pattern may have: each multiplies its time by the length of the line."""
+LARGEST: Final = 1000
+"""and states of what RE2 makes of it: the time for a line grows with both numbers."""
+INSTALL: Final = "regular expressions need google-re2, which cannot be imported here: python -m pip install google-re2"
+LINEAR: Final = "expressions are matched by RE2, in linear time"
 
-_parser: Any = import_module("re._parser" if sys.version_info >= (3, 11) else "sre_parse")
-_REPEATS: Final = {_parser.MAX_REPEAT, _parser.MIN_REPEAT, getattr(_parser, "POSSESSIVE_REPEAT", None)}
+TOO_LARGE: Final = "a regular expression that repeats too much: write * or + where a number of times is not needed"
+REFUSED: Final = (
+    # What `re` takes and RE2 does not, or reads otherwise: where it stands in a pattern, and what to do. The first match wins.
+    (
+        re.compile(r"\(\?<?[=!]"),
+        f"lookaround, as (?=…) or (?<!…), is not possible ({LINEAR}): match the text around too, outside of ( )",
+    ),
+    (re.compile(r"\\[1-9]|\(\?P="), f"a backreference, as \\1 or (?P=name), is not possible ({LINEAR}): write the text out"),
+    (re.compile(r"\(\?>|[*+?}]\+"), "a possessive repeat or an atomic group is not needed: write a plain repeat"),
+    (re.compile(r"\{,\d+\}"), "a repeat without its least number is a plain text for RE2: write {0,3}, not {,3}"),
+    (re.compile(r"\\Z"), "the end of the line is $ or \\z, not \\Z"),
+)
+ESCAPED: Final = re.compile(r"\\[^1-9Z]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+"""Escaped characters and classes, in which nothing of REFUSED means what it says."""
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """A regular expression that somebody wrote. Raises ValueError with what is wrong with it, in a sentence."""
-    if len(pattern) > LONGEST or pattern.count("(") > MOST_BRACKETS:
-        raise ValueError(f"a regular expression of more than {LONGEST} characters or {MOST_BRACKETS} brackets: write a shorter one")
+class Expression(Protocol):
+    """What RE2 and `re` make of a pattern, as far as both have it: for text, or for bytes where the pattern was bytes."""
+
+    def search(self, text: Any, /) -> Any:
+        """Return the first match, or None."""
+
+    def finditer(self, text: Any, /) -> Iterator[Any]:
+        """Return all matches, from the left."""
+
+
+def compiled(pattern: str, *, ignore_case: bool = False, in_bytes: bool = False) -> Expression:
+    """Compile a regular expression that somebody wrote. Raises ValueError with what is wrong with it, in a sentence.
+
+    `in_bytes`: it is matched in UTF-8, which takes a quarter of the time.
+    """
+    if len(pattern) > LONGEST:
+        raise ValueError(f"a regular expression of more than {LONGEST} characters: write a shorter one")
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what another release of Python may read otherwise
-            return re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"no regular expression: {error}") from None
-    except (OverflowError, RecursionError, MemoryError):
-        raise ValueError("no regular expression: something is repeated more often than can be counted") from None
+        import re2  # only where somebody has written a pattern
+    except ImportError:
+        raise ValueError(INSTALL) from None
+    options = re2.Options()
+    options.log_errors, options.case_sensitive = False, not ignore_case
+    bare = ESCAPED.sub("_", pattern)
+    with suppress(StopIteration):
+        raise ValueError(next(why for found, why in REFUSED if found.search(bare)))
+    try:
+        made: Expression = re2.compile(pattern.encode() if in_bytes else pattern, options)
+    except UnicodeEncodeError:
+        raise ValueError("no regular expression: it holds bytes that are not UTF-8") from None
+    except re2.error as error:
+        raise ValueError(_reason(error)) from None
+    if made.programsize > LARGEST:  # type: ignore[attr-defined]
+        raise ValueError(TOO_LARGE)
+    return made
+
+
+def _reason(error: Exception) -> str:
+    """RE2's reason, which it tells as bytes."""
+    reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
+    if "too large" in reason or "repetition size" in reason:
+        return f"{TOO_LARGE} (RE2: {reason})"
+    return f"no regular expression of RE2: {reason}"
 
 
 def wrong_with(name: str, pattern: str) -> str:
@@ -80,69 +119,9 @@ def wrong_with(name: str, pattern: str) -> str:
     if not NAME.fullmatch(name):
         return "a metric's name is a letter, then letters, digits and _ . / - , 40 at most"
     try:
-        groups = compiled(pattern).groups
+        groups: int = compiled(pattern).groups  # type: ignore[attr-defined]
     except ValueError as error:
         return str(error)
     if groups != 1:
         return f"{groups or 'no'} groups: put ( ) around the number, and (?: ) around what else belongs together"
-    return trap_in(pattern)
-
-
-def trap_in(pattern: str) -> str:
-    """Why a regular expression cannot be used on any line that may come, in a sentence; empty where it can."""
-    try:
-        compiled(pattern)
-    except ValueError as error:
-        return str(error)
-    parsed = list(_parser.parse(pattern))
-    if any(_nested(parsed)):
-        return "a repeat or a choice inside a repeat can take for ever on some lines: use one repeat, as in [-+0-9.e]+ or .*?"
-    if sum(_open(parsed)) > MOST_OPEN:
-        return f"more than {MOST_OPEN} repeats of nearly any character (.*) take too long: one before the name is not needed at all"
     return ""
-
-
-def _inside(argument: Any) -> Iterator[list[Any]]:
-    """The sequences of nodes within a node's argument, whatever its kind."""
-    if isinstance(argument, _parser.SubPattern):
-        yield list(argument)
-    elif isinstance(argument, (tuple, list)):
-        for part in argument:
-            yield from _inside(part)
-
-
-def _endless(node: Any) -> bool:
-    return node[0] in _REPEATS and node[1][1] > MANY
-
-
-def _choice(node: Any) -> bool:
-    """Whether there is more than one way to match: a repeat of no fixed number, or a choice."""
-    return node[0] is _parser.BRANCH or (node[0] in _REPEATS and node[1][0] != node[1][1])
-
-
-def _nodes(sequence: list[Any]) -> Iterator[Any]:
-    for node in sequence:
-        yield node
-        for part in _inside(node[1]):
-            yield from _nodes(part)
-
-
-def _nested(sequence: list[Any]) -> Iterator[bool]:
-    """For each repeat without end, whether another one or a choice is in it."""
-    for node in _nodes(sequence):
-        if _endless(node):
-            yield any(_choice(inner) for part in _inside(node[1]) for inner in _nodes(part))
-
-
-def _open(sequence: list[Any]) -> Iterator[bool]:
-    """For each repeat without end, whether it takes nearly any character: a dot, or all but a few."""
-    for node in _nodes(sequence):
-        if _endless(node):
-            yield any(_wide(inner) for part in _inside(node[1]) for inner in part)
-
-
-def _wide(node: Any) -> bool:
-    kind, argument = node
-    if kind is _parser.IN:
-        return any(kind is _parser.NEGATE or (kind is _parser.CATEGORY and "NOT" in str(value)) for kind, value in argument)
-    return kind in (_parser.ANY, _parser.NOT_LITERAL)

@@ -35,7 +35,8 @@ SSH = """\
   pids= status=0 quoted=$(printf %s "$here" | sed "s/'/'\\\\\\\\''/g")
   trap 'kill $pids 2>/dev/null; wait; exit 130' INT TERM HUP
   for host in HOSTS; do
-    ssh -tt -o BatchMode=yes -o ServerAliveInterval=5 -o LogLevel=ERROR -- "$host" "sh '$quoted/launch.sh' '$host'" </dev/null &
+    ssh -tt -a -x -o ClearAllForwardings=yes -o BatchMode=yes -o ServerAliveInterval=5 -o LogLevel=ERROR -- "$host" \\
+      "sh '$quoted/launch.sh' '$host'" </dev/null &
     pids="$pids $!"
   done
   for pid in $pids; do wait "$pid" || { code=$?; [ "$status" != 0 ] || status=$code; }; done

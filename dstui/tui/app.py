@@ -80,7 +80,8 @@ class DstuiApp(TerminalApp):
         self.fresh, self.job = plan is None and job is None, job
         self.session = Session(plan or starting_plan(), path, machine)
         self.session.subscribe(self._changed)
-        self.saving, self.launching = Saving(self, self.session), Launching(self, self.session)
+        self.saving = Saving(self, self.session)
+        self.launching = Launching(self, self.session, lambda: self.show_step(REVIEW))
         self.gpus, self.lookups, self.autosave = LiveGpus(self), Lookups(self), Autosave(self, self.session.draft)
         self.reference = ReferenceCheck(self) if reference else None
         self.services: tuple[Service, ...] = (Probe(self), self.gpus, self.lookups, self.autosave)

@@ -343,7 +343,7 @@ def test_what_is_left_of_a_launch_is_found_among_the_processes_of_this_user() ->
 
 
 def test_a_module_is_found_by_the_interpreter_of_the_job_without_importing_it() -> None:
-    assert ready_program.modules(sys.executable, ["json", "no_such_module_here"]) == {"json": True, "no_such_module_here": False}
+    assert ready_program.modules([sys.executable], ["json", "no_such_module_here"]) == {"json": True, "no_such_module_here": False}
     assert ready_program.modules("/nowhere/python", ["json"]) == {}
 
 

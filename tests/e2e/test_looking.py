@@ -44,6 +44,7 @@ def cloned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "evil.sh").chmod(0o755)
     (folder / "train.py").write_text("import deepspeed, argparse\n")
     (folder / "plan.yaml").write_text(PLAN)
+    (folder / "mpi.yaml").write_text(PLAN.replace("cpu_ranks: 2", "launcher: openmpi, hosts: {localhost: 2}"))
     return folder
 
 
@@ -72,6 +73,7 @@ def harmed(cloned: Path) -> list[str]:
         ("--headless", "plan.yaml", "--dry-run"),
         ("machine",),
         ("doctor", "plan.yaml", "--deep"),
+        ("doctor", "mpi.yaml"),
     ],
     ids=" ".join,
 )

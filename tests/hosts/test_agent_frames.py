@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 
 from dstui.hosts.agent import CHUNK, READY
 from dstui.hosts.frames import LONGEST_HEAD, MOST_NOISE, AgentFrames, FrameError
+from dstui.run.hosts.job_host import JobHost
+from dstui.run.hosts.job_hosts import JobHosts
 from dstui.run.hosts.mirror import Mirror
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ranks import Ranks, rank_label
@@ -175,3 +179,43 @@ def test_a_line_of_a_job_on_several_hosts_says_rank_and_host() -> None:
     hosts = {0: "h1", 11: "worker"}
     assert [rank_label(rank, hosts, 2) for rank in (0, 11, None)] == ["[ 0 h1    ]", "[11 worker]", "[ -       ]"]
     assert [rank_label(rank, {}, 1) for rank in (0, None)] == ["[0]", "[-]"]
+
+
+@pytest.mark.parametrize(
+    ("is_", "facts", "safe"),
+    [
+        ("hello", {"time": 1, "there": True, "lacks": ["no disk\rall is well", "\x1b[2Jgone"]}, {"lacks": ["all is well", "gone"]}),
+        ("refused", {"text": "\rmine"}, {"text": "mine"}),
+        ("ended", {"attempt": 1, "exit_code": 1, "text": "a\nb\x07"}, {"text": "ab"}),
+        ("swept", {"left": ["12 \r"]}, {"left": ["12 "]}),
+    ],
+)
+def test_what_a_host_says_in_words_can_fold_no_words_of_dstui_away(is_: str, facts: dict[str, Any], safe: dict[str, Any]) -> None:
+    (one,) = AgentFrames().feed(READY + frame(is_, **facts))
+    assert {key: one.facts[key] for key in safe} == safe
+
+
+LIAR = f"""
+import json, os, sys
+with open(sys.argv[1], "a") as file:
+    file.write("connected\\n")
+os.write(1, {READY!r})
+for number in range(100_000):
+    lacks = [f"lie {{number}}"] if number % 2 else []
+    os.write(1, json.dumps({{"is": "hello", "size": 0, "time": 1, "there": True, "lacks": lacks}}).encode() + b"\\n")
+"""
+
+
+def test_a_host_that_greets_without_end_is_left_and_tried_again_ever_more_rarely(mirror: Mirror, tmp_path: Path) -> None:
+    host = JobHost("h1", [sys.executable, "-I", "-S", "-c", LIAR, str(tmp_path / "connections")], mirror)
+    hosts, news, deadline = JobHosts([host], lambda _name, _makes: {}), [], time.monotonic() + 4.0
+    try:
+        while time.monotonic() < deadline:
+            hosts.pump(0.5)
+            news += hosts.take_news()
+    finally:
+        hosts.close()
+    connections = (tmp_path / "connections").read_text().count("\n")
+    assert 1 <= connections <= 4, "pauses of 0.5, 1, 2 seconds"
+    assert [state for _, state, _ in news[:2]] == ["reached", "unreachable"] and len(news) <= 2 * connections
+    assert "greets again and again" in news[1][2]

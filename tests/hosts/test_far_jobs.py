@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +20,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "machine"))
 
 import fakenvml
 from far import BEHAVE, Far
-from farm import Farm, command_of, etc, forced
+from farm import SSH, Farm, command_of, etc, forced
 
+from dstui.hosts.agent import READY
+from dstui.hosts.ssh import SSH_OPTIONS
 from dstui.run.jobs.ranks import read_record
 from dstui.run.observe.usage import Sampler, together
 from tests.waiting import wait_for
@@ -244,3 +249,70 @@ def read_bytes(path: Path) -> bytes:
     with contextlib.suppress(OSError):
         return path.read_bytes()
     return b""
+
+
+AGENT_IS_FORWARDED = "ForwardAgent yes\nForwardX11 yes\nRemoteForward 127.0.0.1:7777 127.0.0.1:22\n"
+
+
+def forwarded(agent: str) -> list[str]:
+    """A command that tells what is forwarded to a host: sshd's sockets of agents that are newer than this one, who listens on port 7777."""
+    sockets = f'find /tmp/ssh-* "$HOME/.ssh/agent" -type s -newer {shlex.quote(agent)} 2>/dev/null'
+    return ["sh", "-c", f"{sockets}; grep -c ':1E61 .* 0A ' /proc/net/tcp; :"]
+
+
+@pytest.fixture
+def agent(far: Far) -> Iterator[str]:
+    """The socket of a real ssh-agent on login, which a login from there forwards by itself."""
+    socket = str(far.path / "agent")
+    process = subprocess.Popen(far.farm.command("login", ["ssh-agent", "-D", "-a", socket]), stdout=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: Path(socket).exists())
+        with etc(far.farm, "login", "ssh_config", SSH + AGENT_IS_FORWARDED):
+            words, env = shlex.join(forwarded(socket)), {**os.environ, "SSH_AUTH_SOCK": socket}
+            told = far.farm.run("login", "ssh", "h1", words, env=env).stdout.split()
+            assert len(told) == 2 and told[1] == "1", f"the hosts of this test forward nothing: {told}"
+            wait_for(lambda: far.farm.run("h1", *forwarded(socket)).stdout == "0\n")
+            yield socket
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.launcher
+@pytest.mark.parametrize("launcher", ["ssh", "pdsh"])
+def test_the_users_agent_and_ports_are_forwarded_to_no_host(far: Far, agent: str, launcher: str) -> None:
+    if launcher == "pdsh" and not shutil.which("pdsh"):
+        pytest.skip("there is no pdsh here (.ci/run installs it)")
+    far.environment["SSH_AUTH_SOCK"] = agent
+    far.start("all:hang", cluster=f"launcher: {launcher}")
+    far.ready()
+    for host in ("h1", "h2"):
+        assert far.farm.run(host, *forwarded(agent)).stdout == "0\n"
+        for pid in far.pids(host):
+            assert b"\0SSH_AUTH_SOCK=" not in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()
+    far.interrupt(signal.SIGTERM)
+    far.wait()
+
+
+@pytest.mark.parametrize("mpirun", ["mpirun.openmpi --allow-run-as-root -np 1 -H h1", "mpirun.mpich -np 1 -hosts h1"])
+def test_nor_by_the_ssh_of_mpirun(far: Far, agent: str, mpirun: str) -> None:
+    words = mpirun.split()
+    if not shutil.which(words[0]):
+        pytest.skip(f"there is no {words[0]} here (.ci/run installs it)")
+    shown = []
+    for options in ({}, {name: " ".join(options) for name, options in SSH_OPTIONS.items()}):
+        env = {**os.environ, "SSH_AUTH_SOCK": agent, **options}
+        told = far.farm.run("login", *words, *forwarded(agent), env=env)
+        assert told.returncode == 0, told.stderr
+        shown.append(told.stdout.split())
+    assert len(shown[0]) == 2 and shown[1] == ["0"]
+
+
+def test_a_host_cannot_take_dstuis_own_words_from_a_line(far: Far) -> None:
+    program = far.path / "liar.py"
+    hello = json.dumps({"is": "hello", "size": 0, "time": time.time(), "there": True, "lacks": ["no disk\rdstui: all is well"]})
+    program.write_text(f"import os, time\nos.write(1, {READY!r} + {hello.encode()!r} + b'\\n')\ntime.sleep(100)\n")
+    with etc(far.farm, "h1", "authorized_keys", forced(far.farm, f"exec {sys.executable} {program}")):
+        far.start("all:hang")
+        code, _, err = far.wait()
+    assert code == 1 and "dstui: h1: dstui: all is well: nothing was started" in err, err

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import time
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dstui.plan import PlanError, load
-from dstui.plan.patterns import METRICS, wrong_with
+from dstui.plan.patterns import METRICS, compiled, wrong_with
 from dstui.run.metrics.line_patterns import PATTERNS
 
 PLAN = "version: 1\njob: {script: train.py}\nrun:\n  silence: 60\n  metrics:\n    reward: 'reward[=: ]+([-+0-9.e]+)'\n"
@@ -28,7 +34,7 @@ def test_a_pattern_is_text_as_it_stands() -> None:
 
 def test_what_is_wrong_with_a_pattern_is_said_with_its_place() -> None:
     assert errors(PLAN + "    x: (\n    loss: 'cost (.)'\n") == [
-        "plan.yaml:7:8: run.metrics.x: no regular expression: missing ), unterminated subpattern at position 0",
+        "plan.yaml:7:8: run.metrics.x: no regular expression of RE2: missing ): (",
         "plan.yaml:8:11: run.metrics.loss: dstui finds this one by itself: give yours another name",
     ]
     assert "a mapping NAME: 'regular expression'" in errors("version: 1\njob: {script: t.py}\nrun: {metrics: [a]}\n")[0]
@@ -40,15 +46,22 @@ def test_what_is_wrong_with_a_pattern_is_said_with_its_place() -> None:
     [
         ("reward [0-9]+", "no groups"),
         ("(reward) ([0-9]+)", "2 groups"),
-        ("(?:a+)+(b)", "a repeat or a choice inside a repeat"),
-        ("(?:foo|bar)*(b)", "a repeat or a choice inside a repeat"),
-        ("(?:a?){50}(b)", "a repeat or a choice inside a repeat"),
-        ("(?=(a+)+)", "a repeat or a choice inside a repeat"),
-        (".*a.*b.*(c)", "more than 2 repeats of nearly any character"),
-        ("[^x]*a\\D+b[\\S]*(c)", "more than 2 repeats of nearly any character"),
+        ("(?<=reward )([0-9]+)", "lookaround"),
+        ("(?!x)([0-9]+)", "lookaround"),
+        (r"(a)\1", "backreference"),
+        ("(?P<x>a)(?P=x)", "backreference"),
+        ("([0-9]++)", "possessive"),
+        ("([0-9]{,3})", "write {0,3}"),
+        (r"([0-9])\Z", r"$ or \z"),
+        ("((?:a{100}){100})", "repeats too much"),
+        ("((?:.?){900})", "repeats too much"),
+        ("[", "no regular expression of RE2: missing ]"),
+        ("(\ud800)", "not UTF-8"),
+        ("(" * 400 + ")" * 401, "no regular expression"),
+        ("(" + "a" * 1000 + ")", "more than 1000 characters"),
     ],
 )
-def test_a_pattern_that_gives_no_number_or_could_stand_still_is_refused(pattern: str, said: str) -> None:
+def test_a_pattern_that_gives_no_number_or_that_re2_cannot_match_is_refused(pattern: str, said: str) -> None:
     assert said in wrong_with("reward", pattern)
 
 
@@ -61,6 +74,12 @@ def test_a_pattern_that_gives_no_number_or_could_stand_still_is_refused(pattern:
         "'rewards/chosen': ([^,}]+)",
         "n = (\\d{1,3}(?:,\\d{3})*)",
         "(?:reward|score) (\\d+)",
+        ".*a.*b.*(c)",
+        "(?:foo|bar)+(b)",
+        "[(?=]([*+]+)",
+        r"\(\?=(\++)",
+        "(?:a?){30}(b)",
+        "[0-9a-z ]*" * 12 + "(x)",
     ],
 )
 def test_an_ordinary_pattern_is_taken(pattern: str) -> None:
@@ -74,3 +93,50 @@ def test_a_name_is_a_word_that_is_free(name: str) -> None:
 
 def test_every_metric_that_is_found_has_a_name_that_is_taken_and_said() -> None:
     assert {pattern.name for pattern in PATTERNS} - {"step"} == METRICS.keys() - {"overflows"}
+
+
+ATOMS = st.sampled_from(["a", "b", ".", "[ab]", "[^x]", r"\w", r"\S", r"\pL", "é", "(?i)a", "^", "$", r"\b", "[0-9a-z ]"])
+REPEATS = st.sampled_from(["*", "+", "?", "*?", "{3}", "{20}", "{0,30}", "{200}"])
+PATTERNS_OF_ANYBODY = st.recursive(
+    ATOMS,
+    lambda inner: (
+        st.tuples(inner, REPEATS).map(lambda parts: f"(?:{parts[0]}){parts[1]}")
+        | st.lists(inner, min_size=2, max_size=4).map("".join)
+        | st.lists(inner, min_size=2, max_size=3).map(lambda parts: f"(?:{'|'.join(parts)})")
+    ),
+    max_leaves=12,
+)
+ADVERSARIAL = ("a" * 1000, "ab" * 500, "é" * 1000, "a" * 999 + "!", "".join("ab"[n * n * 7 // 3 % 2] for n in range(1000)), "a b 1 " * 170)
+
+
+@settings(max_examples=150, deadline=None)
+@given(pattern=PATTERNS_OF_ANYBODY)
+def test_no_pattern_that_is_taken_hangs_on_any_line(pattern: str) -> None:
+    pattern = f"{pattern}(x)"
+    if wrong_with("reward", pattern):
+        return
+    for expression, encoding in ((compiled(pattern), None), (compiled(pattern, in_bytes=True), "utf-8")):
+        for line in ADVERSARIAL:
+            then = time.thread_time()
+            expression.search(line.encode(encoding) if encoding else line)
+            assert time.thread_time() - then < 1.0
+
+
+def test_without_re2_a_pattern_is_refused_and_not_matched_by_re(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    assert errors(PLAN) == [
+        "plan.yaml:6:13: run.metrics.reward: regular expressions need google-re2, which cannot be imported here: "
+        "python -m pip install google-re2"
+    ]
+
+
+def test_re2_is_loaded_with_the_first_pattern_of_a_user_and_not_before() -> None:
+    program = f"""import sys
+import dstui.cli, dstui.tui.app, dstui.tui.run_screen, dstui.commands.logs
+from dstui.plan import load
+load({PLAN.partition("run:")[0]!r})
+assert "re2" not in sys.modules
+load({PLAN!r})
+assert "re2" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import random
 from pathlib import Path
 
 from made import dstui, made
@@ -113,11 +114,16 @@ def test_the_plans_own_numbers_are_in_the_table(tmp_path: Path) -> None:
 
 def test_a_pattern_that_takes_too_long_is_given_up_and_everything_else_goes_on(tmp_path: Path) -> None:
     folder = made(tmp_path / "job", logs={0: "step 1 loss 2\n"})
-    folder.launch_file.write_text(json.dumps({"metrics": {"slow": ".*a.*(b)", "endless": "(?:a+)+(b)", "mine": "loss ([0-9])"}}))
+    metrics = {"slow": "[ab]*a[ab]{900}(c)", "mine": "loss ([0-9])", "\x1b[2J": "(a)", "endless": "(?=(a+)+)(b)"}
+    folder.launch_file.write_text(json.dumps({"metrics": metrics}))
     measure = Measure.of(folder)
-    found = [metric.name for n in range(3) for line in ("a" * 900, "step 1 loss 2") for metric in measure(RankView(""), n, line)]
-    assert found == ["loss", "mine"] * 3
-    assert [note.split(" took")[0] for note in measure.notices()] == ["run.metrics.slow"], "it is said once"
+    lines = ["".join(random.Random(n).choices("ab", k=1000)) for n in range(400)]
+    found = [metric.name for n in range(400) for line in (lines[n], "step 1 loss 2") for metric in measure(RankView(""), n, line)]
+    assert found == ["loss", "mine"] * 400
+    notices = measure.notices()
+    assert [note.split(" took")[0].split(":")[0] for note in notices] == [
+        *("run.metrics. is not looked for", "run.metrics.endless is not looked for", "run.metrics.slow"),
+    ], "each is said once"
     assert measure.notices() == []
 
 

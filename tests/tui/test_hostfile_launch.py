@@ -6,11 +6,14 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.tui.conftest import PLAN, Open, screen, store, until
 from tests.waiting import wait_for
 
 
-async def test_a_launch_from_the_screen_uses_the_hostfile(open_app: Open, tmp_path: Path) -> None:
+async def test_a_launch_from_the_screen_uses_the_hostfile(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "hosts").write_text("localhost slots=3\n")
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexit 0\n")
@@ -23,6 +26,8 @@ async def test_a_launch_from_the_screen_uses_the_hostfile(open_app: Open, tmp_pa
         await pilot.press("8")
         await until(pilot, lambda: "3 ranks" in screen(pilot))
         await pilot.press("l")
+        await until(pilot, lambda: "Start these programs?" in screen(pilot))  # the interpreter is one that nobody has agreed to
+        await pilot.press("y")
         await until(pilot, lambda: list(tmp_path.glob("dstui_runs/*/status.json")) or "Not launched" in screen(pilot))
         (status,) = tmp_path.glob("dstui_runs/*/status.json")
         command = wait_for(lambda: json.loads(status.read_text())["command"])

@@ -13,6 +13,7 @@ from dstui.plan.launchers import PROGRAMS
 
 Judgements = Iterator[Judgement]
 BUILD = "apt install build-essential python3-dev (or your system's names for g++ and Python.h), pip install ninja"
+UNSEEN = "; packages on PYTHONPATH and in your own site-packages were not looked at (-I)"
 ADAM = ("adam", "adamw", "onebitadam")
 
 
@@ -25,11 +26,8 @@ def deepspeed(case: Case) -> Judgements:
         return
     for name, version in (("torch", software.torch), ("deepspeed", software.deepspeed)):
         if version is None:
-            yield Judgement(
-                "fail",
-                f"{name} is not installed for {case.python or software.python_path}",
-                f"{shlex.quote(case.python)} -m pip install {name}",
-            )
+            observed = f"{name} is not installed for {case.python or software.python_path}" + (UNSEEN if case.isolated else "")
+            yield Judgement("warn" if case.isolated else "fail", observed, f"{shlex.quote(case.python)} -m pip install {name}")
             return
     if imports and imports.get("problem"):
         yield Judgement(
@@ -173,7 +171,8 @@ def launcher_needs(case: Case) -> Judgements:
         return
     for name in (name for name, there in modules.items() if not there):
         fix = f"{shlex.quote(case.python)} -m pip install {name}"
-        yield Judgement("fail", f"{name} is not installed for {case.python}, which {case.get('cluster.launcher')} needs", fix)
+        observed = f"{name} is not installed for {case.python}, which {case.get('cluster.launcher')} needs"
+        yield Judgement("warn" if case.isolated else "fail", observed + (UNSEEN if case.isolated else ""), fix)
     for name in (name for name, path in programs.items() if not path):
         fix = f"install it there, or put its folder on the PATH that a non-interactive ssh has (ssh {shlex.quote(case.host)} which {name})"
         yield Judgement("fail", f"no {name} on the PATH of a non-interactive ssh, which {case.get('cluster.launcher')} starts there", fix)

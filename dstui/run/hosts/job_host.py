@@ -79,11 +79,15 @@ class JobHost:
         return self.status.problem or "it gives no answer"
 
     def enter(self, state: HostState, problem: str | None = None, text: str = "") -> None:
-        """Into a state; nothing happens where it is the same."""
-        if (state, problem) != (self.status.state, self.status.problem):
-            since = self.status.since if state == self.status.state else time.time()
-            self.status = replace(self.status, state=state, since=since, problem=problem)
+        """Into a state; nothing happens where it is the same.
+
+        Another problem alone is no news: events.jsonl would grow with whatever a host says.
+        """
+        if state != self.status.state:
+            self.status = replace(self.status, state=state, since=time.time(), problem=problem)
             self.news.append((state, text))
+        elif problem != self.status.problem:
+            self.status = replace(self.status, problem=problem)
 
     def connect(self, opening: Mapping[str, Any]) -> None:
         """Begin a connection."""
@@ -143,6 +147,9 @@ class JobHost:
                 self.close()
 
     def _greet(self, facts: Mapping[str, Any]) -> None:
+        """Note that the agent is ready. Raises FrameError where it has said so before on this connection."""
+        if self.greeted:
+            raise FrameError("its agent greets again and again")
         self.greeted = True
         self.there, self.lacks = facts["there"], tuple(facts["lacks"])
         again = self.status.state == "unreachable"

@@ -11,9 +11,14 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache
-from typing import NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.run.metrics.line_hints import hints_of
+from dstui.text import sanitise
+
+if TYPE_CHECKING:
+    from dstui.plan.patterns import Expression
 
 MIB = float(1 << 20)
 PHASE = "the (?:train|eval|training|evaluation)"
@@ -230,24 +235,36 @@ def _number(text: str) -> float:
     return float(text.replace(",", ""))
 
 
-SLOW = 0.05
-"""Seconds of this thread's CPU time that a pattern of the Plan may take for one line. After that it is not looked for any more."""
+ALLOWED, PER_LINE = 0.2, 0.0005
+"""Seconds of CPU time that the Plan's patterns may take: at first, and more for each line."""
 LONGEST_LINE = 1000
-"""Characters of a line in which it is looked for: the time that a bad pattern takes grows with a power of them."""
+"""Characters of a line in which they are looked for: the time grows with them."""
+MOST = 100
+"""Patterns that are looked for, as many as a Plan may have."""
 
 
 class Own:
-    """The Plan's own patterns (`run.metrics`)."""
+    """The Plan's own patterns (`run.metrics`). They come from a job folder, which may be anybody's."""
 
     def __init__(self, patterns: Mapping[str, str]) -> None:
-        """Expressions that make no sense are passed over: the Plan's form was checked, but the folder may be anybody's."""
         self.reported: list[str] = []
-        """What there is to say: patterns that were too slow."""
-        self._patterns: dict[str, re.Pattern[str]] = {}
+        """What there is to say: patterns that are no patterns, or were too slow."""
+        self._patterns: dict[str, Expression] = {}
+        self._spent: dict[str, float] = {}
+        """Seconds that each pattern took."""
+        self._allowed = ALLOWED
         if patterns:
-            from dstui.plan.patterns import compiled, wrong_with  # the parser of regular expressions is for those who have some
+            self._compile(dict(islice(patterns.items(), MOST)))
 
-            self._patterns = {name: compiled(text) for name, text in patterns.items() if not wrong_with(name, text)}
+    def _compile(self, patterns: Mapping[str, str]) -> None:
+        from dstui.plan.patterns import compiled, wrong_with
+
+        for name, text in patterns.items():
+            if problem := wrong_with(name, text):
+                self.reported.append(sanitise(f"run.metrics.{name} is not looked for: {problem}"))
+            else:
+                self._patterns[name] = compiled(text, in_bytes=True)
+        self._spent = dict.fromkeys(self._patterns, 0.0)
 
     def __bool__(self) -> bool:
         return bool(self._patterns)
@@ -257,15 +274,24 @@ class Own:
         found: dict[str, float] = {}
         if not self._patterns:
             return found
-        text, then = line[:LONGEST_LINE], time.thread_time()
-        for name, pattern in list(self._patterns.items()):
+        text, then = line[:LONGEST_LINE].encode("utf-8", "replace"), time.thread_time()
+        for name, pattern in self._patterns.items():
             match = pattern.search(text)
             now = time.thread_time()
-            if now - then > SLOW:
-                del self._patterns[name]
-                self.reported.append(f"run.metrics.{name} took {now - then:.1f} s for one line: it is not looked for any more")
+            self._spent[name] += now - then
             then = now
-            with suppress(ValueError, IndexError, AttributeError):
+            with suppress(ValueError, AttributeError):  # no number; a group that took no part
                 if match:
-                    found[name] = _number(match[1])
+                    found[name] = _number(match[1].decode())
+        self._allowed += PER_LINE
+        if sum(self._spent.values()) > self._allowed:
+            self._give_up_the_slowest()
         return found
+
+    def _give_up_the_slowest(self) -> None:
+        """Look no longer for the patterns that took more than the mean."""
+        mean = sum(self._spent.values()) / len(self._spent)
+        for name in [name for name, spent in self._spent.items() if spent >= mean]:
+            self.reported.append(f"run.metrics.{name} took {self._spent[name]:.1f} s: it is not looked for any more")
+            del self._patterns[name]
+        self._spent, self._allowed = dict.fromkeys(self._patterns, 0.0), ALLOWED

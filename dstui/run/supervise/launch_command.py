@@ -24,8 +24,6 @@ LAUNCHER_ENV = ".launcher_env"
 """The file that DeepSpeed's launcher gives to the processes of other hosts, on their command lines: the tag alone."""
 RANK_ENV = "rank_env.json"
 """The file on each host that holds the environment of its ranks."""
-PDSH_SSH = "-oBatchMode=yes -oServerAliveInterval=5 -oServerAliveCountMax=3"
-"""So that pdsh asks nothing and notices a host that is gone."""
 PORTS = range(20000, 32768)
 """Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
 
@@ -34,10 +32,12 @@ def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> di
     """launch.json of a new job."""
     from dstui.render.spec import BIND
     from dstui.run.metrics.per_model import metrics_of
-    from dstui.run.supervise.host_orders import cluster_json, far_folder
 
-    run = plan.run
-    files = folder.path if spec.local else Path(far_folder(tag))
+    run, files, cluster = plan.run, folder.path, None
+    if not spec.local:
+        from dstui.run.supervise.host_orders import cluster_json, far_folder  # which a job of one host does without
+
+        files, cluster = Path(far_folder(tag)), cluster_json(spec, tag)
     config = str(files / folder.ds_config.name)
     argv = spec.argv(config)
     return {
@@ -53,7 +53,7 @@ def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> di
         "metrics": dict(metrics_of(plan)),
         "on_end": run.on_end,
         "base": plan.base,
-        "cluster": None if spec.local else cluster_json(spec, tag),
+        "cluster": cluster,
     }
 
 
@@ -82,10 +82,10 @@ def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, 
     """
     env = {**os.environ, "PYTHONUNBUFFERED": "1", **record.env, TAG: tag}
     if record.cluster:
-        env |= {
-            "DS_ENV_FILE": str(folder.path / LAUNCHER_ENV),
-            "PDSH_SSH_ARGS_APPEND": f"{os.environ.get('PDSH_SSH_ARGS_APPEND', '')} {PDSH_SSH}",
-        }
+        from dstui.hosts.ssh import SSH_OPTIONS  # which a job of one host does without
+
+        env |= {name: " ".join(filter(None, (os.environ.get(name), *words))) for name, words in SSH_OPTIONS.items()}
+        env["DS_ENV_FILE"] = str(folder.path / LAUNCHER_ENV)
     env.pop(SUPERVISES, None)
     beside = os.path.dirname(record.python)  # noqa: PTH120 - "" where only a name is given
     if beside:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from textual.app import App
 
 from dstui.tui.dialogs.dialog import Answer, Ask
+from dstui.tui.flows.launch_consent import question, reasons
 from dstui.tui.kit.notes import say
 from dstui.tui.kit.threads import in_thread
 from dstui.tui.session.messages import FixApplied, Launched
@@ -24,15 +25,38 @@ if TYPE_CHECKING:
 class Launching:
     """From the Plan to a job, and from a job that has failed to the next one. Posts Launched and FixApplied."""
 
-    def __init__(self, app: App[int], session: Session) -> None:
-        self._app, self._session = app, session
+    def __init__(self, app: App[int], session: Session, show_review: Callable[[], object]) -> None:
+        self._app, self._session, self._show_review = app, session, show_review
+        self._agreed: set[tuple[str, str]] = set()
+        """Source and text of each Plan from another's job folder that the user agreed to launch in this session."""
 
     def launch(self, beside: WatchedJob | None = None) -> None:
         """Start the job, detached; errors are said and nothing is started. `beside`: what is looked at, which may still run."""
+        plan = self._session.state.plan
         first = next((f for f in self._session.state.findings if f.severity == "error"), None)
         if first is not None:
             say(self._app, f"Not launched: {first.message}", "error")
-        elif beside is not None and beside.alive:
+        elif (plan.source, plan.text) not in self._agreed and (why := reasons(plan)):
+            self._show_review()
+            dialog = question(why, self._session.state.launch_target())
+            self._app.call_later(self._app.push_screen, dialog, partial(self._answered, plan, beside))
+        else:
+            self._launch_beside(beside)
+
+    def _answered(self, plan: Plan, beside: WatchedJob | None, yes: bool | None) -> None:
+        """Remember a yes: to an interpreter for good, to a Plan of another's folder as long as neither it nor the session changes."""
+        from dstui.trusted_python import own, remember
+
+        if not yes:
+            say(self._app, "Nothing was started.")
+            return
+        if not own(plan):
+            remember(plan, True)
+        self._agreed.add((plan.source, plan.text))
+        self._launch_beside(beside)
+
+    def _launch_beside(self, beside: WatchedJob | None) -> None:
+        if beside is not None and beside.alive:
             answers = [Answer("y", "launch another one beside it", True), Answer("n", "no", False)]
             self._app.push_screen(Ask("A job is running", f"{beside.name} has not ended.", answers), self._launch)
         else:
@@ -66,7 +90,7 @@ class Launching:
     # The job that is looked at
 
     def again(self, job: WatchedJob) -> None:
-        """Start it once more, with its Plan as it is now."""
+        """Start it once more, with its Plan as it is now. Where `reasons` has some, Review is shown and asks first."""
         self._with_its_plan(job, partial(self.launch, job))
 
     def fix(self, job: WatchedJob, fix: Fix) -> None:

@@ -49,7 +49,7 @@ class LogPrompts:
         from dstui.logs.time_parsing import moment
 
         if text and text.strip().isdecimal():
-            self._view.job_log.find(STEP.format(text.strip()), regex=True, name=f"step {text.strip()}")
+            self._view.job_log.find(STEP.format(text.strip()), regex=True, own=True, name=f"step {text.strip()}")
         elif text and (goal := moment(text, latest)) is not None:
             self._view.job_log.go_to_time(goal)
 

@@ -28,6 +28,7 @@ class Trusting:
     def ask(self, plan: Plan) -> None:
         """Ask about the interpreter of this Plan, when nothing else is asked and nothing typed."""
         from dstui.render.launch import interpreter
+        from dstui.trusted_python import about
 
         python = interpreter(plan)
         if python in self._asked_about:
@@ -36,8 +37,10 @@ class Trusting:
             self._app.set_timer(AGAIN, partial(self.ask, plan))
             return
         self._asked_about |= {python}
-        text = f"The Plan names an interpreter of its own for the ranks:\n{python}\nMay dstui run it also while you only look, so that "
-        text += "its DeepSpeed judges the Plan? Else dstui's own does. A launch runs it in any case."
+        known = f" {about(plan)}".rstrip()
+        text = f"The Plan names an interpreter of its own for the ranks:\n{python}\n"
+        text += "May dstui run it also while you only look, so that its DeepSpeed judges the Plan? Else dstui's own does."
+        text += f"{known} A launch runs it too, and asks where you have not agreed."
         answers = [Answer("n", "no, dstui's own judges", False), Answer("y", "yes, run it: I know this Plan", True)]
         self._app.push_screen(Ask("Another interpreter", text, answers), partial(self._answered, plan))
 

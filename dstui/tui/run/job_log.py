@@ -65,7 +65,8 @@ class JobLog:
     def _open(self) -> None:
         self._open_lines()
         if self.view.search is not None:
-            self._search_for(self.view.search.pattern, self.view.search.regex, self.view.search.name)
+            search = self.view.search
+            self._search_for(search.pattern, regex=search.regex, own=search.own, name=search.name)
 
     def _open_lines(self) -> None:
         if isinstance(self.view.lines, LogRows):
@@ -108,16 +109,17 @@ class JobLog:
 
     # What is looked for
 
-    def find(self, pattern: str, *, regex: bool = False, name: str = "", jump: bool = True) -> None:
-        """Find a text in the lines that are shown; "" ends the search."""
+    def find(self, pattern: str, *, regex: bool = False, own: bool = False, name: str = "", jump: bool = True) -> None:
+        """Find a text in the lines that are shown; "" ends the search. `own`: a regular expression of dstui's own."""
         if self.filter.only is not None:
-            self.filter = replace(self.filter, only=expression_of(pattern, regex=regex) if pattern else None)
+            self.filter = replace(self.filter, only=expression_of(pattern, regex=regex, own=own) if pattern else None)
             self._open_lines()
-        self._search_for(pattern, regex, name, jump=jump)
+        self._search_for(pattern, regex=regex, own=own, name=name, jump=jump)
 
-    def _search_for(self, pattern: str, regex: bool, name: str, *, jump: bool = False) -> None:
+    def _search_for(self, pattern: str, *, regex: bool, own: bool, name: str, jump: bool = False) -> None:
         lines = self.view.lines
-        self.view.search = Search(pattern, lines, regex=regex, name=name) if pattern and isinstance(lines, LogRows) else None
+        found = Search(pattern, lines, regex=regex, own=own, name=name) if pattern and isinstance(lines, LogRows) else None
+        self.view.search = found
         if self.view.search is not None:
             newlines.load_soon()
             self.view.search.advance(0.1)
@@ -142,7 +144,7 @@ class JobLog:
     def problem(self, by: int) -> bool:
         """To the next line that speaks of an error. False where none does."""
         if self.view.search is None or self.view.search.pattern != PROBLEM:
-            self.find(PROBLEM, regex=True, name="errors", jump=False)
+            self.find(PROBLEM, regex=True, own=True, name="errors", jump=False)
         return self.match(by)
 
     def go_to_time(self, moment: float) -> None:

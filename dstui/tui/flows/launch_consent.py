@@ -1,0 +1,74 @@
+"""What is asked before a Plan starts programs that the user has not chosen: those of another's job folder, an unknown interpreter."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dstui.text import sanitise
+from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
+from dstui.tui.kit.text_row import BLANK, Row, Span, paragraph
+
+if TYPE_CHECKING:
+    from dstui.plan import Plan
+    from dstui.render.target import Target
+
+LINES = 3
+"""Lines of one fact at most."""
+
+
+def reasons(plan: Plan) -> list[str]:
+    """Return why a launch of this Plan is asked about, in sentences. Empty where it is not."""
+    from dstui.trusted_python import about, answer, own
+
+    found = []
+    if foreign := foreign_folder(plan):
+        found.append(f"This Plan is from a job folder that is not yours: {foreign}.")
+    if not own(plan) and answer(plan) is not True:
+        found.append(f"You have not agreed to its interpreter yet. {about(plan)}".rstrip())
+    return found
+
+
+def foreign_folder(plan: Plan) -> str:
+    """Return why the job folder that a Plan was read from is not the user's own; "" where it is, or where it was read from elsewhere."""
+    from dstui.run.jobs.folder import JobFolder
+    from dstui.run.jobs.index import is_job
+    from dstui.run.jobs.ownership import NotOwn, own_tag
+
+    folder = JobFolder(Path(plan.source).parent)
+    if not is_job(folder):
+        return ""
+    try:
+        own_tag(folder, folder.read_status())
+    except NotOwn as why:
+        return f"{folder.name} {why}"
+    return ""
+
+
+def question(why: list[str], target: Target) -> Ask:
+    """Return the question, with what would be started and where. The first answer, which Enter gives, is no."""
+    answers = [Answer("n", "no, start nothing", False), Answer("y", "start it: I know these programs", True)]
+    return Ask("Start these programs?", " ".join(why), answers, [*_details(target), BLANK])
+
+
+def _details(target: Target) -> list[Row]:
+    """What would be started: each fact as it stands in the Plan, sanitised."""
+    from dstui.render.launch import RenderError, interpreter
+
+    plan = target.plan
+    try:
+        hosts = ", ".join(target.launch.hosts)
+    except RenderError:  # the launch says it
+        hosts = "unknown"
+    workdir = plan.place(plan.job.workdir)
+    script = plan.job.script or f"-m {plan.job.module}"
+    facts = {"interpreter": interpreter(plan), "folder": workdir, "script": script, "arguments": shlex.join(plan.job.args), "hosts": hosts}
+    facts |= {"environment": ", ".join(plan.cluster.env), "at the end": plan.run.on_end or ""}
+    return [line for name, value in facts.items() if value for line in _fact(name, value)]
+
+
+def _fact(name: str, value: str) -> list[Row]:
+    """A fact in a few lines: the answers below must stay in sight, and Review shows the whole command."""
+    lines = paragraph(sanitise(value), WIDTH - 3, first=(Span(f"{name:12} ", "dim"),))
+    return lines if len(lines) <= LINES else [*lines[: LINES - 1], Row((Span(" " * 13), Span("… (Review shows all of it)", "dim")))]
