@@ -173,6 +173,13 @@ class Run:
 
     restarts: Restarts = opt(Restarts(), "What happens after a failure.", kind="section", of=Restarts)
     silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1, maximum=WEEK)
+    host_lost: float = opt(
+        600,
+        "Seconds after which the job fails if a host cannot be reached and no rank elsewhere has written a line; 0 waits for ever.",
+        kind="number",
+        minimum=0,
+        maximum=WEEK,
+    )
     metrics: Mapping[str, str] = opt(
         {},
         "Numbers of your own in the lines: name -> a regular expression with one group, the number. reward: 'reward[=: ]+([-+0-9.e]+)'",

@@ -66,6 +66,11 @@ class Far:
         """Another dstui command on login."""
         return self.farm.run("login", sys.executable, "-m", "dstui", *words, timeout=120)
 
+    def diagnosis(self) -> dict[str, Any]:
+        """What `dstui diagnose --json` says of the job."""
+        found: dict[str, Any] = json.loads(self.run("diagnose", str(self.folder.path), "--json").stdout)
+        return found
+
     def wait(self) -> tuple[int, str, str]:
         """The command's exit status and what it has printed."""
         assert self.dstui

@@ -98,6 +98,22 @@ def test_a_cut_link_costs_no_line_and_is_told(far: Far) -> None:
     assert far.left("h1") == far.left("h2") == []
 
 
+@pytest.mark.deadline
+def test_a_host_that_is_gone_for_good_ends_the_job(far: Far) -> None:
+    far.start("all:hang", run="host_lost: 3")
+    far.ready()
+    far.farm.cable("h2", plugged=False)
+    code, out, err = far.wait()
+    assert code == 137 and "h2 has been unreachable for" in err and "no rank elsewhere has written a line since" in err, out + err
+    assert far.status["state"] == "failed" and "given up after" in far.status["hosts"]["h2"]["problem"]
+    assert far.left("h1") == [] and far.status["hosts"]["h1"]["state"] == "ended"
+    assert "not confirmed on h2 that nothing is left" in err
+    found = far.diagnosis()
+    assert (found["cause"], found["first_failing_rank"], found["host"]) == ("HOST-LOST", 1, "h2")
+    far.farm.cable("h2", plugged=True)
+    assert far.run("stop", str(far.folder.path)).returncode == 0 and far.left("h2") == []
+
+
 def test_a_supervisor_that_is_killed_is_replaced_and_nothing_is_lost(far: Far) -> None:
     far.start("all:count 800 0.01")
     far.ready()

@@ -286,6 +286,8 @@ class LaunchRecord:
     """What happens after a failure."""
     silence: float | None = None
     """Seconds without a line after which a rank is called silent; None for the default."""
+    host_lost: float = 0.0
+    """Seconds after which an unreachable host ends the job; 0, as in older records, for never."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """Numbers of the user's own: name -> regular expression."""
     on_end: str | None = None

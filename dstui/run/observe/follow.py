@@ -15,6 +15,7 @@ from dstui.logs.tail import Tail, allow_files
 from dstui.regular import json_object
 from dstui.run.jobs.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.record_forms import is_number
 from dstui.run.jobs.records import HostStatus, JobStatus, RankStatus
 from dstui.run.jobs.status import ranks_of, refresh
 from dstui.run.metrics.measurements import Measure, RankView
@@ -213,7 +214,9 @@ class Follower:
             if found.get("event") == "notice":
                 events.append(Notice(sanitise(str(found.get("text")))))
             elif found.get("event") == "host":
-                events.append(HostChange(*(sanitise(str(found.get(name))) for name in ("host", "state", "text"))))
+                host, state, text = (sanitise(str(found.get(name))) for name in ("host", "state", "text"))
+                seconds = found.get("seconds")
+                events.append(HostChange(host, state, text, seconds if is_number(seconds) else None))
         return events
 
     def _read_logs(self, events: list[Event], budget: int) -> set[int | None]:

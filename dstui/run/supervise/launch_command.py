@@ -50,6 +50,7 @@ def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> di
         "bind": str(files / BIND) if spec.bindings else None,
         "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
         "silence": run.silence,
+        "host_lost": run.host_lost,
         "metrics": dict(metrics_of(plan)),
         "on_end": run.on_end,
         "base": plan.base,
