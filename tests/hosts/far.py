@@ -126,7 +126,7 @@ class Far:
     def left(self, host: str) -> list[str]:
         """What of the job is on a host: processes, and its folder."""
         words = [command_of(pid).replace(b"\0", b" ").decode() for pid in self.pids(host)]
-        return words + [name for name in self.farm.run(host, "ls", "/tmp").stdout.split() if name == f"dstui-{self.status['tag']}"]
+        return words + [name for name in self.farm.run(host, "ls", "/tmp").stdout.split() if name.startswith(f"dstui-{self.status['tag']}")]
 
     def kill_rank(self, rank: int, host: str, number: int = signal.SIGKILL) -> None:
         """A signal to a rank, from outside."""

@@ -16,6 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "machine"))
 
 import fakenvml
+import farm as farming
 from far import BEHAVE, Far
 from farm import Farm, command_of, etc, forced
 
@@ -191,6 +192,37 @@ def test_a_job_that_failed_starts_anew_on_every_host(far: Far, launcher: str) ->
     assert far.left("h1") == far.left("h2") == far.left("login") == []
 
 
+@pytest.mark.parametrize("launcher", ["ssh", "pdsh"])
+def test_hosts_that_share_one_tmp_have_a_folder_each(tmp_path: Path, launcher: str) -> None:
+    if reason := farming.missing() or ("" if launcher == "ssh" or shutil.which("pdsh") else "there is no pdsh here"):
+        pytest.skip(reason)
+    with Farm(2, shared_tmp=True) as farm:
+        far = Far(farm, tmp_path)
+        far.start("all:say done", cluster=f"launcher: {launcher}")
+        code, out, err = far.wait()
+        assert code == 0, out + err + far.words()
+        assert [far.log(rank) for rank in (0, 1)] == ["ready\ndone\n"] * 2
+        assert farm.run("h1", "find", "/tmp", "-name", "dstui-*").stdout == farm.run("h2", "find", "/tmp", "-name", "dstui-*").stdout == ""
+
+
+def test_the_temporary_folder_that_a_host_names_is_taken(far: Far) -> None:
+    for host in ("h1", "h2"):
+        far.farm.run(host, "mkdir", "-p", f"/tmp/of-{host}")
+    with contextlib.ExitStack() as given:
+        for host in ("h1", "h2"):
+            given.enter_context(
+                etc(far.farm, host, "authorized_keys", forced(far.farm, f"TMPDIR=/tmp/of-{host} eval $SSH_ORIGINAL_COMMAND"))
+            )
+        far.start("all:hang")
+        far.ready()
+        assert {name: host["folder"] for name, host in far.status["hosts"].items()} == {
+            host: f"/tmp/of-{host}/dstui-{far.status['tag']}-{host}" for host in ("h1", "h2")
+        }
+        far.interrupt(signal.SIGTERM)
+        assert far.wait()[0] == 143
+    assert [far.farm.run(host, "find", "/tmp", "-name", "dstui-*").stdout for host in ("h1", "h2")] == ["", ""]
+
+
 def test_what_the_gpus_of_each_host_do_comes_home(far: Far, tmp_path_factory: pytest.TempPathFactory) -> None:
     library, profile = fakenvml.current(tmp_path_factory), far.path / "profile"
     profile.write_text(fakenvml.profile("rtx3090-pair"))
@@ -235,12 +267,12 @@ def test_a_folder_that_another_user_has_made_on_a_host_is_refused(far: Far) -> N
     far.wait()
     far.ready()
     (supervisor,) = [pid for pid in far.farm.pids("login") if b"dstui.run.supervise.supervisor" in read_bytes(Path(f"/proc/{pid}/cmdline"))]
-    far.farm.run("h2", "sh", "-c", f"chmod 777 /tmp/dstui-{far.status['tag']}")
+    far.farm.run("h2", "sh", "-c", f"chmod 777 /tmp/dstui-{far.status['tag']}-h2")
     os.kill(supervisor, signal.SIGKILL)
     stopped = far.run("stop", str(far.folder.path))
     assert stopped.returncode == 2 and "not a folder of this user's alone" in stopped.stderr, stopped
     assert far.left("h1") == []
-    far.farm.run("h2", "sh", "-c", f"chmod 700 /tmp/dstui-{far.status['tag']}")
+    far.farm.run("h2", "sh", "-c", f"chmod 700 /tmp/dstui-{far.status['tag']}-h2")
     assert far.run("stop", str(far.folder.path)).returncode == 0
     assert far.left("h2") == []
 

@@ -159,6 +159,7 @@ class JobHost:
     def _greet(self, facts: Mapping[str, Any]) -> None:
         self.greeted = True
         self.there, self.lacks = facts["there"], tuple(facts["lacks"])
+        self.status = replace(self.status, folder=facts["folder"])
         again = self.status.state == "unreachable"
         self.enter("reached", "; ".join(self.lacks) or None, f"{self.name} is reached again" if again else "")
 

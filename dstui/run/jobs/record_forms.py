@@ -107,7 +107,7 @@ def _is_rank_list(value: Any) -> bool:
 
 PROCESS = record(pid=is_pid, ticks=is_tick, host=is_text, boot=is_text, started=is_text)
 RANK = record(host=is_text, pid=is_pid, state=one_of(RANK_STATES), exit_code=is_code, killed_after=whole(0, MAX_RANKS - 1))
-HOST = record(state=one_of(HOST_STATES), since=is_time, problem=is_text, exit_code=is_code)
+HOST = record(state=one_of(HOST_STATES), since=is_time, problem=is_text, exit_code=is_code, folder=is_text)
 
 is_version = whole(1, 1 << 30)
 

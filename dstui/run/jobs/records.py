@@ -117,14 +117,17 @@ class HostStatus:
     """Why it is unreachable, or what went wrong there; a sentence without a full stop."""
     exit_code: int | None = None
     """Of the host's own launcher, where it has one, once it has ended: 128 + n for signal n. The job's follows from its ranks alone."""
+    folder: str | None = None
+    """Where the job's files lie there; None until the host has said so. Older versions of dstui did not ask."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> HostStatus:
-        return cls(found.get("state") or "starting", from_iso(found.get("since")), found.get("problem"), found.get("exit_code"))
+        facts = (found.get(name) for name in ("problem", "exit_code", "folder"))
+        return cls(found.get("state") or "starting", from_iso(found.get("since")), *facts)
 
     def as_json(self) -> dict[str, Any]:
         since = None if self.since is None else iso(self.since)
-        return {"state": self.state, "since": since, "problem": self.problem, "exit_code": self.exit_code}
+        return {"state": self.state, "since": since, "problem": self.problem, "exit_code": self.exit_code, "folder": self.folder}
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +249,7 @@ class ClusterRecord:
     reach: Literal["ssh", "srun", "here"]
     """What connects to a host's agent."""
     folder: str
-    """Where the job's files lie on every host."""
+    """What the commands call the folder of the job's files on every host; where it is, each host says itself (HostStatus)."""
     hosts: Mapping[str, HostLaunch]
     """By the hosts' names in the Plan, rank 0's first."""
     port: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -37,9 +38,18 @@ REACHES = {"ssh": agent_by_ssh, "srun": agent_by_srun, "here": agent_here}
 """What connects to the agent of a host: the command, from its name and the job's interpreter."""
 
 
+LONGEST_NAME = 200
+"""Characters of a host's name that stand in the name of its folder: a file's name has 255 bytes at most."""
+
+
 def far_folder(tag: str) -> str:
-    """Where a job's files lie on each of its hosts: the same path everywhere, on a disk of the host's own."""
+    """What the commands of a job call the folder of its files on a host. The agent there puts the host's own folder in its place."""
     return f"/tmp/dstui-{tag}"
+
+
+def folder_name(tag: str, host: str) -> str:
+    """What that folder is called on a host: hosts may share a disk."""
+    return f"dstui-{tag}-{re.sub(r'[^A-Za-z0-9._-]', '-', host)[:LONGEST_NAME]}"
 
 
 def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHosts:
@@ -51,9 +61,9 @@ def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHo
     return JobHosts(hosts, partial(opening, record, mirror))
 
 
-def opening(record: LaunchRecord, mirror: Mirror, host: str, makes: bool) -> dict[str, Any]:
+def opening(record: LaunchRecord, mirror: Mirror, job_host: JobHost, makes: bool) -> dict[str, Any]:
     """What the agent of a host is told first. `makes`: something is about to be started there."""
-    cluster = record.cluster
+    cluster, host = record.cluster, job_host.name
     assert cluster is not None
     first = host == next(iter(cluster.hosts), None)
     script = record.script[0] if record.script and record.script[0] != "-m" else None
@@ -65,6 +75,9 @@ def opening(record: LaunchRecord, mirror: Mirror, host: str, makes: bool) -> dic
     here = {"tag": mirror.tag, "attempt": mirror.attempt, "have": mirror.have(host)}
     return {
         "folder": cluster.folder,
+        "name": folder_name(mirror.tag, host),
+        "known": job_host.status.folder,
+        "ranks": [] if cluster.each_host_starts else mirror.ranks(host),
         "make": makes,
         "files": _files(mirror.folder, cluster.hosts[host]) | (gauge() if on_gpus else {}) if makes else {},
         "needs": needs,
