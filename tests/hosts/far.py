@@ -64,7 +64,7 @@ class Far:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Another dstui command on login."""
-        return self.farm.run("login", sys.executable, "-m", "dstui", *words, timeout=120)
+        return self.farm.run("login", sys.executable, "-m", "dstui", *words, timeout=120, env={**os.environ, **self.environment})
 
     def diagnosis(self) -> dict[str, Any]:
         """What `dstui diagnose --json` says of the job."""

@@ -120,6 +120,10 @@ class Slurm:
                 raise RuntimeError(f"SLURM did not start: {texts[-2000:]}")
             time.sleep(0.1)
 
+    def jobs(self) -> list[str]:
+        """What squeue lists: the names of all jobs."""
+        return self.run("squeue", "--noheader", "--format=%j").split()
+
     def state_of(self, job: str) -> str:
         """PENDING, RUNNING, COMPLETED, …"""
         text = self.run("scontrol", "show", "job", job)

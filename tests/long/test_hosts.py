@@ -135,6 +135,29 @@ def test_a_host_outside_of_the_allocation_is_told_and_nothing_starts(far: Far, l
     nothing_left(far)
 
 
+def test_what_srun_allocates_outside_of_an_allocation_is_released(far: Far, cluster: slurming.Slurm) -> None:
+    far.environment = cluster.variables
+    far.start("all:say done", cluster=LAUNCHERS["slurm"], env={"OMP_NUM_THREADS": "1"})
+    code, out, err = far.wait()
+    assert code == 0, out + err + far.words()
+    wait_for(lambda: cluster.jobs() == [], otherwise=far.words)
+    nothing_left(far)
+
+
+def test_after_a_kill_the_next_command_releases_what_srun_has_allocated(far: Far, cluster: slurming.Slurm) -> None:
+    far.environment = cluster.variables
+    far.start("all:hang", cluster=LAUNCHERS["slurm"], env={"OMP_NUM_THREADS": "1"})
+    far.ready()
+    assert cluster.jobs() == [f"dstui-{far.status['tag']}"] * 2
+    for words in (("dstui", "--headless"), ("dstui.run.supervise.supervisor", str(far.folder.path)), ("srun", far.status["tag"])):
+        assert far.kill_on("login", *words) > 0
+    assert cluster.jobs() == [f"dstui-{far.status['tag']}"] * 2
+    far.run("runs")
+    assert far.ended()["state"] == "stopped"
+    wait_for(lambda: cluster.jobs() == [], otherwise=far.words)
+    nothing_left(far)
+
+
 def exits(far: Far) -> str:
     """A rank exits with 3 (it was told so before)."""
     return "rank 1 on h2 ended with 3"

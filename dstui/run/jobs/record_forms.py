@@ -145,7 +145,7 @@ LAUNCH: Mapping[str, Form] = {
     "host_lost": is_number,
     "metrics": is_named_texts,
     "on_end": is_text,
-    "cluster": lambda value: record(**CLUSTER)(value) and all(value.get(key) is not None for key in CLUSTER),
+    "cluster": lambda value: record(**CLUSTER, allocation=is_text)(value) and all(value.get(key) is not None for key in CLUSTER),
 }
 SHIM: Mapping[str, Form] = {
     "rank": whole(0, MAX_RANKS - 1),

@@ -254,6 +254,8 @@ class ClusterRecord:
     """By the hosts' names in the Plan, rank 0's first."""
     port: int
     """Where the ranks meet, on the first host."""
+    allocation: str = ""
+    """The number of the SLURM allocation in which it was started; "" where there was none, and in older records."""
 
     @property
     def each_host_starts(self) -> bool:
@@ -265,7 +267,12 @@ class ClusterRecord:
         hosts = {
             name: HostLaunch(tuple(host["command"]) if host.get("command") else None, host["env"]) for name, host in found["hosts"].items()
         }
-        return cls(found["reach"], found["folder"], hosts, found["port"])
+        return cls(found["reach"], found["folder"], hosts, found["port"], found.get("allocation") or "")
+
+    @property
+    def makes_allocations(self) -> bool:
+        """Whether what reaches its hosts makes allocations of SLURM, which are to be released."""
+        return self.reach == "srun" and not self.allocation
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from dstui.hosts.slurm import release
 from dstui.run.hosts.job_host import JobHost
 from dstui.run.hosts.mirror import Mirror
 from dstui.run.jobs.folder import JobFolder
@@ -215,6 +216,8 @@ class ClusterSupervisor(Supervisor):
         self.poll()
         self.cluster.close()
         self._name_given_up()
+        if self.plan.makes_allocations and (problem := release(self.tag)):
+            self.note(problem)
         super().end()
 
     def _name_given_up(self) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dstui.hosts.agent import GAUGE
-from dstui.hosts.connection import agent_by_srun, agent_by_ssh, agent_here
+from dstui.hosts.connection import agent_by_ssh, agent_here
+from dstui.hosts.slurm import agent_by_srun
 from dstui.regular import read_regular
 from dstui.run.hosts.job_host import JobHost
 from dstui.run.hosts.job_hosts import JobHosts
@@ -34,10 +35,6 @@ SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "COMET_API_KEY
 """Variables that reach them too, and stand on no command line, in no file that others may read and in no log."""
 
 
-REACHES = {"ssh": agent_by_ssh, "srun": agent_by_srun, "here": agent_here}
-"""What connects to the agent of a host: the command, from its name and the job's interpreter."""
-
-
 LONGEST_NAME = 200
 """Characters of a host's name that stand in the name of its folder: a file's name has 255 bytes at most."""
 
@@ -56,7 +53,8 @@ def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHo
     """The hosts of a job, none of them connected yet."""
     assert record.cluster is not None
     names = record.cluster.hosts
-    reach = REACHES[record.cluster.reach]
+    by_srun = partial(agent_by_srun, tag=mirror.tag, allocation=record.cluster.allocation)
+    reach = {"ssh": agent_by_ssh, "srun": by_srun, "here": agent_here}[record.cluster.reach]
     hosts = (JobHost(name, reach(name, record.python), mirror, status.hosts.get(name, HostStatus())) for name in names)
     return JobHosts(hosts, partial(opening, record, mirror))
 
@@ -125,7 +123,8 @@ def cluster_json(spec: LaunchSpec, tag: str) -> dict[str, Any]:
         host: {"command": _own_launcher(spec, config, node), "env": spec.environment(config, node)} for node, host in enumerate(spec.hosts)
     }
     reach = "here" if spec.only_here else "srun" if spec.launcher == "slurm" else "ssh"
-    return {"reach": reach, "folder": far_folder(tag), "hosts": hosts, "port": spec.master_port}
+    allocation = os.environ.get("SLURM_JOB_ID", "") if reach == "srun" else ""
+    return {"reach": reach, "folder": far_folder(tag), "hosts": hosts, "port": spec.master_port, "allocation": allocation}
 
 
 def _own_launcher(spec: LaunchSpec, config: str, node: int) -> list[str] | None:

@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
+from dstui.hosts.slurm import release
 from dstui.run.hosts.mirror import Mirror
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.records import JobStatus
@@ -40,4 +41,6 @@ def sweep(folder: JobFolder, status: JobStatus, tag: str) -> list[str]:
         return left
     finally:
         cluster.close()
+        if record.cluster.makes_allocations:
+            release(tag)
         os.close(lock)
