@@ -36,10 +36,8 @@ def release(tag: str) -> str:
     """Give back the allocations that a job has made for itself; why that was not possible, "" where it was."""
     words = ["scancel", f"--user={os.geteuid()}", f"--name={allocation_name(tag)}"]
     try:
-        ran = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=ANSWERS, check=False
-        )
-        problem = ran.stderr.strip().rpartition("\n")[2] if ran.returncode else ""
+        ran = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=ANSWERS, check=False)
+        problem = ran.stderr.decode(errors="replace").strip().rpartition("\n")[2] if ran.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = str(error)
     return f"SLURM's allocation could not be released ({problem}): {shlex.join(words)} does it" if problem else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib.util import find_spec
@@ -54,7 +54,8 @@ def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHo
     assert record.cluster is not None
     names = record.cluster.hosts
     by_srun = partial(agent_by_srun, tag=mirror.tag, allocation=record.cluster.allocation)
-    reach = {"ssh": agent_by_ssh, "srun": by_srun, "here": agent_here}[record.cluster.reach]
+    agents: Mapping[str, Callable[[str, str], list[str]]] = {"ssh": agent_by_ssh, "srun": by_srun, "here": agent_here}
+    reach = agents[record.cluster.reach]
     hosts = (JobHost(name, reach(name, record.python), mirror, status.hosts.get(name, HostStatus())) for name in names)
     return JobHosts(hosts, partial(opening, record, mirror))
 
