@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from dstui.hosts.slurm import release
+from dstui.hosts.srun import release
 from dstui.run.hosts.job_host import JobHost
 from dstui.run.hosts.mirror import Mirror
 from dstui.run.jobs.folder import JobFolder

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from dstui.hosts.agent import GAUGE
 from dstui.hosts.connection import agent_by_ssh, agent_here
-from dstui.hosts.slurm import agent_by_srun
+from dstui.hosts.srun import agent_by_srun
 from dstui.regular import read_regular
 from dstui.run.hosts.job_host import JobHost
 from dstui.run.hosts.job_hosts import JobHosts

@@ -100,6 +100,12 @@ def with_port(spec: LaunchSpec, port: int) -> LaunchSpec:
     return replace(spec, master_port=port, env=env)
 
 
+def with_address(spec: LaunchSpec, address: str) -> LaunchSpec:
+    """The same, with another address for the ranks to meet at."""
+    env = {**spec.env, "MASTER_ADDR": address} if "MASTER_ADDR" in spec.env else spec.env
+    return replace(spec, master_addr=address, env=env)
+
+
 def free_port() -> int:
     """A port that nobody listens on now."""
     for _ in range(100):

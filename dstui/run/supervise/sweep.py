@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 
-from dstui.hosts.slurm import release
+from dstui.hosts.srun import release
 from dstui.run.hosts.mirror import Mirror
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.records import JobStatus
