@@ -37,6 +37,11 @@ def is_loopback(text: str) -> bool:
     return is_address(text) and ipaddress.ip_address(text.partition("%")[0]).is_loopback
 
 
+def means_itself(name: str) -> bool:
+    """Whether every host means itself by this name or address."""
+    return name == "localhost" or is_loopback(name)
+
+
 def _addresses(words: Sequence[str]) -> Iterator[str]:
     """Those of the words that are addresses: a shell may print others."""
     for word in words:

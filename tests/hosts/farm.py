@@ -191,6 +191,12 @@ class Farm:
         """Run a command on a host."""
         return subprocess.run(self.command(host, words), text=True, capture_output=True, check=False, **options)
 
+    def power_off(self, host: str) -> None:
+        """End a host for good: nobody hears a last word of it."""
+        self.cable(host, plugged=False)
+        os.killpg(self.processes[host].pid, signal.SIGKILL)
+        self.processes[host].wait()
+
     def cable(self, host: str, *, plugged: bool) -> None:
         """Pull a host's cable, or plug it in again."""
         do("ip", "-n", self.namespace("switch"), "link", "set", host, "up" if plugged else "down")

@@ -30,7 +30,7 @@ def far(farm: Farm, tmp_path: Path) -> Iterator[Far]:
     """A job to be started; whatever is left of it afterwards is killed."""
     job = Far(farm, tmp_path)
     yield job
-    for host in ("h1", "h2"):
+    for host in ("h1", "h2", "login"):
         farm.cable(host, plugged=True)
     if job.dstui and job.dstui.poll() is None:
         job.interrupt(signal.SIGTERM)
@@ -163,6 +163,24 @@ def test_a_host_that_cannot_be_reached_is_told_and_stopped_later(far: Far) -> No
     assert again.returncode == 0, again
     assert far.left("h2") == [] and far.status["hosts"]["h2"]["state"] == "ended"
     assert {rank["state"] for rank in far.status["ranks"].values()} == {"ended"}, "what they wrote at last has come home"
+
+
+@pytest.mark.deadline
+def test_where_the_login_node_is_gone_another_one_ends_the_job(far: Far) -> None:
+    far.start("all:hang", words=("--detach",))
+    assert far.wait()[0] == 0
+    far.ready()
+    refused = far.run("stop", str(far.folder.path), "--take-over", host="h2")
+    assert refused.returncode == 2 and "login looks after the job: stop it there" in refused.stderr, refused
+    far.silence()
+    silent = "no sign of life from login for 2 min: dstui stop job --take-over asks the job's hosts"
+    assert silent in far.run("runs", host="h2").stdout
+    assert silent in far.run("stop", str(far.folder.path), host="h2").stderr
+    stopped = far.run("stop", str(far.folder.path), "--take-over", host="h2")
+    assert stopped.returncode == 0 and "no process is left" in stopped.stdout, stopped
+    assert far.left("h1") == far.left("h2") == []
+    assert (far.status["state"], {host["state"] for host in far.status["hosts"].values()}) == ("stopped", {"ended"})
+    assert {rank["exit_code"] for rank in far.status["ranks"].values()} == {143}
 
 
 @pytest.mark.launcher

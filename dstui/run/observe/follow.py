@@ -17,7 +17,7 @@ from dstui.run.jobs.events import Event, Exited, HostChange, Line, Notice, RankS
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.record_forms import is_number
 from dstui.run.jobs.records import HostStatus, JobStatus, RankStatus
-from dstui.run.jobs.status import ranks_of, refresh
+from dstui.run.jobs.status import no_sign_of_life, ranks_of, refresh
 from dstui.run.metrics.measurements import Measure, RankView
 from dstui.text import sanitise
 
@@ -64,9 +64,11 @@ class Follower:
         self._notices = Tail(folder.events_file)
         self._turn = 0
         self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
-        self._start_reported = self._end_reported = self._foreign_reported = False
+        self._start_reported = self._end_reported = self._foreign_reported = self._unheard_reported = False
         self.foreign = ""
         """Why the job is not this user's own, as the end of a sentence."""
+        self.unheard = ""
+        """That nobody may look after the job any more, on another host; a sentence."""
         self._read_status()
 
     @property
@@ -146,6 +148,7 @@ class Follower:
             self._refreshed = now
             status = refresh(self.folder)
             self.foreign = status.foreign if status else ""
+            self.unheard = no_sign_of_life(self.folder, status) if status else ""
             if status and status.final and not self.folder.has_ended:
                 self._unwritten = status  # the disk is full, or the folder is somebody else's
 
@@ -209,6 +212,9 @@ class Follower:
         if self.foreign and not self._foreign_reported:
             self._foreign_reported = True
             events.append(Notice(f"this job {self.foreign}: it is only looked at"))
+        if self.unheard and not self._unheard_reported:
+            events.append(Notice(self.unheard))
+        self._unheard_reported = bool(self.unheard)
         for line in self._notices.read(BUDGET):
             found = json_object(line.encode())
             if found.get("event") == "notice":

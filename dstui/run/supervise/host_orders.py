@@ -7,11 +7,13 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dstui.hosts.address import means_itself
 from dstui.hosts.agent import GAUGE
 from dstui.hosts.connection import agent_by_ssh, agent_here
 from dstui.hosts.srun import agent_by_srun
@@ -58,6 +60,36 @@ def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHo
     reach = agents[record.cluster.reach]
     hosts = (JobHost(name, reach(name, record.python), mirror, status.hosts.get(name, HostStatus())) for name in names)
     return JobHosts(hosts, partial(opening, record, mirror))
+
+
+def cluster_from_here(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHosts:
+    """The same hosts, and the supervisor's where ranks or their launcher may run there, reached from another host than the supervisor's."""
+    cluster, home = record.cluster, (status.supervisor.host if status.supervisor else None) or "localhost"
+    names = list(cluster.hosts) if cluster else []
+    if not cluster or not cluster.each_host_starts:
+        names.append(home)
+
+    def host(name: str) -> JobHost:
+        known = status.hosts.get(name, HostStatus())
+        at_first = replace(known, state="unreachable") if known.state == "starting" else known
+        by_ssh = agent_by_ssh(home if means_itself(name) else name, record.python or "python3")
+        if cluster and cluster.reach == "srun" and name in cluster.hosts:
+            by_ssh = agent_by_srun(name, record.python, tag=mirror.tag, allocation=cluster.allocation)
+        return JobHost(name, by_ssh, mirror, at_first)
+
+    def first_order(job_host: JobHost, makes: bool) -> dict[str, Any]:
+        if cluster and job_host.name in cluster.hosts:
+            return opening(record, mirror, job_host, makes)
+        place: dict[str, Any] = {
+            "folder": far_folder(mirror.tag),
+            "name": folder_name(mirror.tag, job_host.name),
+            "known": None,
+            "ranks": [],
+        }
+        nothing: dict[str, Any] = {"have": {}, "make": False, "files": {}, "needs": {}, "stays": False, "gauge": None}
+        return {**place, **nothing, "tag": mirror.tag, "attempt": mirror.attempt}
+
+    return JobHosts(map(host, dict.fromkeys(names)), first_order)
 
 
 def opening(record: LaunchRecord, mirror: Mirror, job_host: JobHost, makes: bool) -> dict[str, Any]:
