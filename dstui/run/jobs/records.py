@@ -127,7 +127,8 @@ class HostStatus:
 
     def as_json(self) -> dict[str, Any]:
         since = None if self.since is None else iso(self.since)
-        return {"state": self.state, "since": since, "problem": self.problem, "exit_code": self.exit_code, "folder": self.folder}
+        place = {} if self.folder is None else {"folder": self.folder}
+        return {"state": self.state, "since": since, "problem": self.problem, "exit_code": self.exit_code, **place}
 
 
 @dataclass(frozen=True, slots=True)
