@@ -98,9 +98,17 @@ def _line(folder: JobFolder, status: JobStatus) -> str:
             else ()
         ),
         *([f"({status.foreign})"] if status.foreign else ()),
+        *([f"({cut})"] if (cut := _cut_off(status)) else ()),
         *([f"({silent})"] if (silent := no_sign_of_life(folder, status)) else ()),
     )
     return "  ".join(words)
+
+
+def _cut_off(status: JobStatus) -> str:
+    """Which hosts of a job that goes on are unreachable, and for how long the first of them; "" where none is."""
+    now, hosts = datetime.now().timestamp(), {} if status.final else status.hosts
+    cut = {sanitise(name): now - (host.since or now) for name, host in hosts.items() if host.state == "unreachable"}
+    return f"{', '.join(cut)} unreachable for {duration_text(max(cut.values()))}" if cut else ""
 
 
 def _short(path: Path) -> str:

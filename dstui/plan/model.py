@@ -152,7 +152,7 @@ class Cluster:
         kind="str",
         choices=("deepspeed", "numactl"),
     )
-    master_addr: str | None = opt(None, "Address of rank 0, where the others meet; null lets the launcher find it.", kind="host")
+    master_addr: str | None = opt(None, "Address of rank 0, where the others meet; null asks the first host for its own.", kind="host")
     master_port: int | None = opt(None, "Port of rank 0; null takes a free one at launch.", kind="int", minimum=1, maximum=65535)
     env: Mapping[str, str] = opt({}, "Variables for every rank on every host (.deepspeed_env).", kind="env")
     env_file: str | None = opt(None, "Another name or place for .deepspeed_env (DS_ENV_FILE).", kind="str")

@@ -89,6 +89,7 @@ def test_a_cut_link_costs_no_line_and_is_told(far: Far) -> None:
     far.farm.cable("h2", plugged=False)
     wait_for(lambda: far.status["hosts"]["h2"]["state"] == "unreachable", otherwise=far.words)
     assert far.status["state"] == "running" and far.status["hosts"]["h1"]["state"] == "reached"
+    assert "(h2 unreachable for " in far.run("runs").stdout
     far.farm.cable("h2", plugged=True)
     wait_for(lambda: far.status["hosts"]["h2"]["state"] == "reached", otherwise=far.words)
     code, out, err = far.wait()
