@@ -75,8 +75,8 @@ def _changes_json(changed: tuple[Change, ...] | None) -> list[dict[str, Any]] | 
 
 
 def _json(folder: JobFolder, status: JobStatus) -> dict[str, Any]:
-    seen = {"foreign": status.foreign or None, "unheard": status.unheard}
-    return {**status.as_json(), **{name: fact for name, fact in seen.items() if fact is not None}, "folder": str(folder.path)}
+    observed = {"foreign": status.foreign or None, "unheard": status.unheard}
+    return {**status.as_json(), **{name: fact for name, fact in observed.items() if fact is not None}, "folder": str(folder.path)}
 
 
 def _line(folder: JobFolder, status: JobStatus) -> str:
