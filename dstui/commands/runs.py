@@ -15,7 +15,7 @@ from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.index import find, runs
 from dstui.run.jobs.plan_diff import Change, changes, history, plan_of
 from dstui.run.jobs.records import JobStatus
-from dstui.run.jobs.status import unconfirmed
+from dstui.run.jobs.status import no_sign_of_life, unconfirmed
 from dstui.run.observe.summary import duration_text
 from dstui.text import sanitise
 
@@ -75,7 +75,8 @@ def _changes_json(changed: tuple[Change, ...] | None) -> list[dict[str, Any]] | 
 
 
 def _json(folder: JobFolder, status: JobStatus) -> dict[str, Any]:
-    return {**status.as_json(), **({"foreign": status.foreign} if status.foreign else {}), "folder": str(folder.path)}
+    observed = {"foreign": status.foreign or None, "unheard": status.unheard}
+    return {**status.as_json(), **{name: fact for name, fact in observed.items() if fact is not None}, "folder": str(folder.path)}
 
 
 def _line(folder: JobFolder, status: JobStatus) -> str:
@@ -97,8 +98,17 @@ def _line(folder: JobFolder, status: JobStatus) -> str:
             else ()
         ),
         *([f"({status.foreign})"] if status.foreign else ()),
+        *([f"({cut})"] if (cut := _cut_off(status)) else ()),
+        *([f"({silent})"] if (silent := no_sign_of_life(folder, status)) else ()),
     )
     return "  ".join(words)
+
+
+def _cut_off(status: JobStatus) -> str:
+    """Which hosts of a job that goes on are unreachable, and for how long the first of them; "" where none is."""
+    now, hosts = datetime.now().timestamp(), {} if status.final else status.hosts
+    cut = {sanitise(name): now - (host.since or now) for name, host in hosts.items() if host.state == "unreachable"}
+    return f"{', '.join(cut)} unreachable for {duration_text(max(cut.values()))}" if cut else ""
 
 
 def _short(path: Path) -> str:

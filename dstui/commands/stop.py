@@ -15,6 +15,9 @@ from dstui.run.supervise.stop import stop
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.add_argument("run", nargs="?", default="", metavar="RUN", help=RUN)
+    parser.add_argument(
+        "--take-over", action="store_true", help="where the host that looks after the job is gone: ask the job's hosts from here"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -25,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         say(str(error))
         return 1
     ended = has_ended(folder)
-    report = stop(folder)
+    report = stop(folder, take_over=args.take_over)
     if report.refused:
         say(f"{folder.name} {report.refused}: it is only looked at, and nothing was done")
         return 1

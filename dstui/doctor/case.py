@@ -55,6 +55,10 @@ class Case:
     here: bool = True
     hosts: tuple[str, ...] = ("localhost",)
     """All hosts of the job, rank 0's first."""
+    names_needed: tuple[str, ...] | None = None
+    """The names that every host must be able to resolve; None where no launch tells: then all."""
+    meeting: str = ""
+    """Where the ranks meet: an address or a name; "" where no launch tells."""
     others: tuple[Case, ...] = ()
     """The other hosts, for comparison; without others of their own."""
     skew: float | None = None

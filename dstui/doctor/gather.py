@@ -21,6 +21,7 @@ from dstui.doctor.case import Case
 from dstui.documents import allocation_of
 from dstui.files import FileProblem, is_there, read_text
 from dstui.forecast.forecast import forecast
+from dstui.hosts.address import is_address, meeting_address
 from dstui.hosts.ssh import Failure
 from dstui.machine.child import output_of
 from dstui.machine.probe import probe
@@ -31,7 +32,7 @@ from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, is_named, parse_hostfile
 from dstui.plan.launchers import BY_NAME
 from dstui.render.launch import RenderError, interpreter
-from dstui.render.spec import HERE
+from dstui.render.spec import HERE, LaunchSpec
 from dstui.render.target import Target
 from dstui.trusted_python import own, probe_python
 
@@ -66,6 +67,10 @@ class JobOnHosts:
     """The id, where it names that."""
     problem: str | None = None
     """Why the hosts of the Plan could not be told."""
+    launch: LaunchSpec | None = None
+    """How it would be started; None where it cannot be."""
+    meeting: str = ""
+    """Where its ranks meet: an address, or a name."""
 
     @property
     def asked(self) -> bool:
@@ -84,10 +89,13 @@ def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
         return JobOnHosts(None, {"localhost": 0}, sys.executable, sys.executable, str(Path.cwd()), None)
     workdir = plan.place(plan.job.workdir)
     script = str(Path(workdir, plan.job.script)) if plan.job.script else None
-    problem, used = None, None
+    problem, used, launch = None, None, None
     try:
         pool = parse_hostfile(read_text(Path(plan.place(plan.cluster.hostfile)))) if plan.cluster.hostfile else allocation_of(plan)
-        used = Target(plan, machine, pool).slots
+        target = Target(plan, machine, pool)
+        used = target.slots
+        with contextlib.suppress(RenderError):  # what is no matter of its hosts
+            launch = target.launch
     except (FileProblem, HostfileError, RenderError) as error:
         problem = str(error)
     if used and not all(map(is_named, used)):
@@ -95,7 +103,17 @@ def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
     hosts = {host: len(chosen) for host, chosen in used.items()} if used else {"localhost": 0}
     folder = _model(plan)
     hub = plan.model.source if plan.model and not folder else None
-    return JobOnHosts(plan, hosts, interpreter(plan), probe_python(plan), workdir, script, folder, hub, problem)
+    return JobOnHosts(
+        plan, hosts, interpreter(plan), probe_python(plan), workdir, script, folder, hub, problem, launch, _meeting(plan, launch, hosts)
+    )
+
+
+def _meeting(plan: Plan, launch: LaunchSpec | None, hosts: Mapping[str, int]) -> str:
+    """Where the ranks of several hosts would meet; the first host is asked where the Plan does not say it, as at a launch."""
+    first = next(iter(hosts))
+    if plan.cluster.master_addr is not None or len(hosts) < 2 or launch is None or launch.meets_by_name:
+        return plan.cluster.master_addr or first.rpartition("@")[2]
+    return meeting_address(first)
 
 
 def _model(plan: Plan) -> str | None:
@@ -163,7 +181,6 @@ def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dic
     """The argument of `ready.py` for one host."""
     names = list(job.slots)
     port = (job.plan.cluster.master_port if job.plan else None) or PORT
-    master = (job.plan.cluster.master_addr if job.plan else None) or names[0]
     several = len(names) > 1
     launcher = BY_NAME.get((job.plan.cluster.launcher if job.plan else None) or "ssh", BY_NAME["ssh"])
     return {
@@ -173,9 +190,9 @@ def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dic
         "hub": job.hub,
         "folders": [job.workdir],
         "token": token,
-        "names": names if several else [],
+        "names": _names(job) if several else [],
         "listen": [port, len(names) - 1] if host == names[0] else None,
-        "connect": [master, port] if several and host != names[0] else None,
+        "connect": [job.meeting, port] if several and host != names[0] else None,
         "seconds": MEET_SECONDS if several else 0.0,
         "imports": imports and job.asked,
         "modules": list(launcher.modules) if job.asked else [],
@@ -183,6 +200,19 @@ def _wanted(job: JobOnHosts, host: str, token: str | None, imports: bool) -> dic
         "programs": list(launcher.programs) if several else [],
         "env": {name: value for name, value in (job.plan.cluster.env if job.plan else {}).items() if name in PLACES},
     }
+
+
+def _names(job: JobOnHosts) -> list[str]:
+    """The names that each host is asked to resolve: of all hosts, and where the ranks meet."""
+    names = [host.rpartition("@")[2] for host in job.slots]
+    return list(dict.fromkeys([*names, job.meeting]))
+
+
+def _needed(job: JobOnHosts) -> tuple[str, ...] | None:
+    """Those of them that the job needs; None where nobody knows how it would be started."""
+    if job.launch is None:
+        return None
+    return tuple(dict.fromkeys([*job.launch.names_needed, *([] if is_address(job.meeting) else [job.meeting])]))
 
 
 def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any], deadline: float) -> Case:
@@ -210,6 +240,8 @@ def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any], dea
         requirement=_requirement(job, host, machine),
         here=local,
         hosts=tuple(job.slots),
+        names_needed=_needed(job),
+        meeting=job.meeting,
         skew=None if local else _skew(ready, began, time.time()),
         start=here,
         environment=dict(os.environ),

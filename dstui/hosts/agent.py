@@ -4,7 +4,11 @@ It starts the host's command in a session of its own, brings home what the ranks
 everything that carries the job's tag, with proof. It ends with its standard input; the job does not: a lost connection costs no training.
 
 Orders come as lines of JSON on standard input. The first one opens, and no other may come before it has been answered by "hello":
-    {"folder": PATH, "tag": TAG, "attempt": N, "have": {FILE: bytes}, "make": bool, "files": {NAME: text}, "needs": {...},
+    {"folder": PATH,               the folder of the job, as the commands and files that are sent along call it
+     "name": NAME,                 what it is called here: hosts may share a disk, so each has a folder of its own (own_place)
+     "known": PATH | null,         where it is here, if that has been said before
+     "ranks": [N],                 the ranks that a launcher of several hosts starts here by PATH (lead_to)
+     "tag": TAG, "attempt": N, "have": {FILE: bytes}, "make": bool, "files": {NAME: text}, "needs": {...},
      "gauge": PYTHON | null,        the interpreter that runs the file nvml.py there, which tells what the GPUs do
      "stays": bool}                 whether what it starts would end with it: it then stays until that has ended
 Later ones, in any number:
@@ -14,7 +18,7 @@ Later ones, in any number:
     {"do": "clean"}                                                                 the folder goes; answered by "bye"
 
 What it says, after the line READY, are frames: a line of JSON, followed by the `size` bytes that it announces. Key "is":
-    hello (time, there, lacks)   refused (text)   log (file, at, size)   record (file, size)   beat (time)
+    hello (time, there, folder, lacks)   refused (text)   log (file, at, size)   record (file, size)   beat (time)
     gpus (size)   ended (attempt, exit_code, text)   swept (left)   bye
 Files are named relative to the job's folder on this host, as in the job folder at home. Times are seconds since the epoch by this host.
 
@@ -46,6 +50,8 @@ BEAT = 2.0
 """Seconds between two signs of life."""
 BUSY, IDLE = 0.1, 0.4
 """Seconds between two looks at the files: while they grow, and else."""
+SHIM = "shim.py"
+"""What starts each rank."""
 GAUGE, GAUGED = "nvml.py", 5.0
 """The program that tells what the GPUs do, and the seconds between two of its lines."""
 CHUNK, BUDGET = 1 << 18, 1 << 22
@@ -125,6 +131,48 @@ def send(process: Process, number: int) -> None:
             os.kill(process[0], number)
         except OSError:
             pass
+
+
+def own_place(order: Dict[str, Any]) -> str:
+    """Where the job's folder is on this host, or is to be made: on the temporary disk that TMPDIR names, else in /tmp.
+
+    Older versions of dstui gave it the same path on every host.
+    """
+    name, known = order["name"], order["known"]
+    bases = [base for base in (os.environ.get("TMPDIR"), "/tmp") if base and os.path.isabs(base)]
+    places = [os.path.join(base, name) for base in bases]
+    if known and os.path.basename(known) == name:
+        places.insert(0, known)
+    found = [place for place in places if os.path.isdir(place)]
+    if not found and os.path.isdir(os.path.join(order["folder"], "logs")):
+        found = [order["folder"]]
+    writable = [place for place in places if os.access(os.path.dirname(place), os.W_OK)]
+    return (found or writable or places)[0]
+
+
+def lead_to(folder: str, shared: str, ranks: List[int]) -> None:
+    """Let the shims of these ranks find the folder of this host, where one command for several hosts names the same path on all."""
+    own_folder(shared, True)
+    for name, there in [(SHIM, os.path.join(folder, SHIM)), *((str(rank), folder) for rank in ranks)]:
+        try:
+            os.symlink(there, os.path.join(shared, name))
+        except FileExistsError:
+            pass
+
+
+def lead_away(folder: str, shared: str) -> None:
+    """Take back what lead_to has made; the last of the hosts that share the disk removes the rest."""
+    own, others = (folder, os.path.join(folder, SHIM)), False
+    for path in glob.glob(os.path.join(glob.escape(shared), "*")):
+        try:
+            if os.readlink(path) in own:
+                os.unlink(path)
+            else:
+                others = True
+        except OSError:
+            pass
+    if not others and own_folder(shared, False):
+        shutil.rmtree(shared, ignore_errors=True)
 
 
 def own_folder(path: str, make: bool) -> bool:
@@ -255,7 +303,8 @@ class Agent:
     """Looks after the job on this host for one connection."""
 
     def __init__(self, order: Dict[str, Any]) -> None:
-        self.folder: str = order["folder"]
+        self.folder = own_place(order)
+        self.called: str = order["folder"]
         self.tag: str = order["tag"]
         self.attempt: int = order["attempt"]
         self.sent: Dict[str, int] = dict(order["have"])  # file -> bytes that are at home
@@ -271,15 +320,21 @@ class Agent:
         there = own_folder(self.folder, order["make"])
         if there:
             for name, text in order["files"].items():
-                write_plain(os.path.join(self.folder, os.path.basename(name)), text.encode(), 0o700)
+                write_plain(os.path.join(self.folder, os.path.basename(name)), self.here(text).encode(), 0o700)
             self.prepare()
-        self.put("hello", time=time.time(), there=there, lacks=lacks(order["needs"]) if order["make"] else [])
+            if order["make"] and order["ranks"]:
+                lead_to(self.folder, self.called, order["ranks"])
+        self.put("hello", time=time.time(), there=there, folder=self.folder, lacks=lacks(order["needs"]) if order["make"] else [])
         if there and order.get("gauge") and os.path.isfile(os.path.join(self.folder, GAUGE)):
             self.gauge = Gauge(order["gauge"], os.path.join(self.folder, GAUGE))
 
     def put(self, what: str, data: bytes = b"", **facts: Any) -> None:
         """One frame. Where nobody is left to take it, what was begun is still ended."""
         self.deaf = self.deaf or not say(what, data, **facts)
+
+    def here(self, text: str) -> str:
+        """A text with the path of the folder on this host in the place of what the job calls it."""
+        return text.replace(self.called, self.folder)
 
     def prepare(self) -> None:
         """The folders of an attempt."""
@@ -321,6 +376,8 @@ class Agent:
         elif order["do"] == "clean":
             if own_folder(self.folder, False):
                 shutil.rmtree(self.folder, ignore_errors=True)
+            if self.folder != self.called:
+                lead_away(self.folder, self.called)
             self.put("bye")
             self.done = True
 
@@ -335,6 +392,7 @@ class Agent:
         except FileExistsError:
             return
         self.begun.add(self.attempt)
+        order = dict(order, argv=list(map(self.here, order["argv"])), env={name: self.here(text) for name, text in order["env"].items()})
         if os.fork() == 0:
             try:
                 keep(order, self.folder, self.tag)

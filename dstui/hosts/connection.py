@@ -24,7 +24,6 @@ from dstui.hosts.ssh import ssh_command
 
 BOOT = "import sys; exec(compile(sys.stdin.buffer.read(int(sys.stdin.buffer.readline())), 'agent', 'exec'))"
 """What is on the command line there: it takes its program from standard input."""
-UNBUFFERED = ("--unbuffered", "--input=0", "--quiet", "--mpi=none", "--kill-on-bad-exit=0")
 MOST_READ = 1 << 18
 LONGEST_COMPLAINT = 1 << 12
 
@@ -46,12 +45,6 @@ def boot_command(*pythons: str) -> list[str]:
 def agent_by_ssh(host: str, python: str) -> list[str]:
     """An agent on another host, over ssh."""
     return ssh_command(host, boot_command(python, "python3"))
-
-
-def agent_by_srun(host: str, python: str) -> list[str]:
-    """An agent on a host of the SLURM allocation that we are in, beside whatever else runs there."""
-    step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", "--cpu-bind=none", f"--nodelist={host}"]  # its ranks use all CPUs of the job
-    return [*step, *UNBUFFERED, *boot_command(python, "python3")]
 
 
 def agent_here(_host: str, python: str) -> list[str]:

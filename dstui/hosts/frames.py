@@ -62,7 +62,7 @@ def _is_count(value: Any) -> bool:
 
 
 FORMS: Mapping[str, Mapping[str, Form]] = {
-    "hello": {"time": _is_time, "there": _is_bool, "lacks": _is_texts},
+    "hello": {"time": _is_time, "there": _is_bool, "folder": _is_text, "lacks": _is_texts},
     "refused": {"text": _is_text},
     "log": {"file": _is_name, "at": _is_count},
     "record": {"file": _is_name},

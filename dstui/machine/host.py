@@ -37,7 +37,7 @@ DEVICE_NODES = re.compile(r"nvidia\d+|nvidiactl|nvidia-uvm|nvidia-nvswitch\d+|nv
 CPU_FLAGS = ("avx2", "avx512f", "amx_tile", "sve", "asimd")
 SCHEDULERS = (("slurm", "SLURM_JOB_ID"), ("pbs", "PBS_JOBID"), ("lsf", "LSB_JOBID"), ("flux", "FLUX_JOB_ID"), ("sge", "SGE_TASK_ID"))
 ALLOCATION = re.compile(
-    r"SLURM_(JOB_ID|JOB_NODELIST|NNODES|JOB_NUM_NODES|NTASKS|GPUS\w*|JOB_GPUS|STEP_GPUS|CPUS_PER_TASK|CPUS_ON_NODE|MEM_PER_NODE|JOB_END_TIME)$"
+    r"SLURM_(JOB_ID|JOB_NODELIST|NNODES|JOB_NUM_NODES|NTASKS|TASKS_PER_NODE|GPUS\w*|JOB_GPUS|STEP_GPUS|CPUS_PER_TASK|CPUS_ON_NODE|MEM_PER_NODE|JOB_END_TIME)$"
     r"|(PBS|LSB)_JOBID$|FLUX_JOB_ID$"
 )
 

@@ -161,7 +161,8 @@ def _sets(pool: Mapping[str, int], chosen: Mapping[str, Iterable[int]]) -> dict[
 def _part(host: str, slots: int, chosen: set[int]) -> str:
     """One host of a filter."""
     if ":" in host or "@" in host:
-        raise HostfileError(f"{host[:60]!r} cannot stand in a filter, where '@' and ':' mean something else: give the host a name")
+        named = "give it a name (Host, HostName and User in ~/.ssh/config)"
+        raise HostfileError(f"{host[:60]!r} cannot stand in a filter, where '@' and ':' mean something else: {named}")
     return host if len(chosen) == slots else f"{host}:{','.join(map(str, sorted(chosen)))}"
 
 

@@ -49,6 +49,11 @@ class Launcher:
     traps: tuple[str, ...] = ()
     """What people fall into with the plain command, each a sentence."""
 
+    @property
+    def launches_by_mpi(self) -> bool:
+        """Whether mpirun starts the hosts: it knows them by the names in the hostfile."""
+        return self.program == "mpirun"
+
 
 ENDS_ITS_HOST = "its host's command ends with the rank's status at once, the other hosts' when their next collective fails"
 EACH_HOST = "the commands are independent: each host's must be stopped"

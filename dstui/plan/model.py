@@ -177,7 +177,7 @@ class Cluster:
         kind="str",
         choices=("deepspeed", "numactl"),
     )
-    master_addr: str | None = opt(None, "Address of rank 0, where the others meet; null lets the launcher find it.", kind="host")
+    master_addr: str | None = opt(None, "Address of rank 0, where the others meet; null asks the first host for its own.", kind="host")
     master_port: int | None = opt(None, "Port of rank 0; null takes a free one at launch.", kind="int", minimum=1, maximum=65535)
     env: Mapping[str, str] = opt({}, "Variables for every rank on every host (.deepspeed_env).", kind="env")
     env_file: str | None = opt(None, "Another name or place for .deepspeed_env (DS_ENV_FILE).", kind="str")
@@ -199,6 +199,13 @@ class Run:
 
     restarts: Restarts = opt(Restarts(), "What happens after a failure.", kind="section", of=Restarts)
     silence: float = opt(300, "Seconds without a line before a rank is called silent.", kind="number", minimum=1, maximum=WEEK)
+    host_lost: float = opt(
+        600,
+        "Seconds after which the job fails if a host cannot be reached and no rank elsewhere has written a line; 0 waits for ever.",
+        kind="number",
+        minimum=0,
+        maximum=WEEK,
+    )
     metrics: Mapping[str, str] = opt(
         {},
         "Numbers of your own in the lines: name -> a regular expression with one group, the number. reward: 'reward[=: ]+([-+0-9.e]+)'. "

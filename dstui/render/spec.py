@@ -92,6 +92,19 @@ class LaunchSpec:
         return all(map(is_named, self.hosts))
 
     @property
+    def meets_by_name(self) -> bool:
+        """Whether the ranks must find the first host by its name: nodes of SLURM have none but known ones, and a rendezvous by c10d is
+        held by the host that finds itself under the name."""
+        return self.launcher == "slurm" or "c10d" in " ".join(self.launcher_options)
+
+    @property
+    def names_needed(self) -> tuple[str, ...]:
+        """The hosts' names that every host must be able to resolve, without a user's."""
+        if self.meets_by_name or BY_NAME[self.launcher].launches_by_mpi:
+            return tuple(host.rpartition("@")[2] for host in self.hosts)
+        return ()
+
+    @property
     def start(self) -> Start:
         """One command here for ranks here, one on each host, or one here that starts all hosts."""
         if self.launcher == "accelerate":

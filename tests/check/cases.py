@@ -720,6 +720,18 @@ PLANS = [
         machine=gpus(1, host=Host(numa=(NumaNode(id=0, cpus="0-71"), NumaNode(id=1)))),
     ),
     Case("PL017", {}, {}, plan=cluster("cpu_binding: deepspeed, env: {KMP_AFFINITY: x}"), plan_passes=cluster("env: {KMP_AFFINITY: x}")),
+    Case(
+        "PL062",
+        plan=SCRIPT,
+        plan_passes=cluster("launcher: local"),
+        machine=gpus(2, host=Host(name="h1", allocation={"SLURM_JOB_NODELIST": "h[1-2]", "SLURM_GPUS_ON_NODE": "2"})),
+    ),
+    Case(
+        "PL062",
+        plan=SCRIPT,
+        machine=gpus(2, host=Host(name="login", allocation={"SLURM_JOB_NODELIST": "h1"})),
+        machine_passes=gpus(2, host=Host(name="h1.cluster", allocation={"SLURM_JOB_NODELIST": "h1"})),
+    ),
     Case("PL020", {}, {}, plan=cluster("num_nodes: 2"), plan_passes=cluster("num_nodes: 2, hosts: {a: 1, b: 1}")),
     Case(
         "PL021", {}, {}, plan=cluster("launcher: pdsh, cpu_binding: deepspeed"), plan_passes=cluster("launcher: pdsh, cpu_binding: numactl")

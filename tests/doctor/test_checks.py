@@ -275,6 +275,9 @@ def test_names() -> None:
     assert (
         "resolves h2 to 127.0.1.1" in one("names", two(lambda c: replace(c, ready={"names": {**addresses, "h2": ["127.0.1.1"]}}))).observed
     )
+    known_to_ssh = {"": "h2", "h1": [], "h2": [], "10.0.0.1": ["10.0.0.1"]}
+    meets = two(lambda c: replace(c, ready={"names": known_to_ssh}), names_needed=(), meeting="10.0.0.1")
+    assert (one("names", meets).verdict, one("names", replace(meets, names_needed=("h1",))).verdict) == ("ok", "fail")
 
 
 def test_port() -> None:
@@ -289,6 +292,7 @@ def test_port() -> None:
     assert one("port", two(lambda c: replace(c, ready=reached))).observed == "reaches port 29500 on h1"
     refused = {"connect": {"reached": False, "problem": "Connection refused"}}
     assert one("port", two(lambda c: replace(c, ready=refused))).verdict == "fail"
+    assert "remove cluster.master_addr" in str(one("port", two(lambda c: replace(c, ready=refused), meeting="127.0.0.1")).fix)
 
 
 def test_interface() -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -62,9 +63,14 @@ class Far:
         pipe = subprocess.PIPE
         return subprocess.Popen(command, text=True, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, env=env)
 
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Another dstui command on login."""
-        return self.farm.run("login", sys.executable, "-m", "dstui", *words, timeout=120)
+    def run(self, *words: str, host: str = "login") -> subprocess.CompletedProcess[str]:
+        """Another dstui command, on login or on another host that has the same folders."""
+        return self.farm.run(host, sys.executable, "-m", "dstui", *words, timeout=120, env={**os.environ, **self.environment})
+
+    def diagnosis(self) -> dict[str, Any]:
+        """What `dstui diagnose --json` says of the job."""
+        found: dict[str, Any] = json.loads(self.run("diagnose", str(self.folder.path), "--json").stdout)
+        return found
 
     def wait(self) -> tuple[int, str, str]:
         """The command's exit status and what it has printed."""
@@ -118,10 +124,27 @@ class Far:
                     found.append(pid)
         return found
 
+    def nothing_left(self, *gone: str) -> None:
+        """No process of the job and no folder of it is on any host but those that are gone, whose folders a shared /tmp still has."""
+        tag = f"dstui-{self.status['tag']}"
+        theirs = {tag, *(f"{tag}-{host}" for host in gone)} if gone and self.farm.shared_tmp else set()
+        left = {host: set(self.left(host)) - theirs for host in ("login", *self.farm.hosts) if host not in gone}
+        assert not any(left.values()), left
+
     def left(self, host: str) -> list[str]:
         """What of the job is on a host: processes, and its folder."""
         words = [command_of(pid).replace(b"\0", b" ").decode() for pid in self.pids(host)]
-        return words + [name for name in self.farm.run(host, "ls", "/tmp").stdout.split() if name == f"dstui-{self.status['tag']}"]
+        return words + [name for name in self.farm.run(host, "ls", "/tmp").stdout.split() if name.startswith(f"dstui-{self.status['tag']}")]
+
+    def silence(self) -> None:
+        """Let the host that looks after the job be gone: its dstui processes, its network, and its heartbeat for two minutes."""
+        self.kill_on("login", "dstui.run.supervise.supervisor", str(self.folder.path))
+        self.farm.cable("login", plugged=False)
+        self.silence_since(time.time() - 120)
+
+    def silence_since(self, then: float) -> None:
+        """Let the last heartbeat be of that time."""
+        os.utime(self.folder.heartbeat_file, (then, then))
 
     def kill_rank(self, rank: int, host: str, number: int = signal.SIGKILL) -> None:
         """A signal to a rank, from outside."""

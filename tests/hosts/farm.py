@@ -74,15 +74,20 @@ def command_of(pid: int) -> bytes:
 class Farm:
     """`count` hosts named h1, h2, … and login. Use it as a context manager."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, shared_tmp: bool = False) -> None:
+        """`shared_tmp`: all hosts have the same /tmp, as containers and diskless nodes may."""
         self.name = f"dstui{os.getpid()}-{next(NUMBERS)}"
         self.hosts = [f"h{number}" for number in range(1, count + 1)]
         self.addresses = {host: f"10.79.0.{number}" for number, host in enumerate(self.hosts, 1)} | {"login": "10.79.0.250"}
         self.state = Path("/run") / self.name
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.shared_tmp = self.state / "tmp" if shared_tmp else None
 
     def __enter__(self) -> Farm:
         self.state.mkdir()
+        if self.shared_tmp:
+            self.shared_tmp.mkdir()
+            self.shared_tmp.chmod(0o1777)
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         try:
             self._files()
@@ -145,7 +150,18 @@ class Farm:
 
     def _start(self, host: str) -> None:
         namespaces = ["--uts", "--ipc", "--pid", "--mount", "--mount-proc", "--fork", "--kill-child"]
-        command = ["ip", "netns", "exec", self.namespace(host), "unshare", *namespaces, sys.executable, __file__, host]
+        command = [
+            "ip",
+            "netns",
+            "exec",
+            self.namespace(host),
+            "unshare",
+            *namespaces,
+            sys.executable,
+            __file__,
+            host,
+            str(self.shared_tmp or ""),
+        ]
         with (self.state / f"{host}.log").open("wb") as log:
             self.processes[host] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
@@ -176,6 +192,12 @@ class Farm:
         """Run a command on a host."""
         return subprocess.run(self.command(host, words), text=True, capture_output=True, check=False, **options)
 
+    def power_off(self, host: str) -> None:
+        """End a host for good: nobody hears a last word of it."""
+        self.cable(host, plugged=False)
+        os.killpg(self.processes[host].pid, signal.SIGKILL)
+        self.processes[host].wait()
+
     def cable(self, host: str, *, plugged: bool) -> None:
         """Pull a host's cable, or plug it in again."""
         do("ip", "-n", self.namespace("switch"), "link", "set", host, "up" if plugged else "down")
@@ -198,12 +220,15 @@ def forced(farm: Farm, command: str) -> str:
     return f'command="{command}" ' + (farm.state / "user_key.pub").read_text()
 
 
-def own_temporary_folder() -> None:
-    """/tmp is each host's own, but for what all hosts share: pytest's folders, and the project and its Python where they lie there."""
+def own_temporary_folder(shared_by_all: str) -> None:
+    """/tmp is each host's own (or this folder, which all of them have), but for what all hosts share: pytest's folders, and the project and its Python where they lie there."""
     (Path("/tmp") / f"pytest-of-{getpass.getuser()}").mkdir(exist_ok=True)
     places = (Path("/tmp") / f"pytest-of-{getpass.getuser()}", Path(__file__).resolve().parents[2], Path(sys.prefix).resolve())
     shared = {place: os.open(place, os.O_PATH | os.O_DIRECTORY) for place in places if place.is_relative_to("/tmp")}
-    do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/tmp")
+    if shared_by_all:
+        do("mount", "--bind", shared_by_all, "/tmp")
+    else:
+        do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/tmp")
     for place, before in shared.items():
         place.mkdir(parents=True, exist_ok=True)
         do("mount", "--no-canonicalize", "--bind", f"/proc/{os.getpid()}/fd/{before}", str(place))
@@ -218,13 +243,13 @@ def bare_shell() -> None:
             do("mount", "--bind", "/dev/null", str(file))
 
 
-def be_a_host(name: str) -> None:
+def be_a_host(name: str, shared_tmp: str) -> None:
     """Process 1: a host name, a /dev/shm of its own, no start files of a shell, sshd, and reaping for ever."""
     socket.sethostname(name)
     do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm")
     bare_shell()
     if name != "login":
-        own_temporary_folder()
+        own_temporary_folder(shared_tmp)
     subprocess.Popen(["/usr/sbin/sshd", "-D", "-e"], cwd="/")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps for us
     while True:
@@ -232,4 +257,4 @@ def be_a_host(name: str) -> None:
 
 
 if __name__ == "__main__":
-    be_a_host(sys.argv[1])
+    be_a_host(sys.argv[1], sys.argv[2])

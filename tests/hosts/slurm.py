@@ -52,8 +52,9 @@ CGROUPS = """\
 mkdir -p /sys/fs/cgroup && mount -t tmpfs cgroups /sys/fs/cgroup && cd /sys/fs/cgroup && mkdir all freezer &&
 mount -t cgroup -o freezer cgroups all && mkdir all/{name} && mount --bind all/{name} freezer
 """
+NO_FREEZER = "umount /sys/fs/cgroup/freezer"
 NO_CGROUPS = """\
-umount /sys/fs/cgroup/freezer && cd /sys/fs/cgroup/all || exit
+cd /sys/fs/cgroup/all || exit
 for try in 1 2 3 4 5 6 7 8 9; do
   cat $(find {name} -name cgroup.procs) | xargs -r kill -9
   find {name} -depth -type d -exec rmdir {{}} + && break
@@ -96,12 +97,15 @@ class Slurm:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        for host in self.farm.hosts:
-            self._on(host, NO_CGROUPS)
+        living = [host for host in self.farm.hosts if self.farm.processes[host].poll() is None]
+        for host in living:
+            self._on(host, NO_FREEZER)
+        for host in self.farm.hosts:  # also of one that was switched off: all have the same hierarchy
+            self._on(living[0], NO_CGROUPS, of=host)
 
-    def _on(self, host: str, script: str) -> bool:
-        """Whether a script of the shell succeeds on a host; {name} is that of its own cgroup."""
-        return self.farm.run(host, "sh", "-c", script.format(name=f"{self.farm.name}-{host}")).returncode == 0
+    def _on(self, host: str, script: str, of: str = "") -> bool:
+        """Whether a script of the shell succeeds on a host; {name} is that of its own cgroup, or of another host's."""
+        return self.farm.run(host, "sh", "-c", script.format(name=f"{self.farm.name}-{of or host}")).returncode == 0
 
     def _start(self, name: str, words: list[str]) -> None:
         path = {"PATH": os.environ["PATH"] + ":/usr/sbin"}
@@ -121,6 +125,10 @@ class Slurm:
                 texts = "".join(path.read_text() for path in self.state.glob("*.out"))
                 raise RuntimeError(f"SLURM did not start: {texts[-2000:]}")
             time.sleep(0.1)
+
+    def jobs(self) -> list[str]:
+        """What squeue lists: the names of all jobs."""
+        return self.run("squeue", "--noheader", "--format=%j").split()
 
     def state_of(self, job: str) -> str:
         """PENDING, RUNNING, COMPLETED, …"""

@@ -17,7 +17,8 @@ from tests.waiting import wait_for
 def begun(folder: Path, command: str, **more: Any) -> subprocess.Popen[bytes]:
     """An agent whose connection has ended after it had started a command of the shell."""
     agent = subprocess.Popen([sys.executable, "-u", "-I", "-S", "-c", BOOT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    opening = {"folder": str(folder), "tag": "tag", "attempt": 1, "have": {}, "make": True, "files": {}, "needs": {}, "stays": False}
+    place = {"folder": "/tmp/dstui-tag", "name": folder.name, "known": str(folder), "ranks": []}
+    opening = {**place, "tag": "tag", "attempt": 1, "have": {}, "make": True, "files": {}, "needs": {}, "stays": False}
     start = {"do": "start", "attempt": 1, "argv": ["/bin/sh", "-c", command], "cwd": "/", "env": {}}
     assert agent.stdin and agent.stdout
     agent.stdin.write(source() + json.dumps({**opening, **more}).encode() + b"\n")

@@ -80,6 +80,7 @@ def test_five_things_that_are_wrong_are_named_each_with_its_fix(
     farm: Farm, job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)  # of the suite's bare launcher, which would not reach the hosts: a sixth thing
+    (job / "plan.yaml").write_text(PLAN.replace("master_port", "master_addr: h1\n  master_port"))  # so that the name is needed
     other = tmp_path / "other.py"
     other.write_text("print('yesterday')\n")
     cache = Path(pwd.getpwuid(os.getuid()).pw_dir) / ".cache"  # sshd's idea of a home, whatever $HOME says here

@@ -19,6 +19,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "machine"))
 
 import fakenvml
+import farm as farming
 from far import BEHAVE, Far
 from farm import SSH, Farm, command_of, etc, forced
 
@@ -34,7 +35,7 @@ def far(farm: Farm, tmp_path: Path) -> Iterator[Far]:
     """A job to be started; whatever is left of it afterwards is killed."""
     job = Far(farm, tmp_path)
     yield job
-    for host in ("h1", "h2"):
+    for host in ("h1", "h2", "login"):
         farm.cable(host, plugged=True)
     if job.dstui and job.dstui.poll() is None:
         job.interrupt(signal.SIGTERM)
@@ -93,6 +94,7 @@ def test_a_cut_link_costs_no_line_and_is_told(far: Far) -> None:
     far.farm.cable("h2", plugged=False)
     wait_for(lambda: far.status["hosts"]["h2"]["state"] == "unreachable", otherwise=far.words)
     assert far.status["state"] == "running" and far.status["hosts"]["h1"]["state"] == "reached"
+    assert "(h2 unreachable for " in far.run("runs").stdout
     far.farm.cable("h2", plugged=True)
     wait_for(lambda: far.status["hosts"]["h2"]["state"] == "reached", otherwise=far.words)
     code, out, err = far.wait()
@@ -101,6 +103,22 @@ def test_a_cut_link_costs_no_line_and_is_told(far: Far) -> None:
         assert [line for line in far.log(rank).splitlines() if line.isdigit()] == [str(number) for number in range(3000)]
     assert "h2 is unreachable" in err and "h2 is reached again" in err
     assert far.left("h1") == far.left("h2") == []
+
+
+@pytest.mark.deadline
+def test_a_host_that_is_gone_for_good_ends_the_job(far: Far) -> None:
+    far.start("all:hang", run="host_lost: 3")
+    far.ready()
+    far.farm.cable("h2", plugged=False)
+    code, out, err = far.wait()
+    assert code == 137 and "h2 has been unreachable for" in err and "no rank elsewhere has written a line since" in err, out + err
+    assert far.status["state"] == "failed" and "given up after" in far.status["hosts"]["h2"]["problem"]
+    assert far.left("h1") == [] and far.status["hosts"]["h1"]["state"] == "ended"
+    assert "not confirmed on h2 that nothing is left" in err
+    found = far.diagnosis()
+    assert (found["cause"], found["first_failing_rank"], found["host"]) == ("HOST-LOST", 1, "h2")
+    far.farm.cable("h2", plugged=True)
+    assert far.run("stop", str(far.folder.path)).returncode == 0 and far.left("h2") == []
 
 
 def test_a_supervisor_that_is_killed_is_replaced_and_nothing_is_lost(far: Far) -> None:
@@ -153,6 +171,24 @@ def test_a_host_that_cannot_be_reached_is_told_and_stopped_later(far: Far) -> No
     assert {rank["state"] for rank in far.status["ranks"].values()} == {"ended"}, "what they wrote at last has come home"
 
 
+@pytest.mark.deadline
+def test_where_the_login_node_is_gone_another_one_ends_the_job(far: Far) -> None:
+    far.start("all:hang", words=("--detach",))
+    assert far.wait()[0] == 0
+    far.ready()
+    refused = far.run("stop", str(far.folder.path), "--take-over", host="h2")
+    assert refused.returncode == 2 and "login looks after the job: stop it there" in refused.stderr, refused
+    far.silence()
+    silent = "no sign of life from login for 2 min: dstui stop job --take-over asks the job's hosts"
+    assert silent in far.run("runs", host="h2").stdout
+    assert silent in far.run("stop", str(far.folder.path), host="h2").stderr
+    stopped = far.run("stop", str(far.folder.path), "--take-over", host="h2")
+    assert stopped.returncode == 0 and "no process is left" in stopped.stdout, stopped
+    assert far.left("h1") == far.left("h2") == []
+    assert (far.status["state"], {host["state"] for host in far.status["hosts"].values()}) == ("stopped", {"ended"})
+    assert {rank["exit_code"] for rank in far.status["ranks"].values()} == {143}
+
+
 @pytest.mark.launcher
 def test_pdsh_starts_the_ranks_and_the_agents_bring_home_and_stop(far: Far) -> None:
     if not shutil.which("pdsh"):
@@ -178,6 +214,37 @@ def test_a_job_that_failed_starts_anew_on_every_host(far: Far, launcher: str) ->
     assert code == 0 and "attempt 2 of 2 starts" in err, out + err + far.words()
     assert [far.folder.log(rank, 2).read_text() for rank in (0, 1)] == ["ready\nagain\n"] * 2
     assert far.left("h1") == far.left("h2") == far.left("login") == []
+
+
+@pytest.mark.parametrize("launcher", ["ssh", "pdsh"])
+def test_hosts_that_share_one_tmp_have_a_folder_each(tmp_path: Path, launcher: str) -> None:
+    if reason := farming.missing() or ("" if launcher == "ssh" or shutil.which("pdsh") else "there is no pdsh here"):
+        pytest.skip(reason)
+    with Farm(2, shared_tmp=True) as farm:
+        far = Far(farm, tmp_path)
+        far.start("all:say done", cluster=f"launcher: {launcher}")
+        code, out, err = far.wait()
+        assert code == 0, out + err + far.words()
+        assert [far.log(rank) for rank in (0, 1)] == ["ready\ndone\n"] * 2
+        assert farm.run("h1", "find", "/tmp", "-name", "dstui-*").stdout == farm.run("h2", "find", "/tmp", "-name", "dstui-*").stdout == ""
+
+
+def test_the_temporary_folder_that_a_host_names_is_taken(far: Far) -> None:
+    for host in ("h1", "h2"):
+        far.farm.run(host, "mkdir", "-p", f"/tmp/of-{host}")
+    with contextlib.ExitStack() as given:
+        for host in ("h1", "h2"):
+            given.enter_context(
+                etc(far.farm, host, "authorized_keys", forced(far.farm, f"TMPDIR=/tmp/of-{host} eval $SSH_ORIGINAL_COMMAND"))
+            )
+        far.start("all:hang")
+        far.ready()
+        assert {name: host["folder"] for name, host in far.status["hosts"].items()} == {
+            host: f"/tmp/of-{host}/dstui-{far.status['tag']}-{host}" for host in ("h1", "h2")
+        }
+        far.interrupt(signal.SIGTERM)
+        assert far.wait()[0] == 143
+    assert [far.farm.run(host, "find", "/tmp", "-name", "dstui-*").stdout for host in ("h1", "h2")] == ["", ""]
 
 
 def test_what_the_gpus_of_each_host_do_comes_home(far: Far, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -224,12 +291,12 @@ def test_a_folder_that_another_user_has_made_on_a_host_is_refused(far: Far) -> N
     far.wait()
     far.ready()
     (supervisor,) = [pid for pid in far.farm.pids("login") if b"dstui.run.supervise.supervisor" in read_bytes(Path(f"/proc/{pid}/cmdline"))]
-    far.farm.run("h2", "sh", "-c", f"chmod 777 /tmp/dstui-{far.status['tag']}")
+    far.farm.run("h2", "sh", "-c", f"chmod 777 /tmp/dstui-{far.status['tag']}-h2")
     os.kill(supervisor, signal.SIGKILL)
     stopped = far.run("stop", str(far.folder.path))
     assert stopped.returncode == 2 and "not a folder of this user's alone" in stopped.stderr, stopped
     assert far.left("h1") == []
-    far.farm.run("h2", "sh", "-c", f"chmod 700 /tmp/dstui-{far.status['tag']}")
+    far.farm.run("h2", "sh", "-c", f"chmod 700 /tmp/dstui-{far.status['tag']}-h2")
     assert far.run("stop", str(far.folder.path)).returncode == 0
     assert far.left("h2") == []
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from farm import Farm
+from farm import SSH, Farm, etc
 
 PLAN = """\
 version: 1
@@ -50,6 +50,29 @@ def test_two_names_of_one_machine_stop_the_launch(farm: Farm, job: Path) -> None
     assert ran.returncode == 2 and not (job / "dstui_runs").exists()
     assert f"{farm.addresses['h1']}: error: names: is the same machine as h1" in ran.stderr, ran.stderr
     assert f"take h1 or {farm.addresses['h1']} out" in ran.stderr
+
+
+ALIASES = """
+Host big
+  HostName 10.79.0.1
+  HostKeyAlias h1
+"""
+TELL = "import os\nprint('rank', os.environ['RANK'], 'meets at', os.environ['MASTER_ADDR'])\n"
+
+
+def test_names_that_only_ssh_knows_are_enough(farm: Farm, job: Path) -> None:
+    """An alias of the ssh configuration and a user's name: ranks meet at the first host's address, and resolve no name."""
+    (job / "train.py").write_text(TELL)
+    (job / "hosts").write_text("big slots=1\nroot@h2 slots=1\n")
+    plan = "{hostfile: hosts, env: {DS_ACCELERATOR: cpu}}"
+    (job / "plan.yaml").write_text(PLAN.replace("{hostfile: hosts, master_port: 29473, env: {NCCL_SOCKET_IFNAME: ib7}}", plan))
+    with etc(farm, "login", "ssh_config", SSH + ALIASES):
+        ran = farm.run("login", sys.executable, "-m", "dstui", "--headless", str(job / "plan.yaml"), timeout=120, cwd=job)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert {line for line in ran.stdout.splitlines() if "meets at" in line} == {
+        "[0 big    ] rank 0 meets at 10.79.0.1",
+        "[1 root@h2] rank 1 meets at 10.79.0.1",
+    }
 
 
 def test_doctor_reaches_the_hosts_of_a_plans_hostfile(farm: Farm, job: Path) -> None:

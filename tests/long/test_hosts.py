@@ -106,11 +106,6 @@ def begin(far: Far, launcher: str, request: pytest.FixtureRequest, *behaviour: s
     far.start(*behaviour, hosts=SHAPES[shape][0], cluster=LAUNCHERS[launcher], env=env, job=job)
 
 
-def nothing_left(far: Far) -> None:
-    """No process of the job and no folder of it is on any host."""
-    assert {host: far.left(host) for host in ("login", *far.farm.hosts)} == {host: [] for host in ("login", *far.farm.hosts)}
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("launcher", LAUNCHERS, indirect=True)
 def test_train(far: Far, launcher: str, shape: str, request: pytest.FixtureRequest) -> None:
@@ -122,7 +117,7 @@ def test_train(far: Far, launcher: str, shape: str, request: pytest.FixtureReque
     for rank in range(SHAPES[shape][1]):
         assert "step 3/3 loss" in far.log(rank), rank
     assert {rank["exit_code"] for rank in far.status["ranks"].values()} == {0}
-    nothing_left(far)
+    far.nothing_left()
     print(f"{launcher:14} {shape}  trained in {time.monotonic() - began:5.1f} s")
 
 
@@ -132,7 +127,30 @@ def test_a_host_outside_of_the_allocation_is_told_and_nothing_starts(far: Far, l
     far.start("all:hang", cluster=LAUNCHERS[launcher])
     code, out, err = far.wait()
     assert code == 1 and "h2: SLURM has nothing of it for this job" in err and "h1: " not in err, out + err
-    nothing_left(far)
+    far.nothing_left()
+
+
+def test_what_srun_allocates_outside_of_an_allocation_is_released(far: Far, cluster: slurming.Slurm) -> None:
+    far.environment = cluster.variables
+    far.start("all:say done", cluster=LAUNCHERS["slurm"], env={"OMP_NUM_THREADS": "1"})
+    code, out, err = far.wait()
+    assert code == 0, out + err + far.words()
+    wait_for(lambda: cluster.jobs() == [], otherwise=far.words)
+    far.nothing_left()
+
+
+def test_after_a_kill_the_next_command_releases_what_srun_has_allocated(far: Far, cluster: slurming.Slurm) -> None:
+    far.environment = cluster.variables
+    far.start("all:hang", cluster=LAUNCHERS["slurm"], env={"OMP_NUM_THREADS": "1"})
+    far.ready()
+    assert cluster.jobs() == [f"dstui-{far.status['tag']}"] * 2
+    for words in (("dstui", "--headless"), ("dstui.run.supervise.supervisor", str(far.folder.path)), ("srun", far.status["tag"])):
+        assert far.kill_on("login", *words) > 0
+    assert cluster.jobs() == [f"dstui-{far.status['tag']}"] * 2
+    far.run("runs")
+    assert far.ended()["state"] == "stopped"
+    wait_for(lambda: cluster.jobs() == [], otherwise=far.words)
+    far.nothing_left()
 
 
 def exits(far: Far) -> str:
@@ -224,7 +242,7 @@ def test_fault(far: Far, launcher: str, fault: str, request: pytest.FixtureReque
         assert all([line for line in far.log(rank).splitlines() if line.isdigit()] == lines for rank in (0, 1))
     if fault == "session" and launcher in KEEPS_NO_CONNECTION:
         assert code == 0
-    nothing_left(far)
+    far.nothing_left()
     since = read_record(far.folder.record(1))["ended"] if fault == "exits" else began
     assert fault in UNTOLD or told(far, since) < 60, far.words()
     words = "nothing to tell" if fault in UNTOLD else f"told after {told(far, since):4.1f} s"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+from dstui.adopt.slurm import gpus_per_node, hosts_of_allocation
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
-from dstui.check.rules.job import about_the_plan
+from dstui.check.rules.job import about_the_plan, write
+from dstui.machine.codec import known
 from dstui.plan.finding import Fix
-from dstui.plan.hostfile import HostfileProblem
+from dstui.plan.hostfile import HostfileError, HostfileProblem
 from dstui.plan.launchers import BY_NAME, Launcher
 
 RUNNER = "launcher/multinode_runner.py"
@@ -164,6 +166,31 @@ def binding_is_not_passed_on(c: Context) -> Problems:
         return
     fix = replace("cluster.cpu_binding", "numactl", "bind with numactl instead")
     yield about_the_plan("cluster.cpu_binding", f"{launcher.name} drops --bind_cores_to_rank: no rank is bound", fix=fix)
+
+
+@rule("PL062", "warning", source="launcher/runner.py:fetch_hostfile (without a hostfile: this machine alone)")
+def nodes_of_the_allocation_stay_idle(c: Context) -> Problems:
+    """The Plan names no hosts inside of a SLURM allocation that has other nodes than this machine."""
+    if c.plan is None or c.machine is None or c.plan.cluster.hosts is not None or c.plan.cluster.hostfile is not None:
+        return
+    cluster = c.plan.cluster
+    if cluster.launcher == "local" or any(getattr(cluster, name) is not None for name in ("include", "exclude", "num_nodes")):
+        return  # one machine is what it asks for
+    try:
+        hosts = hosts_of_allocation(c.machine.host.allocation)
+    except HostfileError:
+        return
+    here = str(known(c.machine.host.name, "")).partition(".")[0]
+    idle = [host for host in hosts or () if host.partition(".")[0] != here]
+    if not hosts or not idle:
+        return
+    if not gpus_per_node(c.machine.host.allocation) and c.gpus:
+        hosts = dict.fromkeys(hosts, len(c.gpus))
+    names = ", ".join(idle[:4]) + (f" and {len(idle) - 4} more" if len(idle) > 4 else "")
+    message = f"the Plan names no hosts, so it trains on this machine alone: {names} of the SLURM allocation would stay idle"
+    pairs = ", ".join(f"{host}: {slots}" for host, slots in list(hosts.items())[:4]) + (", …" if len(hosts) > 4 else "")
+    fix = Fix(f"train on all nodes of the allocation: cluster.hosts: {{{pairs}}}", (write(c, "cluster.hosts", hosts),))
+    yield about_the_plan("cluster.hosts", message, "cluster.launcher: local says that one machine is meant", fix)
 
 
 def replace(path: str, value: str, text: str) -> Fix:

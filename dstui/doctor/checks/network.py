@@ -8,6 +8,7 @@ from typing import Any
 from dstui.doctor.case import Case, Judgement, check
 from dstui.doctor.checks.gpus import judgement_of, recommended
 from dstui.doctor.gather import PORT
+from dstui.hosts.address import is_loopback
 from dstui.machine.codec import known
 
 Judgements = Iterator[Judgement]
@@ -16,15 +17,19 @@ SLOW_MEGABITS = 10_000
 
 @check("names")
 def names(case: Case) -> Judgements:
-    """Every host knows every host's name, and nobody takes its own for the loop-back."""
+    """Every host knows the names that the job needs, and nobody takes its own for the loop-back."""
     reported = case.ready.get("names")
+    hosts = tuple(host.rpartition("@")[2] for host in case.hosts)
+    needed = hosts if case.names_needed is None else case.names_needed
     if len(case.hosts) < 2 or not reported:
         yield Judgement("skipped", "one host")
         return
-    unknown = [host for host in case.hosts if not reported.get(host)]
-    looped = [host for host in case.hosts if any(address.startswith("127.") for address in reported.get(host) or ())]
+    unknown = [host for host in needed if not reported.get(host)]
+    names = () if is_loopback(case.meeting) else hosts
+    looped = [host for host in names if any(address.startswith("127.") for address in reported.get(host) or ())]
     if unknown:
-        yield Judgement("fail", f"cannot resolve the name {unknown[0]}", f"add {unknown[0]} and its address to /etc/hosts on {case.host}")
+        fix = f"add {unknown[0]} and its address to /etc/hosts on {case.host}; a name of ~/.ssh/config is known to ssh alone"
+        yield Judgement("fail", f"cannot resolve the name {unknown[0]}", fix)
     elif looped:
         fix = f"map {looped[0]} to its address in the cluster, in /etc/hosts on {case.host}: ranks would look for each other on themselves"
         yield Judgement("fail", f"resolves {looped[0]} to {reported[looped[0]][0]}", fix)
@@ -35,7 +40,8 @@ def names(case: Case) -> Judgements:
         fix = "give each machine a host name of its own: MPI tells hosts apart by it"
         yield Judgement("warn", f"calls itself {reported['']}, as {twin} does", fix)
     else:
-        yield Judgement("ok", f"resolves the names of all {len(case.hosts)} hosts")
+        known_names = f"resolves the names of all {len(case.hosts)} hosts"
+        yield Judgement("ok", known_names if all(map(reported.get, hosts)) else f"needs no names: the ranks meet at {case.meeting}")
 
 
 def _like(case: Case, fact: Callable[[Mapping[str, Any]], object]) -> str | None:
@@ -61,12 +67,20 @@ def port(case: Case) -> Judgements:
     elif case.first and listened:
         yield Judgement("ok", f"port {number} is free")
     elif connected and connected["reached"]:
-        yield Judgement("ok", f"reaches port {number} on {case.hosts[0]}")
+        yield Judgement("ok", f"reaches port {number} on {_meeting(case)}")
     elif connected:
         fix = "open the ports between the hosts in the firewall (from 1024 on: NCCL and gloo choose theirs), or set cluster.master_addr"
-        yield Judgement("fail", f"does not reach port {number} on {case.hosts[0]}: {connected['problem']}", fix)
+        if is_loopback(case.meeting):
+            fix = f"remove cluster.master_addr: every host finds itself at {case.meeting}, and dstui asks {case.hosts[0]} for its address"
+        yield Judgement("fail", f"does not reach port {number} on {_meeting(case)}: {connected['problem']}", fix)
     else:
         yield Judgement("skipped", "not tried")
+
+
+def _meeting(case: Case) -> str:
+    """The first host, and its address where that is what the others use."""
+    first = case.hosts[0]
+    return first if case.meeting in ("", first.rpartition("@")[2]) else f"{first} ({case.meeting})"
 
 
 @check("interface")

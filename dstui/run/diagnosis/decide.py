@@ -14,13 +14,14 @@ from dstui.run.diagnosis.failure_context import FailureContext
 from dstui.run.diagnosis.findings import Findings
 from dstui.run.diagnosis.rules.causes import cause
 from dstui.run.diagnosis.rules.excerpts import excerpt, last_named
-from dstui.run.diagnosis.rules.stops import asked, ended_by_signal, stopped
+from dstui.run.diagnosis.rules.stops import asked, ended_by_signal, host_lost, stopped
 from dstui.run.diagnosis.rules.successes import nothing_failed, quiet, well
 from dstui.run.diagnosis.rules.waits import hint, left_early, link_broke, link_lost, other_collective, symptom, timed_out
 from dstui.run.diagnosis.verdict import Verdict
 
 RULES: tuple[Callable[[FailureContext], Verdict | None], ...] = (
     asked,
+    host_lost,
     well,
     timed_out,
     cause,

@@ -146,6 +146,8 @@ class Findings:
     ended: dict[int, float] = field(default_factory=dict)
     """Rank -> when its process ended, in seconds since the epoch, where a job folder knows."""
     stop: Stop | None = None
+    lost_hosts: list[Hit] = field(default_factory=list)
+    """The hosts for which the supervisor gave the job up."""
     remarks: dict[str, str] = field(default_factory=dict)
     """Cause -> what the facts of the machine say of it."""
 

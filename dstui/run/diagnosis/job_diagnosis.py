@@ -42,6 +42,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     names = {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks}
     found = read_logs(_logs(folder, ranks), names, folder.path.resolve())
     _add_records(found, folder, ranks, status)
+    _add_lost_hosts(found, folder, ranks)
     _add_limits(found, folder, ranks)
     _add_kernels_word(found, ranks)
     add_facts(found, folder, ranks)
@@ -103,6 +104,19 @@ def _add_records(found: Findings, folder: JobFolder, ranks: Ranks, status: JobSt
         ends.append(Ended(Exit(translated(code), number), place, place, text, "record:record", number, rank.host))
     if found.ended:
         found.ends = ends
+
+
+def _add_lost_hosts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
+    """The hosts for which the job was given up, each with its first rank."""
+    lost = [(line, event) for line, event in folder.numbered_events() if event.get("event") == "host" and event.get("state") == "lost"]
+    if not lost:
+        return
+    found.files.append(str(folder.events_file))
+    for line, event in lost:
+        host = event.get("host")
+        first = min((number for number, rank in ranks.ranks.items() if rank.host == host), default=None)
+        place = (len(found.files) - 1, line)
+        found.lost_hosts.append(Hit(BY_ID["HOST-LOST"], place, str(event.get("text")), FACTS, first, host))
 
 
 def _add_limits(found: Findings, folder: JobFolder, ranks: Ranks) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from dstui.hosts.connection import Connection
 from dstui.hosts.frames import AgentFrame, FrameError
 from dstui.hosts.ssh import failure
-from dstui.run.hosts.mirror import Mirror
+from dstui.run.hosts.mirror import LAUNCHER, Mirror
 from dstui.run.jobs.records import HostState, HostStatus
 
 SILENT = 8.0
@@ -61,6 +61,12 @@ class JobHost:
     """When its connection was begun, likewise."""
     moved: float = 0.0
     """When it last sent a piece of a log, likewise."""
+    spoke: float = field(default_factory=time.monotonic)
+    """When it last sent a piece of a rank's own log, likewise; at first when we began to listen."""
+    changed: float = field(default_factory=time.monotonic)
+    """When it came into its state, as far as this supervisor knows, likewise."""
+    reminders: int = 0
+    """How often it has been said that it is still unreachable."""
     _complaint: str = ""
 
     @property
@@ -73,6 +79,10 @@ class JobHost:
         """Whether its agent is there to be told."""
         return self.connection is not None and self.greeted
 
+    def unreachable_for(self, now: float) -> float:
+        """For how many seconds it has been unreachable, as far as this supervisor knows. `now`: by the monotonic clock."""
+        return now - self.changed if self.status.state == "unreachable" else 0.0
+
     @property
     def why(self) -> str:
         """Why it gives no answer."""
@@ -84,6 +94,7 @@ class JobHost:
         Another problem alone is no news: events.jsonl would grow with whatever a host says.
         """
         if state != self.status.state:
+            self.changed, self.reminders = time.monotonic(), 0
             self.status = replace(self.status, state=state, since=time.time(), problem=problem)
             self.news.append((state, text))
         elif problem != self.status.problem:
@@ -129,6 +140,8 @@ class JobHost:
                 self.drop(facts["text"])
             case "log":
                 self.moved = self.heard
+                if facts["file"] != LAUNCHER:
+                    self.spoke = self.heard
                 self.mirror.log(self.name, facts["file"], facts["at"], frame.data)
             case "record":
                 self.mirror.record(self.name, facts["file"], frame.data, self.skew)
@@ -152,6 +165,7 @@ class JobHost:
             raise FrameError("its agent greets again and again")
         self.greeted = True
         self.there, self.lacks = facts["there"], tuple(facts["lacks"])
+        self.status = replace(self.status, folder=facts["folder"])
         again = self.status.state == "unreachable"
         self.enter("reached", "; ".join(self.lacks) or None, f"{self.name} is reached again" if again else "")
 

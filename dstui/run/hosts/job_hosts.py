@@ -27,8 +27,8 @@ SWEEP = 3 * STEP + GRACE + 5.0
 CLEANING = 5.0
 """Seconds for the folders of the job to go."""
 
-Opening = Callable[[str, bool], dict[str, Any]]
-"""(host, whether something is about to be started there) -> what its agent is told first."""
+Opening = Callable[[JobHost, bool], dict[str, Any]]
+"""(the host, whether something is about to be started there) -> what its agent is told first."""
 
 
 class JobHosts:
@@ -171,7 +171,7 @@ class JobHosts:
         now = time.monotonic()
         for host in self.living:
             if host.connection is None and now >= host.retry_at:
-                host.connect(self.opening(host.name, host.status.state == "starting"))
+                host.connect(self.opening(host, host.status.state == "starting"))
                 if host.connection:
                     self._selector.register(host.connection.output, selectors.EVENT_READ, host)
                     self._selector.register(host.connection.errors, selectors.EVENT_READ, host)

@@ -42,7 +42,7 @@ class Mirror:
     def have(self, host: str) -> dict[str, int]:
         """File -> bytes of it that are here, for whatever the host may send."""
         found = {LAUNCHER: self._launcher(host)[0]}
-        for path in (self.folder.log(rank, self.attempt) for rank in self._ranks(host)):
+        for path in (self.folder.log(rank, self.attempt) for rank in self.ranks(host)):
             with suppress(OSError):
                 found[str(path.relative_to(self.folder.path))] = path.lstat().st_size
         return found
@@ -72,7 +72,7 @@ class Mirror:
 
     def gpus(self, host: str, data: bytes) -> None:
         """What NVML says now of a host's GPUs (dstui/machine/nvml.py --watch). OSError where it cannot be written."""
-        match json_object(b'{"line": %b}' % data).get("line"), self._ranks(host):
+        match json_object(b'{"line": %b}' % data).get("line"), self.ranks(host):
             case ["sample", [*states]], [first, *_]:
                 file = self.folder.gpus(first)
                 file.parent.mkdir(0o700, exist_ok=True)
@@ -81,7 +81,7 @@ class Mirror:
     def lose(self, host: str, now: float) -> list[int]:
         """Note that the living ranks of a host are gone; which ones. OSError where it cannot be written."""
         found = []
-        for rank in self._ranks(host):
+        for rank in self.ranks(host):
             path = self.folder.record(rank, self.attempt)
             facts = read_json(path)
             if facts.get("pid") is not None and facts.get("exit_code") is None:
@@ -89,7 +89,8 @@ class Mirror:
                 found.append(rank)
         return found
 
-    def _ranks(self, host: str) -> list[int]:
+    def ranks(self, host: str) -> list[int]:
+        """The ranks that run on a host."""
         return [rank for rank, owner in self.owners.items() if owner == host]
 
     def _place(self, host: str, name: str) -> tuple[int, int, str]:

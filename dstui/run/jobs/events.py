@@ -37,16 +37,22 @@ class RankState:
 
 @dataclass(frozen=True, slots=True)
 class HostChange:
-    """A host of the job has been reached, is unreachable, or has ended: nothing of the job is left there."""
+    """A host of the job has been reached, is unreachable, or has ended: nothing of the job is left there.
+
+    While it is unreachable, this comes again every minute, with `seconds`.
+    """
 
     host: str
     state: str
-    """As in records.HostState."""
+    """As in records.HostState, or `lost`: unreachable for so long that the job was ended."""
     text: str
     """The same for a person, with the reason where there is one."""
+    seconds: float | None = None
+    """For how long the host has been unreachable."""
 
     def as_json(self) -> dict[str, Any]:
-        return {"event": "host", "host": self.host, "state": self.state, "text": self.text}
+        lasting = {} if self.seconds is None else {"seconds": self.seconds}
+        return {"event": "host", "host": self.host, "state": self.state, "text": self.text, **lasting}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@
     gpus/rank_N.json                     what NVML said last on another host, whose first rank is N
     usage.json                           the most that NVML showed of each GPU, by whoever looked at the run
     measured.json                        what the run took, beside what was forecast, where its Plan names a model
+    heartbeat                            touched by the supervisor as long as it lives, for who looks from another host
     stop.json                            somebody asks for the end of the job
     .reserve                             while the job runs: room for the status on a disk that is full
 
@@ -60,6 +61,7 @@ class JobFolder:
         self.reserve = self.path / ".reserve"
         self.stop_file = self.path / "stop.json"
         self.lock_file = self.path / "supervisor.lock"
+        self.heartbeat_file = self.path / "heartbeat"
         self.launcher_log = self.path / "launcher.log"
         self.supervisor_log = self.path / "supervisor.log"
         self.ds_config = self.path / "ds_config.json"
@@ -195,6 +197,21 @@ class JobFolder:
         """One line of events.jsonl. OSError where it cannot be written."""
         self._guard()
         append_regular(self.events_file, json.dumps({"t": round(time, 3), "event": event, **facts}).encode() + b"\n")
+
+    def beat(self) -> None:
+        """Say that the job is looked after. OSError where that cannot be written."""
+        self._guard()
+        fd = open_regular(self.heartbeat_file, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.utime(fd)
+        finally:
+            os.close(fd)
+
+    def silence(self, now: float) -> float | None:
+        """Seconds since the last heartbeat; None where there was none: an older dstui looks after the job."""
+        with suppress(OSError):
+            return max(now - self.heartbeat_file.lstat().st_mtime, 0.0)
+        return None
 
     def lock(self) -> int | None:
         """Become the one who looks after this job: a descriptor that holds the lock, None where somebody else does.

@@ -28,7 +28,7 @@ from dstui.run.jobs.processes import SUPERVISORS
 from dstui.run.jobs.record_forms import is_text
 from dstui.run.jobs.records import VERSION, JobStatus
 
-DECIDING = ("status.json", "launch.json", "stop.json", "events.jsonl", "supervisor.lock", "logs", "ranks", "attempts")
+DECIDING = ("status.json", "launch.json", "stop.json", "events.jsonl", "supervisor.lock", "heartbeat", "logs", "ranks", "attempts")
 """What decides about a job, or is written by who acts for it."""
 
 

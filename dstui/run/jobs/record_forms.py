@@ -107,7 +107,7 @@ def _is_rank_list(value: Any) -> bool:
 
 PROCESS = record(pid=is_pid, ticks=is_tick, host=is_text, boot=is_text, started=is_text)
 RANK = record(host=is_text, pid=is_pid, state=one_of(RANK_STATES), exit_code=is_code, killed_after=whole(0, MAX_RANKS - 1))
-HOST = record(state=one_of(HOST_STATES), since=is_time, problem=is_text, exit_code=is_code)
+HOST = record(state=one_of(HOST_STATES), since=is_time, problem=is_text, exit_code=is_code, folder=is_text)
 
 is_version = whole(1, 1 << 30)
 
@@ -143,9 +143,10 @@ LAUNCH: Mapping[str, Form] = {
     "bind": is_text,
     "restarts": lambda value: record(**RESTARTS)(value) and value.keys() >= RESTARTS.keys(),
     "silence": is_number,
+    "host_lost": is_number,
     "metrics": is_named_texts,
     "on_end": is_text,
-    "cluster": lambda value: record(**CLUSTER)(value) and all(value.get(key) is not None for key in CLUSTER),
+    "cluster": lambda value: record(**CLUSTER, allocation=is_text)(value) and all(value.get(key) is not None for key in CLUSTER),
 }
 SHIM: Mapping[str, Form] = {
     "rank": whole(0, MAX_RANKS - 1),
@@ -176,6 +177,7 @@ EVENT: Mapping[str, Form] = {
     "host": is_text,
     "state": is_text,
     "exit_code": is_code,
+    "seconds": is_number,
     "attempt": whole(1, MOST_ATTEMPTS - 1),
     "ranks": _is_rank_list,
     "killed": _is_counts,

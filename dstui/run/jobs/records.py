@@ -117,14 +117,18 @@ class HostStatus:
     """Why it is unreachable, or what went wrong there; a sentence without a full stop."""
     exit_code: int | None = None
     """Of the host's own launcher, where it has one, once it has ended: 128 + n for signal n. The job's follows from its ranks alone."""
+    folder: str | None = None
+    """Where the job's files lie there; None until the host has said so. Older versions of dstui did not ask."""
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> HostStatus:
-        return cls(found.get("state") or "starting", from_iso(found.get("since")), found.get("problem"), found.get("exit_code"))
+        facts = (found.get(name) for name in ("problem", "exit_code", "folder"))
+        return cls(found.get("state") or "starting", from_iso(found.get("since")), *facts)
 
     def as_json(self) -> dict[str, Any]:
         since = None if self.since is None else iso(self.since)
-        return {"state": self.state, "since": since, "problem": self.problem, "exit_code": self.exit_code}
+        place = {} if self.folder is None else {"folder": self.folder}
+        return {"state": self.state, "since": since, "problem": self.problem, "exit_code": self.exit_code, **place}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,8 @@ class JobStatus:
     version: int = VERSION
     foreign: str = ""
     """Why the job is not this user's own, as the end of a sentence; not in the file."""
+    unheard: float | None = None
+    """Seconds since its supervisor, on another host, gave its last sign of life, where that is too long ago; not in the file."""
     source: Mapping[str, Any] = field(default_factory=lambda: NEW_STATUS, repr=False, compare=False)
     """The object that this was read from."""
 
@@ -249,11 +255,13 @@ class ClusterRecord:
     reach: Literal["ssh", "srun", "here"]
     """What connects to a host's agent."""
     folder: str
-    """Where the job's files lie on every host."""
+    """What the commands call the folder of the job's files on every host; where it is, each host says itself (HostStatus)."""
     hosts: Mapping[str, HostLaunch]
     """By the hosts' names in the Plan, rank 0's first."""
     port: int
     """Where the ranks meet, on the first host."""
+    allocation: str = ""
+    """The number of the SLURM allocation in which it was started; "" where there was none, and in older records."""
 
     @property
     def each_host_starts(self) -> bool:
@@ -265,7 +273,12 @@ class ClusterRecord:
         hosts = {
             name: HostLaunch(tuple(host["command"]) if host.get("command") else None, host["env"]) for name, host in found["hosts"].items()
         }
-        return cls(found["reach"], found["folder"], hosts, found["port"])
+        return cls(found["reach"], found["folder"], hosts, found["port"], found.get("allocation") or "")
+
+    @property
+    def makes_allocations(self) -> bool:
+        """Whether what reaches its hosts makes allocations of SLURM, which are to be released."""
+        return self.reach == "srun" and not self.allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +302,8 @@ class LaunchRecord:
     """What happens after a failure."""
     silence: float | None = None
     """Seconds without a line after which a rank is called silent; None for the default."""
+    host_lost: float = 0.0
+    """Seconds after which an unreachable host ends the job; 0, as in older records, for never."""
     metrics: Mapping[str, str] = field(default_factory=dict)
     """Numbers of the user's own: name -> regular expression."""
     on_end: str | None = None

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from shlex import quote
 
 from dstui.regular import read_json
 from dstui.run.jobs.access_time import all_read
@@ -18,6 +19,9 @@ from dstui.run.jobs.ranks import Ranks, read_record
 from dstui.run.jobs.record_forms import is_version, rank_number
 from dstui.run.jobs.records import VERSION, HostStatus, JobState, JobStatus, ProcessRecord, RankStatus
 from dstui.text import sanitise
+
+HEARTBEAT, SILENT = 10.0, 60.0
+"""Seconds between two heartbeats of a supervisor, and without one after which it may be gone."""
 
 
 def initial(tag: str, hosts: Mapping[int, str], owner: Process | None, others: Iterable[str] = ()) -> JobStatus:
@@ -40,6 +44,25 @@ def supervisor_of(status: JobStatus | None, tag: str) -> Process | None:
 def here(status: JobStatus) -> bool:
     """Whether the job's supervisor is, or was, on this host: only there can anybody tell whether its processes live."""
     return status.supervisor is None or status.supervisor.host in (None, os.uname().nodename)
+
+
+def supervisor_host(status: JobStatus) -> str:
+    """The host from which the job is looked after, safe to show."""
+    return sanitise((status.supervisor.host if status.supervisor else None) or "another host")
+
+
+def unheard(folder: JobFolder, status: JobStatus) -> float | None:
+    """Seconds since the supervisor of a job on another host gave its last sign of life, where it should have given one since."""
+    silence = None if status.final or here(status) else folder.silence(time.time())
+    return silence if silence is not None and silence > SILENT else None
+
+
+def no_sign_of_life(folder: JobFolder, status: JobStatus) -> str:
+    """That nobody may look after a job on another host any more, and what to do, in a sentence; "" where that is not so."""
+    if status.unheard is None:
+        return ""
+    since = f"no sign of life from {supervisor_host(status)} for {status.unheard // 60:.0f} min"
+    return f"{since}: dstui stop {quote(folder.name)} --take-over asks the job's hosts"
 
 
 def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
@@ -135,7 +158,7 @@ def refresh(folder: JobFolder) -> JobStatus | None:
     except NotOwn as why:
         return replace(observed(folder, status), foreign=str(why))
     if not here(status):
-        return status
+        return replace(status, unheard=unheard(folder, status))
     lock = folder.lock()
     if lock is None:
         return folder.read_status() or status

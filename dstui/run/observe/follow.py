@@ -15,8 +15,9 @@ from dstui.logs.tail import Tail, allow_files
 from dstui.regular import json_object
 from dstui.run.jobs.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.run.jobs.folder import JobFolder
+from dstui.run.jobs.record_forms import is_number
 from dstui.run.jobs.records import HostStatus, JobStatus, RankStatus
-from dstui.run.jobs.status import ranks_of, refresh
+from dstui.run.jobs.status import no_sign_of_life, ranks_of, refresh
 from dstui.run.metrics.measurements import Measure, RankView
 from dstui.text import sanitise
 
@@ -63,9 +64,12 @@ class Follower:
         self._notices = Tail(folder.events_file)
         self._turn = 0
         self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
-        self._start_reported = self._end_reported = self._foreign_reported = self._full_disk_reported = False
+        self._start_reported = self._end_reported = self._foreign_reported = False
+        self._unheard_reported = self._full_disk_reported = False
         self.foreign = ""
         """Why the job is not this user's own, as the end of a sentence."""
+        self.unheard = ""
+        """That nobody may look after the job any more, on another host; a sentence."""
         self._read_status()
 
     @property
@@ -145,6 +149,7 @@ class Follower:
             self._refreshed = now
             status = refresh(self.folder)
             self.foreign = status.foreign if status else ""
+            self.unheard = no_sign_of_life(self.folder, status) if status else ""
             if status and status.final and not self.folder.has_ended:
                 self._unwritten = status  # the disk is full, or the folder is somebody else's
 
@@ -213,12 +218,17 @@ class Follower:
             self._full_disk_reported = True
             text = "the disk is full: logs, checkpoints and what else ranks write there are cut off; free some space"
             events.append(Notice(f"{sanitise(full)}: {text}"))
+        if self.unheard and not self._unheard_reported:
+            events.append(Notice(self.unheard))
+        self._unheard_reported = bool(self.unheard)
         for line in self._notices.read(BUDGET):
             found = json_object(line.encode())
             if found.get("event") == "notice":
                 events.append(Notice(sanitise(str(found.get("text")))))
             elif found.get("event") == "host":
-                events.append(HostChange(*(sanitise(str(found.get(name))) for name in ("host", "state", "text"))))
+                host, state, text = (sanitise(str(found.get(name))) for name in ("host", "state", "text"))
+                seconds = found.get("seconds")
+                events.append(HostChange(host, state, text, seconds if is_number(seconds) else None))
         return events
 
     def _read_logs(self, events: list[Event], budget: int) -> set[int | None]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dstui.hosts.address import means_itself
 from dstui.hosts.agent import GAUGE
-from dstui.hosts.connection import agent_by_srun, agent_by_ssh, agent_here
+from dstui.hosts.connection import agent_by_ssh, agent_here
+from dstui.hosts.srun import agent_by_srun
 from dstui.regular import read_regular
 from dstui.run.hosts.job_host import JobHost
 from dstui.run.hosts.job_hosts import JobHosts
@@ -33,27 +37,64 @@ SECRETS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "COMET_API_KEY
 """Variables that reach them too, and stand on no command line, in no file that others may read and in no log."""
 
 
-REACHES = {"ssh": agent_by_ssh, "srun": agent_by_srun, "here": agent_here}
-"""What connects to the agent of a host: the command, from its name and the job's interpreter."""
+LONGEST_NAME = 200
+"""Characters of a host's name that stand in the name of its folder: a file's name has 255 bytes at most."""
 
 
 def far_folder(tag: str) -> str:
-    """Where a job's files lie on each of its hosts: the same path everywhere, on a disk of the host's own."""
+    """What the commands of a job call the folder of its files on a host. The agent there puts the host's own folder in its place."""
     return f"/tmp/dstui-{tag}"
+
+
+def folder_name(tag: str, host: str) -> str:
+    """What that folder is called on a host: hosts may share a disk."""
+    return f"dstui-{tag}-{re.sub(r'[^A-Za-z0-9._-]', '-', host)[:LONGEST_NAME]}"
 
 
 def cluster_of(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHosts:
     """The hosts of a job, none of them connected yet."""
     assert record.cluster is not None
     names = record.cluster.hosts
-    reach = REACHES[record.cluster.reach]
+    by_srun = partial(agent_by_srun, tag=mirror.tag, allocation=record.cluster.allocation)
+    agents: Mapping[str, Callable[[str, str], list[str]]] = {"ssh": agent_by_ssh, "srun": by_srun, "here": agent_here}
+    reach = agents[record.cluster.reach]
     hosts = (JobHost(name, reach(name, record.python), mirror, status.hosts.get(name, HostStatus())) for name in names)
     return JobHosts(hosts, partial(opening, record, mirror))
 
 
-def opening(record: LaunchRecord, mirror: Mirror, host: str, makes: bool) -> dict[str, Any]:
+def cluster_from_here(record: LaunchRecord, mirror: Mirror, status: JobStatus) -> JobHosts:
+    """The same hosts, and the supervisor's where ranks or their launcher may run there, reached from another host than the supervisor's."""
+    cluster, home = record.cluster, (status.supervisor.host if status.supervisor else None) or "localhost"
+    names = list(cluster.hosts) if cluster else []
+    if not cluster or not cluster.each_host_starts:
+        names.append(home)
+
+    def host(name: str) -> JobHost:
+        known = status.hosts.get(name, HostStatus())
+        at_first = replace(known, state="unreachable") if known.state == "starting" else known
+        by_ssh = agent_by_ssh(home if means_itself(name) else name, record.python or "python3")
+        if cluster and cluster.reach == "srun" and name in cluster.hosts:
+            by_ssh = agent_by_srun(name, record.python, tag=mirror.tag, allocation=cluster.allocation)
+        return JobHost(name, by_ssh, mirror, at_first)
+
+    def first_order(job_host: JobHost, makes: bool) -> dict[str, Any]:
+        if cluster and job_host.name in cluster.hosts:
+            return opening(record, mirror, job_host, makes)
+        place: dict[str, Any] = {
+            "folder": far_folder(mirror.tag),
+            "name": folder_name(mirror.tag, job_host.name),
+            "known": None,
+            "ranks": [],
+        }
+        nothing: dict[str, Any] = {"have": {}, "make": False, "files": {}, "needs": {}, "stays": False, "gauge": None}
+        return {**place, **nothing, "tag": mirror.tag, "attempt": mirror.attempt}
+
+    return JobHosts(map(host, dict.fromkeys(names)), first_order)
+
+
+def opening(record: LaunchRecord, mirror: Mirror, job_host: JobHost, makes: bool) -> dict[str, Any]:
     """What the agent of a host is told first. `makes`: something is about to be started there."""
-    cluster = record.cluster
+    cluster, host = record.cluster, job_host.name
     assert cluster is not None
     first = host == next(iter(cluster.hosts), None)
     script = record.script[0] if record.script and record.script[0] != "-m" else None
@@ -65,6 +106,9 @@ def opening(record: LaunchRecord, mirror: Mirror, host: str, makes: bool) -> dic
     here = {"tag": mirror.tag, "attempt": mirror.attempt, "have": mirror.have(host)}
     return {
         "folder": cluster.folder,
+        "name": folder_name(mirror.tag, host),
+        "known": job_host.status.folder,
+        "ranks": [] if cluster.each_host_starts else mirror.ranks(host),
         "make": makes,
         "files": _files(mirror.folder, cluster.hosts[host]) | (gauge() if on_gpus else {}) if makes else {},
         "needs": needs,
@@ -112,7 +156,8 @@ def cluster_json(spec: LaunchSpec, tag: str) -> dict[str, Any]:
         host: {"command": _own_launcher(spec, config, node), "env": spec.environment(config, node)} for node, host in enumerate(spec.hosts)
     }
     reach = "here" if spec.only_here else "srun" if spec.launcher == "slurm" else "ssh"
-    return {"reach": reach, "folder": far_folder(tag), "hosts": hosts, "port": spec.master_port}
+    allocation = os.environ.get("SLURM_JOB_ID", "") if reach == "srun" else ""
+    return {"reach": reach, "folder": far_folder(tag), "hosts": hosts, "port": spec.master_port, "allocation": allocation}
 
 
 def _own_launcher(spec: LaunchSpec, config: str, node: int) -> list[str] | None:

@@ -50,6 +50,7 @@ def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> di
         "bind": str(files / BIND) if spec.bindings else None,
         "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
         "silence": run.silence,
+        "host_lost": run.host_lost,
         "metrics": dict(metrics_of(plan)),
         "on_end": run.on_end,
         "base": plan.base,
@@ -97,6 +98,12 @@ def with_port(spec: LaunchSpec, port: int) -> LaunchSpec:
     """The same, with another port for the ranks to meet at."""
     env = {**spec.env, "MASTER_PORT": str(port)} if "MASTER_PORT" in spec.env else spec.env
     return replace(spec, master_port=port, env=env)
+
+
+def with_address(spec: LaunchSpec, address: str) -> LaunchSpec:
+    """The same, with another address for the ranks to meet at."""
+    env = {**spec.env, "MASTER_ADDR": address} if "MASTER_ADDR" in spec.env else spec.env
+    return replace(spec, master_addr=address, env=env)
 
 
 def free_port() -> int:

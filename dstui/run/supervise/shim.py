@@ -66,6 +66,16 @@ def command_of(words: list[str], local_rank: list[str]) -> list[str]:
     return [sys.executable, "-u", *words[:target], *local_rank, *words[target:]]
 
 
+def at_home(words: list[str], rank: int | None) -> list[str]:
+    """The words with this host's own folder of the job where one command for several hosts names the same path on all of them."""
+    shared = os.path.dirname(sys.argv[0])  # noqa: PTH120 - pathlib would double the import time
+    try:
+        own = os.readlink(f"{shared}/{rank}")  # noqa: PTH115
+    except OSError:
+        return words
+    return [word.replace(shared, own) for word in words]
+
+
 def become_rank(command: list[str], log: int) -> None:
     """In the child: die with the shim, forget its signal handling, write to the log. Does not return."""
     shim = os.getppid()
@@ -198,7 +208,7 @@ def main(argv: list[str]) -> int:
     if os.getppid() != launcher:
         return 128 + signal.SIGTERM  # it died before we could ask to be told
     local_rank = argv[:1] if argv and argv[0].startswith(("--local_rank", "--local-rank")) else []
-    folder, tag, *words = argv[len(local_rank) :]
+    folder, tag, *words = at_home(argv[len(local_rank) :], name_rank())
     if words[0].startswith("env:"):
         take_environment(words.pop(0).partition(":")[2])
     bind = ["/bin/sh", words.pop(0).partition(":")[2]] if words[0].startswith("bind:") else []

@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 
 from dstui.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
+from dstui.hosts.address import meeting_address
 from dstui.plan import PlanError
 from dstui.plan.holes import filled, holes_of, refusal
 from dstui.plan.launchers import BY_NAME
@@ -32,7 +33,7 @@ from dstui.run.jobs.processes import TAG, find
 from dstui.run.jobs.records import LaunchRecord
 from dstui.run.jobs.spawn import spawn_supervisor
 from dstui.run.jobs.status import initial
-from dstui.run.supervise.launch_command import LAUNCHER_ENV, free_port, launch_json, with_port
+from dstui.run.supervise.launch_command import LAUNCHER_ENV, free_port, launch_json, with_address, with_port
 
 ASK_FOR_DEEPSPEED = "import importlib.util, sys; sys.exit(3 * (importlib.util.find_spec('deepspeed') is None))"
 """Looks for deepspeed without importing it, which would take seconds."""
@@ -63,6 +64,8 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     check(spec)
     if not spec.local and plan.cluster.master_port is None:
         spec = with_port(spec, free_port())
+    if not spec.only_here and plan.cluster.master_addr is None and not spec.meets_by_name:
+        spec = with_address(spec, meeting_address(spec.hosts[0]))
     name = plan.name or Path(spec.script[-1]).stem
     runs = Path.cwd() / RUNS_FOLDER
     had_runs, had_folder = is_there(runs), run_dir is not None and is_there(run_dir)

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from shlex import quote
 
 from dstui.run.jobs.cleanup import OpBuilds, build_root
@@ -16,7 +16,7 @@ from dstui.run.jobs.processes import Process, find, tagged
 from dstui.run.jobs.ranks import Ranks
 from dstui.run.jobs.records import JobStatus
 from dstui.run.jobs.spawn import spawn_notification, spawn_supervisor
-from dstui.run.jobs.status import finish, here, ranks_of, rebuilt, refresh, supervisor_of
+from dstui.run.jobs.status import finish, here, no_sign_of_life, ranks_of, rebuilt, refresh, supervisor_host, supervisor_of, unheard
 
 STEP = 5.0
 """Seconds on each rung of the escalation before the next."""
@@ -88,12 +88,13 @@ def rank_processes(ranks: Ranks, members: set[Process]) -> list[Process]:
     return [process for pid in living if pid and (process := find(pid)) in members and process]
 
 
-def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM) -> StopReport:
+def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM, *, take_over: bool = False) -> StopReport:
     """Stop a job of one's own and wait until nothing of it is left. `exit_code` becomes the job's, where it had not ended before.
 
-    The supervisor does it; where it is dead or stuck, we do.
+    The supervisor does it; where it is dead or stuck, we do. With `take_over` also that of another host which gives no sign of life.
     """
     status = folder.read_status() or refresh(folder)
+    status = status and replace(status, unheard=unheard(folder, status))
     try:
         tag = own_tag(folder, status)
     except NotOwn as why:
@@ -102,8 +103,7 @@ def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM) -> StopReport
         unknown = f"{folder.status_file} is gone, half-written or of another version, and no rank has left a record of its processes"
         return StopReport("lost", None, [unknown])
     if not here(status) and not status.final:
-        host = status.supervisor.host if status.supervisor else "another host"
-        return StopReport(status.state, None, [f"the job runs on {host}: stop it there (dstui stop {quote(str(folder.path))})"])
+        return _stop_elsewhere(folder, status, tag, exit_code, take_over)
     far: list[str] = []
     if status.final:
         far = _sweep(folder, status, tag)
@@ -113,6 +113,23 @@ def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM) -> StopReport
         far = [f"not confirmed on {name}: {host.problem or 'no answer'}" for name, host in status.hosts.items() if host.state != "ended"]
     left = escalate(lambda: tagged(tag))
     return StopReport(status.state, status.exit_code, [*sorted(process.describe() for process in left), *far])
+
+
+def _stop_elsewhere(folder: JobFolder, status: JobStatus, tag: str, exit_code: int, take_over: bool) -> StopReport:
+    """Stop a job that another host looks after: only where that is asked for, and that host gives no sign of life."""
+    host, silence = supervisor_host(status), folder.silence(time.time())
+    if status.unheard is None and silence is not None:
+        there = f"{host} looks after the job: stop it there (dstui stop {quote(str(folder.path))})"
+        return StopReport(status.state, None, [f"{there}. It gave its last sign of life {silence:.0f} s ago"])
+    if not take_over:
+        runs = f"the job runs on {host}: stop it there, or, where {host} is gone, from here with --take-over"
+        return StopReport(status.state, None, [no_sign_of_life(folder, status) or runs])
+    from dstui.run.supervise.sweep import end_from_here  # most jobs have no other hosts
+
+    _ask(folder, exit_code, None)  # should its supervisor come back
+    status, left = end_from_here(folder, status, tag, exit_code)
+    spawn_notification(folder)
+    return StopReport(status.state, status.exit_code, left)
 
 
 def _sweep(folder: JobFolder, status: JobStatus, tag: str) -> list[str]:

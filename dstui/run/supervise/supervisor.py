@@ -27,7 +27,7 @@ from dstui.run.jobs.ownership import NotOwn, own_tag
 from dstui.run.jobs.processes import SUPERVISES, Process, descendants, find, reap, tagged
 from dstui.run.jobs.ranks import Rank, Ranks
 from dstui.run.jobs.records import JobStatus, LaunchRecord, ProcessRecord
-from dstui.run.jobs.status import asked_for, finish, ranks_of
+from dstui.run.jobs.status import HEARTBEAT, asked_for, finish, ranks_of
 from dstui.run.supervise.launch_command import command, environment
 from dstui.run.supervise.resource_facts import ResourceFacts
 from dstui.run.supervise.restart import restart_arguments
@@ -167,6 +167,9 @@ class Supervisor:
             self.note_in_status(state="running")
         if self.every("folder", 1.0):
             self.keep_folder()
+        if self.every("heartbeat", HEARTBEAT):
+            with suppress(OSError):
+                self.folder.beat()
         if self.asked is not None or self.every("builds", 1.0):  # a lock is known by its holder, who ends soon
             self.note_builds()
         self.name_the_late()

@@ -182,6 +182,8 @@ class JobView(Vertical):
         """What stands in the head in place of the job's folder."""
         if job.stopping is not None:
             return stop_stage(job.stopping)
+        if job.follower.unheard:
+            return job.follower.unheard
         if job.alive and self._notice and monotonic() - self._noticed < NOTICE_SECONDS:
             return self._notice
         if job.alive and len(self.hosts) > 1 and (late := waited_for(self.hosts)):

@@ -24,6 +24,12 @@ def asked(context: FailureContext) -> Verdict | None:
     return Verdict(BY_ID[stop.cause], "high", [Hit(BY_ID[stop.cause], (len(context.found.files) - 1, stop.line), stop.text, "")])
 
 
+def host_lost(context: FailureContext) -> Verdict | None:
+    """The supervisor ended the job because hosts were unreachable for too long."""
+    hits = context.found.lost_hosts
+    return Verdict(BY_ID["HOST-LOST"], "high", hits, hits[0].rank) if hits else None
+
+
 def stopped(context: FailureContext) -> Verdict | None:
     stops = [hit for hit in context.found.hits if hit.signature.role == "stop" and not _followed(context, hit)]
     for one in STOPS:

@@ -27,6 +27,19 @@ SIGNATURES = (
         alike=("OOM-HOST", "SLURM-CANCEL"),
     ),
     Signature(
+        "HOST-LOST",
+        "root",
+        "A host could not be reached any more, and the job was given up",
+        "It went down, was taken away, or its network is cut: the other ranks waited for its ranks without a word.",
+        remedies=(
+            "ping the host, and look at its console: start it again, or take it out of cluster.hosts",
+            "dstui stop RUN, once it answers again: nobody could look whether something of the job is left there",
+            "run.host_lost: more seconds, where the network is cut for long and the training goes on; 0 waits for ever",
+        ),
+        confirm="dstui doctor PLAN: whether the host answers now.",
+        alone=True,
+    ),
+    Signature(
         "KERNEL-GONE",
         "root",
         "The notebook's kernel is gone, and nothing says why",

@@ -60,6 +60,7 @@ JOB = Step(
         Field(path=f"{M}activation_checkpointing", label="Recompute activations", kind="toggle", default=UNSET),
         Field(path=f"{R}restarts.max", label="Restart after failure", kind="number", unit="times", default=0, title="While it runs"),
         Field(path=f"{R}silence", label="Silent after", kind="number", unit="seconds"),
+        Field(path=f"{R}host_lost", label="Host lost after", kind="number", unit="seconds"),
         Field(path=f"{R}metrics", label="Numbers of your own", kind="patterns"),
         Field(path=f"{R}on_end", label="Notify at the end"),
     ),
