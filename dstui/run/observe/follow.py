@@ -243,7 +243,7 @@ class Follower:
 
     def _note_life(self, rank: int, tail: Tail) -> list[Event]:
         view = self.ranks[rank]
-        view.last_line_at, view.live = tail.modified, tail.live
+        view.last_line_at, view.live, view.live_is_bar = tail.modified, tail.live, tail.is_bar
         now = time.monotonic()
         if not tail.is_bar or not view.live:
             return []

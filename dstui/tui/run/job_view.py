@@ -24,6 +24,7 @@ from dstui.tui.kit.threads import in_thread
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.job_log import JobLog
+from dstui.tui.run.live_bars import LiveBars
 from dstui.tui.run.rank_cell import as_stopped, cells_of
 from dstui.tui.run.rank_strip import RankStrip
 from dstui.tui.run.run_head import RunHead, stop_stage
@@ -52,7 +53,7 @@ class JobView(Vertical):
         super().__init__(id="run")
         self.jobs, self.head, self.ranks = RowList(id="jobs", classes="pane"), RunHead(), RankStrip()
         self.job_log, self.why = JobLog(), DiagnosisPane()
-        self.log_view = self.job_log.view
+        self.log_view, self.bars = self.job_log.view, LiveBars()
         self._show_parts(job=False)
         self.why.display = False
         self.job: WatchedJob | None = None
@@ -66,10 +67,10 @@ class JobView(Vertical):
         """The job's last event was told: there is nothing more to come."""
 
     def compose(self) -> ComposeResult:
-        """The list of jobs; and the four parts of a job."""
+        """The list of jobs; and the parts of a job."""
         label(self.jobs, "Jobs", "")
         yield self.jobs
-        yield from (self.head, self.ranks, self.log_view, self.why)
+        yield from (self.head, self.ranks, self.log_view, self.bars, self.why)
 
     # Which job
 
@@ -101,6 +102,7 @@ class JobView(Vertical):
     def _show_parts(self, *, job: bool) -> None:
         self.jobs.display = not job
         self.head.display = self.ranks.display = self.log_view.display = job
+        self.bars.show({})
 
     def attach(self, folder: JobFolder, silence: float) -> None:
         """Look at a job, from the beginning of its logs."""
@@ -170,7 +172,9 @@ class JobView(Vertical):
         if self.job.follower.state == "stopped":
             cells = as_stopped(cells)
         self.hosts = host_lines(cells, hosts, now, self.job.usage)
-        self.ranks.show(cells, self.hosts, Selection(self.job_log.filter.rank, self.job_log.filter.host))
+        at = Selection(self.job_log.filter.rank, self.job_log.filter.host)
+        self.ranks.show(cells, self.hosts, at)
+        self.bars.show(at.among(self.job.follower.ranks) if self.job.alive else {})
 
     def _draw_log(self) -> None:
         if self.job is None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.tui.kit.text_row import Row, Span
 from dstui.tui.run.host_lines import HOST_WORST, Columns, HostLine, host_row
 from dstui.tui.run.rank_cell import Cell, spans
 from dstui.tui.run.rank_summary import counts, steps_text, total_row, worst_first
+
+if TYPE_CHECKING:
+    from dstui.run.metrics.measurements import RankView
 
 WIDE, TIGHT = 46, 15
 """Cells for one rank: with words (as many more as they need) where there are few, without where there are many."""
@@ -23,6 +26,10 @@ class Selection(NamedTuple):
 
     rank: int | None = None
     host: str | None = None
+
+    def among(self, ranks: Mapping[int, RankView]) -> dict[int, RankView]:
+        """Those of several ranks whose log is shown; none where it is that of one rank."""
+        return {number: view for number, view in ranks.items() if self.rank is None and self.host in (None, view.host)}
 
 
 class StripLine(NamedTuple):
