@@ -211,7 +211,7 @@ class Follower:
         for line in self._notices.read(BUDGET):
             found = json_object(line.encode())
             if found.get("event") == "notice":
-                events.append(Notice(sanitise(str(found.get("text")))))
+                events.append(Notice(sanitise(str(found.get("text"))), sanitise(str(found.get("about", ""))), found.get("lasts") is True))
             elif found.get("event") == "host":
                 events.append(HostChange(*(sanitise(str(found.get(name))) for name in ("host", "state", "text"))))
         return events

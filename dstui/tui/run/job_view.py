@@ -41,7 +41,7 @@ POLL = 1 / 12
 RANKS_EVERY = 1 / 4
 """Seconds between two drawings of more than MANY ranks; what somebody asks for is drawn at once."""
 NOTICE_SECONDS = 30.0
-"""How long a notice stands in the head; it stays in the log."""
+"""How long a notice stands in the head, unless it is about what lasts; it stays in the log."""
 
 
 class JobView(Vertical):
@@ -60,6 +60,8 @@ class JobView(Vertical):
         self.hosts: list[HostLine] = []
         """Its hosts as they were drawn last, the worst first."""
         self._notice, self._noticed = "", 0.0
+        self._lasting: dict[str, str] = {}
+        """What goes on, by what it is about: the build of an op."""
         self._ranks_drawn = 0.0
         self._timer: Timer | None = None
         self._reported = ""
@@ -108,7 +110,7 @@ class JobView(Vertical):
         """Look at a job, from the beginning of its logs."""
         self.detach()
         self.job = WatchedJob(folder, silence)
-        self._reported, self._complete, self._notice = "", False, ""
+        self._reported, self._complete, self._notice, self._lasting = "", False, "", {}
         self.head.begin()
         self._show_parts(job=True)
         self.why.begin(folder)
@@ -150,8 +152,11 @@ class JobView(Vertical):
 
     def _take(self, job: WatchedJob, event: Event) -> None:
         match event:
-            case Notice(text=text):
-                self._notice, self._noticed = text, monotonic()
+            case Notice(text=text, about=about, lasts=lasts):
+                over = self._lasting.pop(about, "")
+                self._lasting |= {about: text} if lasts else {}
+                if text or over == self._notice:
+                    self._notice, self._noticed = text, monotonic()
             case Metric(name="loss", rank=rank, step=step, value=value) if rank == min(job.follower.ranks, default=0):
                 self.head.add_loss(step, value)
             case Exited():
@@ -188,6 +193,8 @@ class JobView(Vertical):
             return stop_stage(job.stopping)
         if job.alive and self._notice and monotonic() - self._noticed < NOTICE_SECONDS:
             return self._notice
+        if job.alive and self._lasting:
+            return next(reversed(self._lasting.values()))
         if job.alive and len(self.hosts) > 1 and (late := waited_for(self.hosts)):
             return late
         return f"{job.name} {job.follower.foreign}: it is only looked at" if job.follower.foreign else ""
