@@ -89,7 +89,7 @@ def test_of_several_models_the_last_loss_of_each_is_said(folder: JobFolder) -> N
 def test_what_ranks_use_is_in_their_cells_and_together_in_the_head(follower: Follower) -> None:
     usage = {0: Usage("GPU", 97, 71 << 30, 612.0, 0), 1: Usage("GPU", 91, 70 << 30, 588.0, 1)}
     (cell,) = cells_of(follower.ranks, time.time(), 300.0, usage)
-    assert cell.words.startswith("running  step 100  loss 3") and cell.words.endswith("GPU 97 %  71.0 GB  612 W")
+    assert cell.words().startswith("running  step 100  loss 3") and cell.words().endswith("GPU 97 %  71.0 GB  612 W")
     assert together(usage.values()) == "2 GPUs 94 %  71.0 GB  1200 W"
     assert together([Usage("CPU", 190, 1 << 30), Usage("CPU", 180, 1 << 30)]) == "CPU 370 %  2.0 GB"
     assert (together([Usage("GPU", why="NVML is not there")]), str(Usage("GPU", why="NVML is not there"))) == ("", "GPU unknown")
