@@ -12,7 +12,7 @@ from textual.binding import BindingType
 
 from dstui.tui.dialogs.over import Over
 from dstui.tui.flows.checkpointing import Checkpoints
-from dstui.tui.flows.launching import Launching
+from dstui.tui.flows.launching import Launching, job_lines
 from dstui.tui.flows.opening import Opening, starting_plan
 from dstui.tui.flows.saving import Saving
 from dstui.tui.flows.trusting import Trusting
@@ -35,6 +35,7 @@ from dstui.tui.terminal_app import TerminalApp
 
 if TYPE_CHECKING:
     from textual.command import Provider
+    from textual.widget import AwaitMount
 
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
@@ -64,11 +65,13 @@ class DstuiApp(TerminalApp):
         self, plan: Plan | None, path: Path | None, machine: Machine | None, job: JobFolder | None = None, *, reference: bool = True
     ) -> None:
         """`job`: look at it at once. `reference`: let the installed DeepSpeed judge every edit, in a child of 250 MB."""
+        if job is not None:
+            self.DEFAULT_MODE = RUN_MODE  # type: ignore[misc]  # Textual reads it of the app
         super().__init__()
         self.fresh, self.job = plan is None and job is None, job
         self.session = Session(plan or starting_plan(), path, machine)
         self.session.subscribe(self._changed)
-        self.saving, self.launching = Saving(self, self.session), Launching(self, self.session)
+        self.saving, self.launching = Saving(self, self.session), Launching(self, self.session, self.once_known)
         self.gpus, self.lookups, self.autosave = LiveGpus(self), Lookups(self), Autosave(self, self.session.draft)
         self.reference = ReferenceCheck(self) if reference else None
         self.services: tuple[Service, ...] = (Probe(self), self.gpus, self.lookups, self.autosave)
@@ -78,12 +81,18 @@ class DstuiApp(TerminalApp):
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
         self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next)
         self._run_screen: RunScreen | None = None
+        self._began = False
+        """What the forms need was begun: probing, look-ups, checks. Who only looks at a job does without."""
+        self._waiting: list[Callable[[], object]] = []
 
     # The screens
 
-    def get_default_screen(self) -> PlanScreen:
+    def get_default_screen(self) -> MainScreen:
         """The screen of the first frame; that of a mode in MODES would load the CSS a second time."""
-        return self.plan_screen
+        if self.job is None:
+            return self.plan_screen
+        self.run_screen.attach(self.job)
+        return self.run_screen
 
     @property
     def run_screen(self) -> RunScreen:
@@ -119,20 +128,15 @@ class DstuiApp(TerminalApp):
             self.switch_mode(RUN_MODE)
             self.run_screen.enter()
         else:
-            if self.reference is not None:  # who only watches a job has no use for a child that imports DeepSpeed beside it
-                self.reference.start(self.session.state)
-            self.switch_mode(PLAN_MODE)
+            mounted = self.switch_mode(PLAN_MODE)
             self.plan_screen.show_step(step, path)
+            if not (self._began and self.plan_screen.preview.is_attached):
+                self.call_later(self._begin_forms, mounted)
         self._follow_gpus()
 
     def watch_job(self, folder: JobFolder) -> None:
         """Look at a job."""
-        import shlex
-
         self.clear_notifications()
-        name = shlex.quote(folder.path.name)
-        self.session.note(f"job      {folder.path}")
-        self.session.note(f"         dstui attach {name}     dstui stop {name}")
         self.show_step(RUN)
         self.run_screen.attach(folder)
 
@@ -140,12 +144,13 @@ class DstuiApp(TerminalApp):
         """Only what is seen is drawn; the other screen is, when it is gone to."""
         if self.is_running and not self.leaving:
             self.main.draw()
+            self._act_if_known()
 
     # Beginning and end
 
     def on_mount(self) -> None:
         """The form is drawn; everything else can wait for the second frame."""
-        self.add_mode(PLAN_MODE, self.get_default_screen)
+        self.add_mode(PLAN_MODE, lambda: self.plan_screen)
         self.add_mode(RUN_MODE, lambda: self.run_screen)
         self.remember_theme()
         self.call_after_refresh(self._second_frame)
@@ -155,23 +160,43 @@ class DstuiApp(TerminalApp):
         gc.freeze()
         gc.set_threshold(*COLLECT)
         gc.enable()
+        if self.leaving or self.job is not None:
+            return
+        await self._begin_forms()
         if self.leaving:
             return
-        await self.plan_screen.mount_second()
-        if self.leaving:
-            return
-        for service in self.services:  # first the ones that have other processes to wait for
-            if service is not self.reference or self.job is None:
-                service.start(self.session.state)
-        self.session.begin_checks()
-        for service in self.services:
-            self.session.subscribe(service.changed)
-        if self.job is not None:
-            self.watch_job(self.job)
-        elif self.fresh:
+        if self.fresh:
             self.opening.ask_what_to_open()
         else:
             self.opening.offer_drafts()
+
+    async def _begin_forms(self, mounted: AwaitMount | None = None) -> None:
+        """Everything that the forms need beside themselves, once. `mounted`: when their screen is there, where it was not the first."""
+        if mounted is not None:
+            await mounted
+        await self.plan_screen.mount_second()
+        if self.leaving or self._began:
+            return
+        self._began = True
+        for service in self.services:  # first the ones that have other processes to wait for
+            service.start(self.session.state)
+        self.session.begin_checks()
+        for service in self.services:
+            self.session.subscribe(service.changed)
+
+    def once_known(self, act: Callable[[], object]) -> None:
+        """Do something as soon as the machine and what lies around the Plan are known: at once, where they are."""
+        self._waiting.append(act)
+        if not self._began:
+            self.call_later(self._begin_forms)
+        self._act_if_known()
+
+    def _act_if_known(self) -> None:
+        state = self.session.state
+        if self._waiting and state.checked and state.machine is not None and state.lookups:
+            waiting, self._waiting = self._waiting, []
+            for act in waiting:
+                self.call_later(act)
 
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""
@@ -191,7 +216,7 @@ class DstuiApp(TerminalApp):
         """What was done, for the terminal that is left behind."""
         kept = self.return_code and not self.session.state.saved
         unsaved = ["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else []
-        return [*self.session.receipt, *unsaved]
+        return [*self.session.receipt, *(line for folder in self.session.jobs for line in job_lines(folder)), *unsaved]
 
     # What has happened
 
