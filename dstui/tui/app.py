@@ -326,6 +326,12 @@ class DstuiApp(TerminalApp):
 
         self.push_screen(Palette())
 
+    def take_screenshot(self) -> None:
+        """Write what is on the screen to a picture."""
+        from dstui.tui.flows.screenshot import take_screenshot
+
+        take_screenshot(self, self.session)
+
     def search_themes(self) -> None:
         """The palette of colours."""
         from textual.theme import ThemeProvider

@@ -27,7 +27,7 @@ class Performer(Protocol):
     def show_step(self, step: Step) -> None: ...
     async def perform(self, key: KeyHint) -> None: ...
     def action_change_theme(self) -> None: ...
-    def deliver_screenshot(self) -> object: ...
+    def take_screenshot(self) -> None: ...
 
 
 class Command(NamedTuple):
@@ -108,7 +108,7 @@ class Commands(Provider):
         for number, step in enumerate(STEPS, 1):
             yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
         yield Command("Theme", "Other colours, which are remembered.", app.action_change_theme)
-        yield Command("Screenshot", "Write what is on the screen to a picture (SVG).", app.deliver_screenshot)
+        yield Command("Screenshot", "Write what is on the screen to a picture (SVG) in the current folder.", app.take_screenshot)
 
 
 def actions(pane: str, keys: Iterable[KeyHint], perform: Callable[[KeyHint], object]) -> Iterator[Command]:
