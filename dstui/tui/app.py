@@ -28,6 +28,7 @@ from dstui.tui.session.services import Service
 from dstui.tui.session.services.autosave import Autosave
 from dstui.tui.session.services.lookups import Lookups
 from dstui.tui.session.services.machine_probe import LiveGpus, Probe
+from dstui.tui.session.services.readiness import Readiness
 from dstui.tui.session.services.reference_check import ReferenceCheck
 from dstui.tui.session.session import HERE, Session
 from dstui.tui.session.state import State
@@ -71,19 +72,18 @@ class DstuiApp(TerminalApp):
         self.fresh, self.job = plan is None and job is None, job
         self.session = Session(plan or starting_plan(), path, machine)
         self.session.subscribe(self._changed)
-        self.saving, self.launching = Saving(self, self.session), Launching(self, self.session, self.once_known)
+        self.saving = Saving(self, self.session)
         self.gpus, self.lookups, self.autosave = LiveGpus(self), Lookups(self), Autosave(self, self.session.draft)
         self.reference = ReferenceCheck(self) if reference else None
         self.services: tuple[Service, ...] = (Probe(self), self.gpus, self.lookups, self.autosave)
         self.services += (self.reference,) if self.reference is not None else ()
+        self.readiness = Readiness(self.session, self.services, self.call_later)
+        self.launching = Launching(self, self.session, self.readiness.once_known)
         self.checkpoints = Checkpoints(self, self.session)
         self.trusting = Trusting(self, self.reference, self.session)
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
         self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next)
         self._run_screen: RunScreen | None = None
-        self._began = False
-        """What the forms need was begun: probing, look-ups, checks. Who only looks at a job does without."""
-        self._waiting: list[Callable[[], object]] = []
 
     # The screens
 
@@ -130,21 +130,14 @@ class DstuiApp(TerminalApp):
         else:
             mounted = self.switch_mode(PLAN_MODE)
             self.plan_screen.show_step(step, path)
-            if not (self._began and self.plan_screen.preview.is_attached):
+            if not (self.readiness.began and self.plan_screen.preview.is_attached):
                 self.call_later(self._begin_forms, mounted)
         self._follow_gpus()
-
-    def watch_job(self, folder: JobFolder) -> None:
-        """Look at a job."""
-        self.clear_notifications()
-        self.show_step(RUN)
-        self.run_screen.attach(folder)
 
     def _changed(self, _before: State, _now: State) -> None:
         """Only what is seen is drawn; the other screen is, when it is gone to."""
         if self.is_running and not self.leaving:
             self.main.draw()
-            self._act_if_known()
 
     # Beginning and end
 
@@ -175,28 +168,8 @@ class DstuiApp(TerminalApp):
         if mounted is not None:
             await mounted
         await self.plan_screen.mount_second()
-        if self.leaving or self._began:
-            return
-        self._began = True
-        for service in self.services:  # first the ones that have other processes to wait for
-            service.start(self.session.state)
-        self.session.begin_checks()
-        for service in self.services:
-            self.session.subscribe(service.changed)
-
-    def once_known(self, act: Callable[[], object]) -> None:
-        """Do something as soon as the machine and what lies around the Plan are known: at once, where they are."""
-        self._waiting.append(act)
-        if not self._began:
-            self.call_later(self._begin_forms)
-        self._act_if_known()
-
-    def _act_if_known(self) -> None:
-        state = self.session.state
-        if self._waiting and state.checked and state.machine is not None and state.lookups:
-            waiting, self._waiting = self._waiting, []
-            for act in waiting:
-                self.call_later(act)
+        if not self.leaving:
+            self.readiness.begin()
 
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""
@@ -259,7 +232,9 @@ class DstuiApp(TerminalApp):
 
     @on(messages.Launched)
     def _launched(self, event: messages.Launched) -> None:
-        self.watch_job(event.folder)
+        self.clear_notifications()
+        self.show_step(RUN)
+        self.run_screen.attach(event.folder)
 
     @on(messages.FixApplied)
     def _fix_applied(self, event: messages.FixApplied) -> None:
@@ -325,12 +300,6 @@ class DstuiApp(TerminalApp):
         from dstui.tui.commands import Palette
 
         self.push_screen(Palette())
-
-    def take_screenshot(self) -> None:
-        """Write what is on the screen to a picture."""
-        from dstui.tui.flows.screenshot import take_screenshot
-
-        take_screenshot(self, self.session)
 
     def search_themes(self) -> None:
         """The palette of colours."""

@@ -55,12 +55,9 @@ class MainScreen(Screen[None]):
 
     def draw(self) -> None:
         """Everything visible, from the state: here what both modes show."""
-        self.draw_title()
-        self.step_line.show(self.session.state, self.step)
-
-    def draw_title(self) -> None:
-        """The first line, about the Plan."""
-        self.title_bar.show(self.session.state, self.session.path)
+        state = self.session.state
+        self.title_bar.show(state, self.session.path)
+        self.step_line.show(state, self.step)
 
     def show_parts(self) -> None:
         """Show the parts that belong on a screen of this size, and hide the others."""

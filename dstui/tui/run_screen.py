@@ -23,7 +23,7 @@ from dstui.tui.kit.notes import copy, say
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.main_screen import Go, MainScreen
 from dstui.tui.run.diagnosis_rows import WHOLE
-from dstui.tui.run.job_title import job_title
+from dstui.tui.run.job_title import JobTitle
 from dstui.tui.run.job_view import JobView
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged, StacksRead
@@ -60,6 +60,7 @@ class RunScreen(MainScreen):
         self.step = RUN
         self.launching, self.reporting, self._back = launching, Reporting(self, session), back
         self.view = JobView()
+        self.title_bar = JobTitle(lambda: self.view.job)
         self.acting = (self, self.view)
         self.prompts, self.explaining, self.plotting = LogPrompts(self.view), Explaining(self.view), Plotting(self.view)
         self._wanted: JobFolder | None = None
@@ -94,13 +95,6 @@ class RunScreen(MainScreen):
         self.view.draw()
         self.show_keys()
 
-    def draw_title(self) -> None:
-        """Of the job that is looked at, else of the Plan."""
-        if self.view.job is None:
-            super().draw_title()
-        else:
-            self.title_bar.show_rows([job_title(self.view.job, self.session.state.plan, self.title_bar.size.width or 80)])
-
     def enter(self) -> None:
         """It is seen now: the focus goes to what is looked at."""
         if self.view.is_mounted:
@@ -110,7 +104,7 @@ class RunScreen(MainScreen):
     def attach(self, folder: JobFolder) -> None:
         """Look at a job, as soon as there is a screen to look at it."""
         self._wanted = folder
-        self.session.looked_at(folder)
+        self.session.note_job(folder)
         if self.view.is_mounted:
             self.view.attach(folder, self.session.state.plan.run.silence)
             self.draw()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from textual.app import App
 
@@ -15,12 +16,12 @@ from dstui.tui.session.session import Session
 NAME = "dstui-screenshot.svg"
 
 
-def take_screenshot(app: App[int], session: Session) -> None:
+def take_screenshot(app: App[Any], session: Session) -> None:
     """Write it into the current folder, beside earlier ones, and say where."""
     in_thread(app, partial(_write, app, session, app.export_screenshot()))
 
 
-def _write(app: App[int], session: Session, picture: str) -> None:
+def _write(app: App[Any], session: Session, picture: str) -> None:
     from dstui.files import FileProblem, write_atomic
 
     path = free_name(Path.cwd() / NAME)

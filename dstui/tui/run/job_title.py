@@ -2,28 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 from dstui.run.jobs.plan_diff import changes
-from dstui.tui.forms.titlebar import configuration
+from dstui.tui.forms.titlebar import TitleBar, configuration
 from dstui.tui.kit.text_row import Row, Span, fit
+from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
     from dstui.plan import Plan
     from dstui.tui.run.watched_job import WatchedJob
 
 
-def job_title(job: WatchedJob, opened: Plan, width: int) -> Row:
-    """`dstui  quickstart-20261123-184200   the Plan differs   ZeRO-2 · bf16 · AdamW`, as much of it as fits."""
-    differs = job.plan is not None and changes(job.plan, opened)
-    right = (Span(f"{configuration(job.plan)} "),) if job.plan is not None else ()
-    room = width - sum(len(span.text) for span in right) - len(" dstui   ")
+class JobTitle(TitleBar):
+    """About the job, or about the Plan where none is looked at."""
+
+    def __init__(self, job: Callable[[], WatchedJob | None]) -> None:
+        super().__init__()
+        self._job = job
+
+    def show(self, state: State, path: Path | None) -> None:
+        """Draw it."""
+        job = self._job()
+        if job is None:
+            super().show(state, path)
+        else:
+            self.show_rows([job_title(job.name, job.plan, state.plan, self.size.width or 80)])
+
+
+def job_title(name: str, plan: Plan | None, opened: Plan, width: int) -> Row:
+    """`dstui  quickstart-20261123-184200   the Plan differs   ZeRO-2 · bf16 · AdamW`: the configuration is that of the job's own Plan."""
+    differs = plan is not None and bool(changes(plan, opened))
     note = "   the Plan differs" if differs else ""
-    left = (
-        Span(" dstui ", "accent"),
-        Span(f" {fit(job.name, max(min(cell_len(job.name), room - len(note)), 0))}", "title"),
-        Span(note, "warning"),
-    )
+    right = (Span(f"{configuration(plan)} "),) if plan is not None else ()
+    room = width - sum(cell_len(span.text) for span in right) - len(note) - len(" dstui   ")
+    left = (Span(" dstui ", "accent"), Span(f" {fit(name, max(min(cell_len(name), room), 0))}", "title"), Span(note, "warning"))
     return Row(left, right)

@@ -65,8 +65,8 @@ class Session:
         if line not in self.receipt:
             self.receipt.append(line)
 
-    def looked_at(self, folder: JobFolder) -> None:
-        """A job was looked at."""
+    def note_job(self, folder: JobFolder) -> None:
+        """A job for the receipt, once."""
         if folder not in self.jobs:
             self.jobs.append(folder)
 
