@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -40,7 +41,7 @@ Run: TypeAlias = tuple[str, Paint]
 
 def runs(raw: bytes) -> tuple[Run, ...]:
     """The text that `decode` makes of a line, in its colours; empty where it has none, and for a line that is cut where it is shown."""
-    if b"\x1b[" not in raw or len(raw) > LONGEST:
+    if len(raw) > LONGEST:
         return ()
     text = raw.decode("utf-8", "replace")
     text = last_segment(text) if "\r" in text else text
@@ -52,9 +53,10 @@ def _runs(text: str) -> Iterator[Run]:
     paint, column, end = PLAIN, 0, 0
     for match in (*ESCAPES.finditer(text), None):
         part = text[end : match.start()] if match else text[end:]
-        part = (" " * (column % 8) + part).expandtabs(8)[column % 8 :]
+        if "\t" in part:
+            part = (" " * (column % 8) + part).expandtabs(8)[column % 8 :]
         column += len(part)
-        if shown := UNSAFE.sub("", part):
+        if part and (shown := part if part.isprintable() else UNSAFE.sub("", part)):
             yield shown, paint
         if match:
             end = match.end()
@@ -62,6 +64,7 @@ def _runs(text: str) -> Iterator[Run]:
                 paint = painted(paint, sgr[1])
 
 
+@lru_cache(maxsize=4096)
 def painted(paint: Paint, words: str) -> Paint:
     """The style after an SGR sequence with these parameters; what is not known changes nothing."""
     codes = iter([[_number(part) for part in word.split(":")] for word in words.split(";")])

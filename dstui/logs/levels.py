@@ -18,7 +18,7 @@ ALIASES: Final = {"info": "all", "debug": "all", "warn": "warning", "warnings": 
 RANK = re.compile(rb"(?:\[(?:default|rank)?\d+\][:>]? ?)?")
 """What torchrun, DeepSpeed and mpirun put before a line."""
 BAR = re.compile(rb"\d+%\|")
-BEGINS = re.compile(rb"Traceback \(most recent call last\)")
+BEGINS: Final = b"Traceback (most recent call last)"
 INSIDE = re.compile(rb"[ \t|+]|\xe2[\x94\x95]")
 """How lines within a traceback begin; the last is the frame that Rich draws around it."""
 BAD: Final = (
@@ -27,7 +27,6 @@ BAD: Final = (
         re.compile(
             rb"\b(?:ERROR|CRITICAL|FATAL|FAILED|Fatal|Segmentation fault|Aborted)\b|\b[\w.]*(?:Error|Exception|Interrupt)\b(?=:|$)"
             rb"|\b(?:error|fatal|Error): |\[E(?:\d{4})?[\] ]|(?:^|[\]:>] ?)\[?[EF]\d{4} "
-            rb"|\bTraceback(?= \(|:)|\bterminate called\b|\bwhat\(\):"
         ),
     ),
     (
@@ -45,6 +44,8 @@ def level_named(word: str) -> int | None:
 
 def level_of(line: bytes) -> int:
     """The level of one line by itself, as it is shown; a progress bar has none, whatever it says."""
+    if BEGINS in line or b"terminate called" in line or b"what():" in line:
+        return ERROR
     return next((level for level, pattern in BAD if pattern.search(line)), ALL) if not BAR.search(line) else ALL
 
 
@@ -60,7 +61,7 @@ class Levels:
         if self.least == ALL:
             return True
         line = as_shown(line)
-        if BEGINS.search(line):
+        if BEGINS in line:
             self._open.add(log)
             return True
         if log in self._open:

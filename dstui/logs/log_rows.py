@@ -292,7 +292,9 @@ class LogRows:
             return LogLine(None, "")  # its log was cut short just now
         rows = shown.rows
         log, raw = rows.log[at], rows.raw[at]
-        return LogLine(self._source_rank(log), decode(raw), log == 0, rows.time[at], rows.log_mask[at].bit_count(), runs(raw))
+        return LogLine(
+            self._source_rank(log), decode(raw), log == 0, rows.time[at], rows.log_mask[at].bit_count(), runs(raw) if b"\x1b" in raw else ()
+        )
 
     def who(self, number: int) -> list[int]:
         """The ranks that said the line of a row."""

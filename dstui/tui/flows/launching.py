@@ -90,7 +90,7 @@ class Launching:
 
     def fix(self, job: WatchedJob, fix: Fix) -> None:
         """Apply a diagnosis' fix to the Plan of the job."""
-        self._with_its_plan(job, partial(self._apply, fix))
+        self._with_its_plan(job, partial(self._once_known, partial(self._apply, fix)))
 
     def _apply(self, fix: Fix) -> None:
         if self._session.apply(fix):
