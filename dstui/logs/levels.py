@@ -46,7 +46,9 @@ def level_of(line: bytes) -> int:
     """The level of one line by itself, as it is shown; a progress bar has none, whatever it says."""
     if BEGINS in line or b"terminate called" in line or b"what():" in line:
         return ERROR
-    return next((level for level, pattern in BAD if pattern.search(line)), ALL) if not BAR.search(line) else ALL
+    if b"%|" in line and BAR.search(line):  # the text alone is found ten times as fast
+        return ALL
+    return next((level for level, pattern in BAD if pattern.search(line)), ALL)
 
 
 class Levels:
