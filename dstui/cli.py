@@ -5,7 +5,6 @@ Nothing heavier than argparse is imported before it is known what is asked for, 
 
 from __future__ import annotations
 
-import os
 import sys
 
 from dstui import __version__
@@ -79,10 +78,10 @@ def _session(words: list[str]) -> int:
 def _interactive(args: argparse.Namespace) -> int:
     if args.script:
         return _refuse("a script after -- goes with --headless")
-    if not (os.isatty(0) and os.isatty(2)):
-        return _refuse("no terminal here: use dstui --headless PLAN, or run dstui in a terminal")
-    if os.environ.get("TERM", "dumb") == "dumb":
-        return _refuse("this terminal (TERM=dumb) cannot draw screens: use dstui --headless PLAN")
+    from dstui.output import no_screen
+
+    if why := no_screen():
+        return _refuse(f"{why}: use dstui --headless PLAN, or run dstui in a terminal that draws screens")
     from pathlib import Path
 
     from dstui.documents import open_document

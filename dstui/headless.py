@@ -154,7 +154,7 @@ def _say_notices(folder: JobFolder) -> None:
     """What there is to say of a job that has just been started, and that nobody follows."""
     follower = Follower(folder, lines=False)
     for event in follower.poll():
-        if isinstance(event, Notice):
+        if isinstance(event, Notice) and event.text:
             say(event.text)
     follower.close()
 
@@ -235,6 +235,8 @@ class _Events:
         self.findings = findings
 
     def __call__(self, event: Event) -> None:
+        if isinstance(event, Notice) and not event.text:
+            return  # only the end of what an earlier one told
         self._emit(event.as_json())
         if isinstance(event, Started):
             self._found(self.findings)

@@ -43,6 +43,13 @@ def refuse(sentence: str) -> int:
     return 2
 
 
+def no_screen() -> str:
+    """Why no screen can be drawn here; "" where one can."""
+    if not (os.isatty(0) and os.isatty(2)):
+        return "no terminal here"
+    return "this terminal (TERM=dumb) cannot draw screens" if os.environ.get("TERM", "dumb") == "dumb" else ""
+
+
 def put(text: str) -> None:
     """Write to standard output what is known to be safe: gigabytes of log lines, each of which was sanitised."""
     if sys.stdout is not None:

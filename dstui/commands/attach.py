@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 
-from dstui.output import refuse, say
+from dstui.output import no_screen, refuse, say
 from dstui.run.jobs.index import RUN, find
 
 
@@ -16,14 +15,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show it; 1 where there is no such run, 2 where there is no terminal."""
+    """Show it; 1 where there is no such run, 2 where there is no terminal that draws screens."""
     try:
         folder = find(args.run)
     except LookupError as error:
         say(str(error))
         return 1
-    if not (os.isatty(0) and os.isatty(2)):
-        return refuse(f"no terminal here: dstui logs {shlex.quote(folder.name)} --follow shows the same lines")
+    if why := no_screen():
+        return refuse(f"{why}: dstui logs {shlex.quote(folder.name)} --follow shows the same lines")
     from dstui.tui import attach_tui
 
     return attach_tui(folder)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from dstui.text import LINE_CAP, sanitise
 
 LONGEST = 64 * 1024
 """Bytes of one line that are looked at."""
+CSI = re.compile(rb"\x1b\[[0-9;:]*[A-Za-z]")
 PLAIN = bytes(range(0x20, 0x7F)) + b"\n"
 
 
@@ -18,6 +21,16 @@ def decode(raw: bytes, length: int | None = None) -> str:
         length = length or len(raw)
         raw = raw[-LONGEST:] if b"\r" in raw[-LONGEST:-1] else raw[:LONGEST]
     return sanitise(raw.decode("utf-8", "replace"), f"{length:,} bytes" if length else "")
+
+
+def as_shown(raw: bytes) -> bytes:
+    """A line without its escapes and what was overwritten in it; the same bytes where it has none."""
+    return decode(raw).encode() if b"\x1b" in raw or b"\r" in raw else raw
+
+
+def without_colours(raw: bytes) -> bytes:
+    """Lines without the escapes that may stand within a word; their number stays."""
+    return CSI.sub(b"", raw) if b"\x1b" in raw else raw
 
 
 def is_plain(raw: bytes) -> bool:

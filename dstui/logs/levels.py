@@ -1,9 +1,14 @@
-"""How bad a line is, by the usual spellings; a traceback is one thing, from its first line to the exception's."""
+"""How bad a line is, by the usual spellings; a traceback is one thing, from its first line to the exception's.
+
+Levels are read from lines as they are shown: `\x1b[31mERROR\x1b[0m`, as loguru and colorlog write it, is an error.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
+
+from dstui.logs.decode import as_shown
 
 ALL, WARNING, ERROR = range(3)
 NAMES: Final = ("all", "warning", "error")
@@ -13,7 +18,9 @@ ALIASES: Final = {"info": "all", "debug": "all", "warn": "warning", "warnings": 
 RANK = re.compile(rb"(?:\[(?:default|rank)?\d+\][:>]? ?)?")
 """What torchrun, DeepSpeed and mpirun put before a line."""
 BAR = re.compile(rb"\d+%\|")
-BEGINS = re.compile(rb"Traceback \(most recent call last\)")
+BEGINS: Final = b"Traceback (most recent call last)"
+INSIDE = re.compile(rb"[ \t|+]|\xe2[\x94\x95]")
+"""How lines within a traceback begin; the last is the frame that Rich draws around it."""
 BAD: Final = (
     (
         ERROR,
@@ -36,10 +43,12 @@ def level_named(word: str) -> int | None:
 
 
 def level_of(line: bytes) -> int:
-    """The level of one line by itself; a progress bar has none, whatever it says."""
-    if BEGINS.search(line):
+    """The level of one line by itself, as it is shown; a progress bar has none, whatever it says."""
+    if BEGINS in line or b"terminate called" in line or b"what():" in line:
         return ERROR
-    return next((level for level, pattern in BAD if pattern.search(line)), ALL) if not BAR.search(line) else ALL
+    if b"%|" in line and BAR.search(line):  # the text alone is found ten times as fast
+        return ALL
+    return next((level for level, pattern in BAD if pattern.search(line)), ALL)
 
 
 class Levels:
@@ -50,15 +59,16 @@ class Levels:
         self._open: set[int] = set()  # the logs that are in a traceback
 
     def keep(self, log: int, line: bytes) -> bool:
-        """Whether a line is shown."""
+        """Whether a line is shown. `line`: as it was written."""
         if self.least == ALL:
             return True
-        if BEGINS.search(line):
+        line = as_shown(line)
+        if BEGINS in line:
             self._open.add(log)
             return True
         if log in self._open:
             rest = RANK.sub(b"", line, count=1)
-            if rest and rest[:1] not in b" \t|+":
+            if rest and not INSIDE.match(rest):
                 self._open.discard(log)  # the exception
             return True
         return level_of(line) >= self.least

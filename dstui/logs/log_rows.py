@@ -16,6 +16,7 @@ from time import monotonic, time
 from typing import NamedTuple
 
 from dstui.logs import newlines
+from dstui.logs.colours import Run, runs
 from dstui.logs.decode import LONGEST, decode
 from dstui.logs.dedup import Batch, DedupRows
 from dstui.logs.levels import ALL, Levels
@@ -43,6 +44,8 @@ class LogLine(NamedTuple):
     notice: bool = False
     time: float = nan
     repeats: int = 1
+    runs: tuple[Run, ...] = ()
+    """The text in the colours that its script gave it; empty where it has none."""
 
 
 class Nothing:
@@ -288,8 +291,10 @@ class LogRows:
         except IndexError:
             return LogLine(None, "")  # its log was cut short just now
         rows = shown.rows
-        log = rows.log[at]
-        return LogLine(self._source_rank(log), decode(rows.raw[at]), log == 0, rows.time[at], rows.log_mask[at].bit_count())
+        log, raw = rows.log[at], rows.raw[at]
+        return LogLine(
+            self._source_rank(log), decode(raw), log == 0, rows.time[at], rows.log_mask[at].bit_count(), runs(raw) if b"\x1b" in raw else ()
+        )
 
     def who(self, number: int) -> list[int]:
         """The ranks that said the line of a row."""

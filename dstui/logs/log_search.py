@@ -7,13 +7,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from time import monotonic
 
-from dstui.logs.decode import decode_lines, has_long_line, is_plain, is_unadorned
+from dstui.logs.decode import decode_lines, has_long_line, is_plain, is_unadorned, without_colours
 from dstui.logs.grep import finder, matching_lines
 from dstui.logs.log_rows import LogRows
 from dstui.plan.patterns import Expression, compiled
 
 PROBLEM = (
-    r"\b\w*(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan)\b"
+    r"\b\w*(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan"
+    r"|terminate called)\b"
 )
 """What a line says that speaks of an error. Alternatives that are plain words are looked for ten times as fast."""
 
@@ -90,7 +91,7 @@ class Search:
         start = self.lines.start(block)
         self._rows = self.lines.rows_of(block) if block + 1 == self.lines.blocks.stop else self._rows
         raw = self.lines.raw(block)
-        numbers = matching_lines(raw, self._wanted) if self._wanted else list(range(self.lines.rows_of(block)))
+        numbers = matching_lines(without_colours(raw), self._wanted) if self._wanted else list(range(self.lines.rows_of(block)))
         self._keep(block, array("q", [start + n for n in self._shown_matches(raw, numbers)]))
 
     def _keep(self, block: int, found: array[int]) -> None:

@@ -12,7 +12,7 @@ from textual.binding import BindingType
 
 from dstui.tui.dialogs.over import Over
 from dstui.tui.flows.checkpointing import Checkpoints
-from dstui.tui.flows.launching import Launching
+from dstui.tui.flows.launching import Launching, job_lines
 from dstui.tui.flows.opening import Opening, starting_plan, tell_of
 from dstui.tui.flows.saving import Saving
 from dstui.tui.flows.trusting import Trusting
@@ -28,6 +28,7 @@ from dstui.tui.session.services import Service
 from dstui.tui.session.services.autosave import Autosave
 from dstui.tui.session.services.lookups import Lookups
 from dstui.tui.session.services.machine_probe import LiveGpus, Probe
+from dstui.tui.session.services.readiness import Readiness
 from dstui.tui.session.services.reference_check import ReferenceCheck
 from dstui.tui.session.session import HERE, Session
 from dstui.tui.session.state import State
@@ -35,6 +36,7 @@ from dstui.tui.terminal_app import TerminalApp
 
 if TYPE_CHECKING:
     from textual.command import Provider
+    from textual.widget import AwaitMount
 
     from dstui.documents import Opened
     from dstui.machine.snapshot import Machine
@@ -75,17 +77,20 @@ class DstuiApp(TerminalApp):
 
         `opened`: where the Plan comes from, with what there is to say of that file.
         """
+        if job is not None:
+            self.DEFAULT_MODE = RUN_MODE  # type: ignore[misc]  # Textual reads it of the app
         super().__init__()
         self._opened = opened
         self.fresh, self.job = plan is None and job is None, job
         self.session = Session(plan or starting_plan(), path, machine)
         self.session.subscribe(self._changed)
         self.saving = Saving(self, self.session)
-        self.launching = Launching(self, self.session, lambda: self.show_step(REVIEW))
         self.gpus, self.lookups, self.autosave = LiveGpus(self), Lookups(self), Autosave(self, self.session.draft)
         self.reference = ReferenceCheck(self) if reference else None
         self.services: tuple[Service, ...] = (Probe(self), self.gpus, self.lookups, self.autosave)
         self.services += (self.reference,) if self.reference is not None else ()
+        self.readiness = Readiness(self.session, self.services, self.call_later)
+        self.launching = Launching(self, self.session, self.readiness.once_known, lambda: self.show_step(REVIEW))
         self.checkpoints = Checkpoints(self, self.session)
         self.trusting = Trusting(self, self.reference, self.session)
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
@@ -94,9 +99,12 @@ class DstuiApp(TerminalApp):
 
     # The screens
 
-    def get_default_screen(self) -> PlanScreen:
+    def get_default_screen(self) -> MainScreen:
         """The screen of the first frame; that of a mode in MODES would load the CSS a second time."""
-        return self.plan_screen
+        if self.job is None:
+            return self.plan_screen
+        self.run_screen.attach(self.job)
+        return self.run_screen
 
     @property
     def run_screen(self) -> RunScreen:
@@ -132,22 +140,11 @@ class DstuiApp(TerminalApp):
             self.switch_mode(RUN_MODE)
             self.run_screen.enter()
         else:
-            if self.reference is not None:  # who only watches a job has no use for a child that imports DeepSpeed beside it
-                self.reference.start(self.session.state)
-            self.switch_mode(PLAN_MODE)
+            mounted = self.switch_mode(PLAN_MODE)
             self.plan_screen.show_step(step, path)
+            if not (self.readiness.began and self.plan_screen.preview.is_attached):
+                self.call_later(self._begin_forms, mounted)
         self._follow_gpus()
-
-    def watch_job(self, folder: JobFolder) -> None:
-        """Look at a job."""
-        import shlex
-
-        self.clear_notifications()
-        name = shlex.quote(folder.path.name)
-        self.session.note(f"job      {folder.path}")
-        self.session.note(f"         dstui attach {name}     dstui stop {name}")
-        self.show_step(RUN)
-        self.run_screen.attach(folder)
 
     def _changed(self, _before: State, _now: State) -> None:
         """Only what is seen is drawn; the other screen is, when it is gone to."""
@@ -158,7 +155,7 @@ class DstuiApp(TerminalApp):
 
     def on_mount(self) -> None:
         """The form is drawn; everything else can wait for the second frame."""
-        self.add_mode(PLAN_MODE, self.get_default_screen)
+        self.add_mode(PLAN_MODE, lambda: self.plan_screen)
         self.add_mode(RUN_MODE, lambda: self.run_screen)
         self.remember_theme()
         self.call_after_refresh(self._second_frame)
@@ -168,25 +165,25 @@ class DstuiApp(TerminalApp):
         gc.freeze()
         gc.set_threshold(*COLLECT)
         gc.enable()
+        if self.leaving or self.job is not None:
+            return
+        await self._begin_forms()
         if self.leaving:
             return
-        await self.plan_screen.mount_second()
-        if self.leaving:
-            return
-        for service in self.services:  # first the ones that have other processes to wait for
-            if service is not self.reference or self.job is None:
-                service.start(self.session.state)
-        self.session.begin_checks()
-        for service in self.services:
-            self.session.subscribe(service.changed)
-        if self.job is not None:
-            self.watch_job(self.job)
-        elif self.fresh:
+        if self.fresh:
             self.opening.ask_what_to_open()
         else:
             self.opening.offer_drafts()
         if self._opened is not None:
             tell_of(self, self._opened)
+
+    async def _begin_forms(self, mounted: AwaitMount | None = None) -> None:
+        """Everything that the forms need beside themselves, once. `mounted`: when their screen is there, where it was not the first."""
+        if mounted is not None:
+            await mounted
+        await self.plan_screen.mount_second()
+        if not self.leaving:
+            self.readiness.begin()
 
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""
@@ -206,7 +203,7 @@ class DstuiApp(TerminalApp):
         """What was done, for the terminal that is left behind."""
         kept = self.status and not self.session.state.saved
         unsaved = ["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else []
-        return [*self.session.receipt, *unsaved]
+        return [*self.session.receipt, *(line for folder in self.session.jobs for line in job_lines(folder)), *unsaved]
 
     # What has happened
 
@@ -249,7 +246,9 @@ class DstuiApp(TerminalApp):
 
     @on(messages.Launched)
     def _launched(self, event: messages.Launched) -> None:
-        self.watch_job(event.folder)
+        self.clear_notifications()
+        self.show_step(RUN)
+        self.run_screen.attach(event.folder)
 
     @on(messages.FixApplied)
     def _fix_applied(self, event: messages.FixApplied) -> None:

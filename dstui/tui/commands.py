@@ -13,8 +13,10 @@ from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits
 from textual.content import Content
 
 from dstui.tui.dialogs.over import Over
+from dstui.tui.flows.screenshot import take_screenshot
 from dstui.tui.forms.steps import STEPS, Step
 from dstui.tui.kit.keys import ANYWHERE, CHOOSING, KEYS, KeyHint
+from dstui.tui.session.session import Session
 
 LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", "onward")
 
@@ -22,12 +24,13 @@ LEFT_OUT = ("digit", "command_palette", "escape", "pane", "dismiss", "set_row", 
 class Performer(Protocol):
     """What the palette asks of the app."""
 
+    session: Session
+
     @property
     def step(self) -> Step: ...
     def show_step(self, step: Step) -> None: ...
     async def perform(self, key: KeyHint) -> None: ...
     def action_change_theme(self) -> None: ...
-    def deliver_screenshot(self) -> object: ...
 
 
 class Command(NamedTuple):
@@ -108,7 +111,11 @@ class Commands(Provider):
         for number, step in enumerate(STEPS, 1):
             yield Command(f"Go to {number}: {step.title}", step.question, partial(app.show_step, step))
         yield Command("Theme", "Other colours, which are remembered.", app.action_change_theme)
-        yield Command("Screenshot", "Write what is on the screen to a picture (SVG).", app.deliver_screenshot)
+        yield Command(
+            "Screenshot",
+            "Write what is on the screen to a picture (SVG) in the current folder.",
+            partial(take_screenshot, self.app, app.session),
+        )
 
 
 def actions(pane: str, keys: Iterable[KeyHint], perform: Callable[[KeyHint], object]) -> Iterator[Command]:

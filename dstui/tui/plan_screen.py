@@ -51,6 +51,8 @@ class PlanScreen(MainScreen):
         self.launching, self.writing, self.fixing = launching, Writing(app, session), Fixing(app, session)
         self.typing_keys, self.forecasting = TypingKeys(app, session), Forecasting(app, session)
         self.step = STEPS[0]
+        self._wanted = ""
+        """The field that was asked for last."""
         self.last_form = self.step
         """Where escape leads back to."""
         self.tab_line, self.step_list = TabLine(), StepList()
@@ -84,12 +86,12 @@ class PlanScreen(MainScreen):
         yield self.too_small
 
     def on_mount(self) -> None:
-        """Draw the form."""
-        self.show_step(self.step)
+        """Draw what was asked for: the form."""
+        self.show_step(self.step, self._wanted)
 
     async def mount_second(self) -> None:
-        """What nobody misses in the first frame. Whoever leaves at once takes the places for it away."""
-        if self.side.is_attached and self.middle.is_attached:
+        """What nobody misses in the first frame, once. Whoever leaves at once takes the places for it away."""
+        if self.side.is_attached and self.middle.is_attached and not self.preview.is_attached:
             await gather(self.side.mount(self.preview, self.checks), self.middle.mount(self.memory, before=self.hint))
             self.show_parts()
 
@@ -130,8 +132,10 @@ class PlanScreen(MainScreen):
     # Steps and panes
 
     def show_step(self, step: Step, path: str = "") -> None:
-        """Go to a step, and to the field at `path` in it."""
-        self.step = step
+        """Go to a step, and to the field at `path` in it; where the screen is not there yet, as soon as it is."""
+        self.step, self._wanted = step, path
+        if not self.body.is_attached:
+            return
         if step.pane == "form":
             self.last_form = step
             self.form.show_step(step, self.session.state, path)
@@ -195,6 +199,7 @@ class PlanScreen(MainScreen):
         self.form.rest_on_next()
         if self.step.pane == "review" and self.review is not None:
             self.review.rest_on_launch()
+            self.launching.led_to_review()
 
     def action_undo(self) -> None:
         """Take the last edit back."""
@@ -243,8 +248,9 @@ class PlanScreen(MainScreen):
     def action_launch(self) -> None:
         """Start the job, detached; from a form go to Review first: nothing is launched unseen."""
         if self.step is REVIEW_STEP:
-            self.launching.launch()
+            self.launching.launch_reviewed()
         else:
+            self.launching.led_to_review()
             self.go(REVIEW_STEP)
             say(self.app, "l once more launches this.")
 

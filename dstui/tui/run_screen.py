@@ -23,6 +23,7 @@ from dstui.tui.kit.notes import copy, say
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.main_screen import Go, MainScreen
 from dstui.tui.run.diagnosis_rows import WHOLE
+from dstui.tui.run.job_title import JobTitle
 from dstui.tui.run.job_view import JobView
 from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged, StacksRead
@@ -59,9 +60,11 @@ class RunScreen(MainScreen):
         self.step = RUN
         self.launching, self.reporting, self._back = launching, Reporting(self, session), back
         self.view = JobView()
+        self.title_bar = JobTitle(lambda: self.view.job)
         self.acting = (self, self.view)
         self.prompts, self.explaining, self.plotting = LogPrompts(self.view), Explaining(self.view), Plotting(self.view)
         self._wanted: JobFolder | None = None
+        """The job that is looked at, or that was before the list of jobs."""
         self.needs = {
             **dict.fromkeys(OF_A_JOB, lambda: self.view.job),
             "stop": lambda: self.view.job is not None and self.view.job.stoppable,
@@ -81,9 +84,10 @@ class RunScreen(MainScreen):
     def on_mount(self) -> None:
         """Show what was asked for meanwhile."""
         self.show_parts()
-        self.enter()
         if self._wanted is not None:
             self.attach(self._wanted)
+        else:
+            self.enter()
 
     def draw(self) -> None:
         """Everything visible, from the state."""
@@ -100,6 +104,7 @@ class RunScreen(MainScreen):
     def attach(self, folder: JobFolder) -> None:
         """Look at a job, as soon as there is a screen to look at it."""
         self._wanted = folder
+        self.session.note_job(folder)
         if self.view.is_mounted:
             self.view.attach(folder, self.session.state.plan.run.silence)
             self.draw()
@@ -173,11 +178,13 @@ class RunScreen(MainScreen):
         copy(self.app, self.view.job_log.visible_text(), "the lines in view")
 
     def action_escape(self) -> None:
-        """End a search, then leave a rank or a host; from the list of jobs, back to the form. A job stays in view."""
-        if self.view.job is None:
-            self._back()
-        else:
+        """End a search, then leave a rank or a host; from the list of jobs, back to the job, or to the form. A job stays in view."""
+        if self.view.job is not None:
             self.view.back()
+        elif self._wanted is not None:
+            self.attach(self._wanted)
+        else:
+            self._back()
 
     # The job
 
@@ -192,6 +199,7 @@ class RunScreen(MainScreen):
         if self.view.job is not None:
             self.launching.again(self.view.job)
         else:
+            self.launching.led_to_review()
             self.go(REVIEW)
             say(self.app, "l once more launches this.")
 

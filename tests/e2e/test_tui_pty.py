@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from dstui.files import find_plan, read_plan
+from dstui.run.jobs.folder import JobFolder
 from tests.terminal import Terminal
 from tests.waiting import PATIENCE, wait_for
 
@@ -89,6 +90,20 @@ def launch_script(start: Start, folder: Path, script: str) -> Terminal:
     terminal.wait("launches it")
     terminal.press("l")
     return terminal
+
+
+@pytest.mark.parametrize("attach", [False, True])
+def test_a_terminal_that_draws_no_screens_is_refused_in_a_sentence(start: Start, tmp_path: Path, attach: bool) -> None:
+    JobFolder(tmp_path / "job").prepare(1)
+    (tmp_path / "job" / "status.json").write_text('{"version": 1, "state": "succeeded", "attempt": 1, "ranks": {}}')
+    terminal = start(*(("attach", "job") if attach else ()), columns=200, TERM="dumb")
+    assert terminal.exit_code() == 2
+    todo = (
+        "dstui logs job --follow shows the same lines"
+        if attach
+        else "use dstui --headless PLAN, or run dstui in a terminal that draws screens"
+    )
+    assert bytes(terminal.raw).decode().strip() == f"dstui: this terminal (TERM=dumb) cannot draw screens: {todo}"
 
 
 @pytest.mark.launcher

@@ -24,6 +24,7 @@ NOISE = (
 )
 FACTS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT", "DSTUI_DS_CONFIG", "PYTHONUNBUFFERED", "PATH", "DSTUI_JOB")
 LOCKS: list[int] = []
+NINJAS: list[subprocess.Popen[bytes]] = []
 SOCKETS: list[socket.socket] = []
 
 
@@ -60,14 +61,18 @@ def helper(path: str) -> None:
 
 
 def lock(path: str) -> None:
-    """Begin to build an op."""
-    Path(path).parent.mkdir(parents=True)
+    """Begin to build an op: a ninja runs a compiler."""
+    ninja = Path(path).with_name("ninja")
+    ninja.parent.mkdir(parents=True)
+    ninja.symlink_to("/bin/sh")
+    NINJAS.append(subprocess.Popen([str(ninja), "-c", "sleep 1000; true"]))
     LOCKS.append(os.open(path, os.O_CREAT | os.O_EXCL))
 
 
 def release(path: str) -> None:
     """Have built it."""
     Path(path).with_name("op.so").touch()
+    NINJAS.pop().kill()
     os.close(LOCKS.pop())
     Path(path).unlink()
 

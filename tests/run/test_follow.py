@@ -212,10 +212,14 @@ def test_the_age_of_a_rank_is_that_of_its_log_also_when_nobody_looked(folder: Jo
 def test_the_supervisors_notices_are_told(folder: JobFolder) -> None:
     follower = Follower(folder)
     folder.append_event(1.0, "notice", text="rank 0 is compiling")
+    folder.append_event(1.0, "notice", text="compiling\x1b[2J", about="/ext\x1b[2J/op", lasts=True)
     folder.append_event(1.0, "rank", rank=0)
     with folder.events_file.open("a") as file:
         file.write("not json\n[1]\n")
-    assert [event for event in follower.poll() if not isinstance(event, Started)] == [Notice("rank 0 is compiling")]
+    assert [event for event in follower.poll() if not isinstance(event, Started)] == [
+        Notice("rank 0 is compiling"),
+        Notice("compiling", "/ext/op", lasts=True),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,24 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
-from dstui.run.jobs.cleanup import OpBuilds, build_root, remove_buffers
+from dstui.run.jobs.cleanup import BuildNews, OpBuilds, build_root, remove_buffers
 from dstui.run.jobs.op_locks import lock_findings, remove_locks, stale_locks
+from tests.waiting import wait_for
 
 HOLD = (
     "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 0); f.close(); print('held', flush=True); sys.stdin.read()"
 )
+
+
+PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 
 
 def buffer(folder: Path, address: str, port: int, rank: int) -> Path:
@@ -49,17 +55,28 @@ def test_a_lock_that_nobody_holds_is_reported_once_with_its_path(tmp_path: Path)
     lock.touch()
     builds = OpBuilds(tmp_path)
     assert builds.poll({}) == []  # it may be on its way out
-    assert builds.poll({}) == [f"ranks that need shm_comm wait for ever for a build that was killed; rm {lock} ends that"]
+    text = f"ranks that need shm_comm wait for ever for a build that was killed; rm {lock} ends that"
+    assert builds.poll({}) == [BuildNews(text, str(lock.parent), lasts=True)]
     assert builds.poll({}) == []
     builds.remove_locks()
     assert lock.exists()  # not of this job
 
 
-def test_a_build_of_another_run_is_said_to_be_waited_for(tmp_path: Path) -> None:
+def test_a_build_of_another_run_is_said_to_be_waited_for_until_it_ends(tmp_path: Path) -> None:
     lock = tmp_path / "cpu_adam" / "lock"
     lock.parent.mkdir()
-    with lock.open("w"):
-        assert OpBuilds(tmp_path).poll({}) == [f"process {os.getpid()}, not of this job, is compiling cpu_adam; ranks that need it wait"]
+    (tmp_path / "ninja").symlink_to("/bin/sh")
+    builds = OpBuilds(tmp_path)
+    with lock.open("w"), subprocess.Popen([tmp_path / "ninja", "-c", "echo; read line; sleep 100; true"], **PIPES) as ninja:
+        assert ninja.stdin and ninja.stdout and ninja.stdout.readline()
+        assert builds.poll({}) == []  # nothing is to do so far
+        ninja.stdin.write(b"\n")
+        ninja.stdin.flush()
+        text = f"process {os.getpid()}, not of this job, is compiling cpu_adam; ranks that need it wait"
+        assert wait_for(partial(builds.poll, {})) == [BuildNews(text, str(lock.parent), lasts=True)]
+        ninja.kill()
+    lock.unlink()
+    assert builds.poll({}) == [BuildNews("", str(lock.parent), lasts=False)]
 
 
 def test_extensions_are_built_where_torch_builds_them() -> None:

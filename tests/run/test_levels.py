@@ -18,6 +18,9 @@ LINES = {
         "train.py: error: unrecognized arguments: --foo",
         "Segmentation fault (core dumped)",
         "CRITICAL:root:no way",
+        "terminate called after throwing an instance of 'c10::DistBackendError'",
+        "  what():  NCCL watchdog thread terminated",
+        "Traceback (most recent call last):",
     ],
     WARNING: [
         "WARNING:root:careful",
@@ -63,3 +66,28 @@ def test_a_traceback_of_one_rank_keeps_no_line_of_another() -> None:
     assert levels.keep(1, b"Traceback (most recent call last):")
     assert not levels.keep(2, b"  indented")
     assert levels.keep(1, b"  indented")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "\x1b[31mERROR\x1b[0m no such file",
+        "2026-01-01 | \x1b[31m\x1b[1mERROR   \x1b[0m | train:12 - no such file",
+        "\x1b[38;2;255;0;0mERR\x1b[1mOR\x1b[0m: no such file",
+        " 10%|█ | 3/30 [00:01<00:09]\r\x1b[KERROR: no such file",
+    ],
+)
+def test_a_level_is_read_from_what_is_shown_of_a_line(line: str) -> None:
+    assert Levels(ERROR).keep(1, line.encode())
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        ["Traceback (most recent call last):", '  File \x1b[35m"a.py"\x1b[0m', "\x1b[1;35mKeyboardInterrupt\x1b[0m"],
+        ["\x1b[31m╭──\x1b[0m Traceback (most recent call last) ──╮", "\x1b[31m│\x1b[0m a.py:3", "╰──╯", "\x1b[1mKeyboardInterrupt"],
+    ],
+)
+def test_a_coloured_traceback_is_kept_whole(trace: list[str]) -> None:
+    levels = Levels(ERROR)
+    assert [line for line in ("step 1", *trace, "step 2") if levels.keep(3, line.encode())] == trace

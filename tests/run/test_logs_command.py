@@ -16,7 +16,7 @@ TRACE = ["Traceback (most recent call last):", '  File "train.py", line 7', "Val
 def job(tmp_path: Path) -> MadeJob:
     """Two ranks on two hosts, two attempts; what the first rank says last came last."""
     made = MadeJob(tmp_path / "job", 2, hosts=2, state="failed")
-    made.say(1, "step 1", "[W] careful", *TRACE)
+    made.say(1, "step 1", "\x1b[33mWARNING\x1b[0m careful", *TRACE)
     made.update(1)
     made.say(0, "step 1 \x1b[31mred\x1b[0m")
     made.update(40)
@@ -36,7 +36,7 @@ def lines(job: MadeJob, *options: object) -> list[str]:
 
 
 def test_lines_of_every_attempt_are_told_in_the_order_in_which_they_came(job: MadeJob) -> None:
-    assert lines(job) == [f"[1] {line}" for line in ("step 1", "[W] careful", *TRACE)] + [
+    assert lines(job) == [f"[1] {line}" for line in ("step 1", "WARNING careful", *TRACE)] + [
         "[0] step 1 red",
         "[0] again",
         "[0] never finished",
@@ -50,9 +50,9 @@ def test_lines_of_every_attempt_are_told_in_the_order_in_which_they_came(job: Ma
         (("--rank", 0, "--rank", 1, "--grep", "^step"), ["[1] step 1", "[0] step 1 red"]),
         (("--attempt", 2), ["[0] again", "[0] never finished"]),
         (("--host", "worker-0", "--attempt", 1), ["[0] step 1 red"]),
-        (("--level", "warning"), ["[1] [W] careful", *(f"[1] {line}" for line in TRACE)]),
+        (("--level", "warning"), ["[1] WARNING careful", *(f"[1] {line}" for line in TRACE)]),
         (("--level", "error"), [f"[1] {line}" for line in TRACE]),
-        (("--level", "warn"), ["[1] [W] careful", *(f"[1] {line}" for line in TRACE)]),
+        (("--level", "warn"), ["[1] WARNING careful", *(f"[1] {line}" for line in TRACE)]),
         (("--level", "ERR"), [f"[1] {line}" for line in TRACE]),
         (("--since", "15s"), ["[0] again", "[0] never finished"]),
         (("--since", "10m", "--rank", 0, "--attempt", 1), ["step 1 red"]),

@@ -157,3 +157,15 @@ def test_a_capital_letter_makes_a_search_mind_case(tmp_path: Path) -> None:
         search = Search(pattern, settle(LogRows(Timeline(job.folder))))
         search.advance()
         assert len(search.found) == count
+
+
+def test_a_text_is_found_whose_colour_changes_within_it(tmp_path: Path) -> None:
+    job = MadeJob(tmp_path / "job", 1)
+    job.say(0, "step 7 l\x1b[1moss \x1b[0m1.5", "step 8 loss 1.5")
+    job.update(1)
+    lines = settle(LogRows(Timeline(job.folder)))
+    search = Search("loss 1.5", lines)
+    while not search.complete:
+        search.advance()
+    assert [lines.line(number).text for number in search.found] == ["step 7 loss 1.5", "step 8 loss 1.5"]
+    lines.timeline.close()

@@ -113,6 +113,7 @@ async def test_enter_alone_goes_from_the_quickstart_to_the_launch(
 ) -> None:
     launched: list[bool] = []
     monkeypatch.setattr(Launching, "_launch", lambda _flow, yes: launched.append(yes))
+    monkeypatch.setattr("dstui.tui.flows.launching.FRESH", 1000.0)
     async with begin({}, size=size) as pilot:
         await until(pilot, lambda: "q quickstart" in text_of(pilot, "#answers"))
         await pilot.press("enter")
@@ -122,6 +123,10 @@ async def test_enter_alone_goes_from_the_quickstart_to_the_launch(
             assert number == 8 or "Enter next step" in screen(pilot)
             assert not launched
             await pilot.press("enter")
+        await until(pilot, lambda: any("once more launches this" in note.message for note in pilot.app._notifications))
+        assert not launched, "the key may be held since the start"
+        monkeypatch.setattr("dstui.tui.flows.launching.FRESH", 0.0)
+        await pilot.press("enter")
         await until(pilot, lambda: launched == [True])
         assert not store(pilot).can_undo, "going on edits nothing"
 
@@ -136,6 +141,7 @@ async def test_launch_is_heard_on_every_step_and_leads_to_review_first(begin: Be
             assert pilot.app.step is STEPS[7]
             await until(pilot, lambda: any("l once more launches this" in note.message for note in pilot.app._notifications))
             assert not launched
+        monkeypatch.setattr("dstui.tui.flows.launching.FRESH", 0.0)
         await pilot.press("l")
         assert launched == [True]
 

@@ -70,6 +70,34 @@ async def test_v_shows_warnings_and_errors_then_errors_and_a_all_lines_again(ope
         await until(pilot, lambda: "124 rows, 964 lines" in screen(pilot))
 
 
+COLOURED = ["\x1b[38;2;200;100;50mINFO\x1b[0m loaded \x1b[38;2;0;200;0mthe shard\x1b[0m", "not \x1b[30;40mhidden\x1b[0m"]
+
+
+@pytest.mark.parametrize("mono", [False, True])
+async def test_a_script_keeps_its_colours_unless_they_are_unwanted_and_a_copy_is_plain(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mono: bool
+) -> None:
+    if mono:
+        monkeypatch.setenv("NO_COLOR", "1")
+    made = MadeJob(tmp_path / "job", 1, state="succeeded")
+    made.say(0, *COLOURED)
+    made.update(1)
+    async with open_app() as pilot:
+        await show_job(pilot, made.folder)
+        colours = {}
+        for piece in (piece for strip in pilot.app.screen._compositor.render_strips() for piece in strip):
+            colours[piece.text.strip()] = piece.style.color.name if piece.style and piece.style.color else None
+        if mono:
+            assert "INFO loaded the shard" in colours
+        else:
+            assert (colours["INFO"], colours["the shard"]) == ("#c86432", "#00c800")
+            assert colours["hidden"] == colours["not"]
+        assert job_view(pilot).job_log.visible_text().splitlines()[-2:] == ["INFO loaded the shard", "not hidden"]
+        await pilot.press("slash", *"ed the sh", "enter")
+        await until(pilot, lambda: "1 of 1" in screen(pilot))
+        assert "INFO loaded the shard" in screen(pilot)
+
+
 async def test_h_goes_round_the_hosts(open_app: Open, job: MadeJob) -> None:
     async with open_app() as pilot:
         await show_job(pilot, job.folder)

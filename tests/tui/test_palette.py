@@ -140,3 +140,14 @@ async def test_pages_are_turned_before_anything_is_laid_out_and_enter_twice_acts
         await pilot.pause()
         store(pilot).undo()
         assert store(pilot).state.plan.text == before, "one step of undo: it was done once"
+
+
+async def test_a_screenshot_is_written_beside_earlier_ones_and_its_place_is_said(open_app: Open, tmp_path: Path) -> None:
+    (tmp_path / "dstui-screenshot.svg").write_text("an earlier one")
+    async with open_app() as pilot:
+        await choose(pilot, "Screenshot")
+        written = tmp_path / "dstui-screenshot-2.svg"
+        await until(pilot, lambda: any(str(written) in note.message for note in pilot.app._notifications))
+        assert "Machine" in written.read_text() and "Screenshot" not in written.read_text()
+        assert f"written  {written}" in pilot.app.receipt()
+    assert (tmp_path / "dstui-screenshot.svg").read_text() == "an earlier one"

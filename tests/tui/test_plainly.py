@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
+
 import pytest
 from rich.cells import cell_len
 
-from dstui.tui.kit.ascii_output import LIKE, wanted
+from dstui.tui.kit.ascii_output import LIKE, _likeness, wanted
 
 
 @pytest.mark.parametrize(
@@ -27,4 +29,11 @@ def test_the_locale_the_terminal_and_the_user_decide(environment: dict[str, str]
 
 
 def test_what_stands_for_a_glyph_is_ascii_and_as_wide() -> None:
+    assert all(LIKE[chr(0x2800 + dots)] == plain for dots, plain in {0: " ", 0x09: "'", 0xC0: ".", 0x06: "-", 0x47: "|"}.items())
     assert all(plain.isascii() and cell_len(plain) == cell_len(glyph) == 1 for glyph, plain in LIKE.items())
+
+
+def test_a_picture_of_dots_is_no_row_of_question_marks() -> None:
+    curve = "".join(chr(0x2800 + dots) for dots in range(256))
+    codecs.register_error("dstui.likeness.test", _likeness)
+    assert b"?" not in f"┤{curve}●✖•".encode("ascii", "dstui.likeness.test")

@@ -15,10 +15,11 @@ import pytest
 from dstui.logs.time_parsing import iso
 from dstui.run.jobs.records import HostStatus
 from dstui.run.metrics.measurements import RankView
+from dstui.run.observe.usage import Usage
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.host_names import short_names
 from dstui.tui.run.rank_cell import cells_of
-from dstui.tui.run.strip_layout import Selection, strip
+from dstui.tui.run.strip_layout import Selection, StripLine, strip
 from tests.own import owned
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
 
@@ -68,9 +69,46 @@ def test_of_sixteen_hosts_the_worst_come_first_each_with_what_is_wrong() -> None
 def test_few_ranks_of_two_hosts_stand_under_their_host_and_many_are_a_glyph_each() -> None:
     few = shown(ranks(4, 2))
     assert few[0].startswith("● worker-0 running")
-    assert few[1].startswith("0 ● running step 1,204 1s ago 1 ● running")
-    assert len(few) == 4
+    assert few[1:3] == ["0 ● running step 1,204 1s ago", "1 ● running step 1,204 1s ago"]
+    assert len(few) == 6
     assert [line.split()[:3] for line in shown(ranks(128, 8))] == [["●", f"worker-{n}", f"{16 * n}-{16 * n + 15}"] for n in range(8)]
+
+
+SIZES = [(76, 4), (116, 8), (196, 8)]
+"""Cells and lines of the strip at 80x24, 120x40 and 200x60."""
+
+
+def drawn(views: dict[int, RankView], width: int, most: int, usage: dict[int, Usage] | None = None) -> list[StripLine]:
+    return strip(cells := cells_of(views, NOW, 90.0, usage), host_lines(cells, {}, NOW, usage), width, most, ALL)
+
+
+@pytest.mark.parametrize(("width", "most"), SIZES)
+@pytest.mark.parametrize(("count", "hosts"), [(1, 1), (4, 1), (6, 1), (8, 1), (16, 1), (8, 2), (64, 1), (128, 1)])
+def test_cells_stay_where_they_are_while_numbers_come(width: int, most: int, count: int, hosts: int) -> None:
+    views = ranks(count, hosts, step=None, last_line_at=None)
+    before = [(line.cell, line.ranks) for line in drawn(views, width, most)]
+    told = ranks(count, hosts, step=1_000_000, loss=1.8312)
+    usage = {rank: Usage("GPU", 100.0, 71 << 30, 612.0, rank) for rank in told}
+    assert [(line.cell, line.ranks) for line in drawn(told, width, most, usage)] == before
+
+
+@pytest.mark.parametrize(("width", "most"), SIZES)
+@pytest.mark.parametrize(("count", "hosts"), [(4, 1), (16, 1), (64, 1), (128, 1), (4, 2)])
+def test_a_straggler_is_marked_in_the_first_cell_with_how_far_it_is_behind(width: int, most: int, count: int, hosts: int) -> None:
+    views = ranks(count, hosts)
+    views[count - 1].step = 1204 - 187
+    first = next(line for line in drawn(views, width, most) if line.ranks)
+    assert first.ranks[0] == count - 1
+    assert f"{count - 1:>3} ▲ 187 behind" in first.row.text
+    assert "behind" not in first.row.text.replace("187 behind", "", 1)
+    views[count - 1].step = 1204 - 3
+    assert all("behind" not in line.row.text for line in drawn(views, width, most))
+
+
+def test_a_host_with_a_straggler_says_which() -> None:
+    views = ranks(128, 16)
+    views[11].step = 1017
+    assert (lines(views)[0].name, lines(views)[0].says) == ("worker-1", "187 behind: rank 11")
 
 
 def test_of_a_host_that_is_looked_at_every_rank_is_seen_and_of_a_rank_the_others_of_its_host() -> None:
@@ -162,7 +200,7 @@ async def test_a_silent_host_stands_first_and_a_line_says_host_and_rank(open_app
     async with open_app() as pilot:
         await attach(pilot, job.folder)
         await until(pilot, lambda: "silent" in text_of(pilot, "#ranks"))
-        first, ranks_of_it, second, _ = text_of(pilot, "#ranks").splitlines()
+        first, ranks_of_it, _, second, *_ = text_of(pilot, "#ranks").splitlines()
         assert first.split()[:3] == ["◐", "worker-1", "silent"]
         assert ranks_of_it.split()[:3] == ["2", "◐", "silent"]
         assert second.split()[:3] == ["●", "worker-0", "running"]

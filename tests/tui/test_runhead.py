@@ -89,7 +89,7 @@ def test_of_several_models_the_last_loss_of_each_is_said(folder: JobFolder) -> N
 def test_what_ranks_use_is_in_their_cells_and_together_in_the_head(follower: Follower) -> None:
     usage = {0: Usage("GPU", 97, 71 << 30, 612.0, 0), 1: Usage("GPU", 91, 70 << 30, 588.0, 1)}
     (cell,) = cells_of(follower.ranks, time.time(), 300.0, usage)
-    assert cell.words.startswith("running  step 100  loss 3") and cell.words.endswith("GPU 97 %  71.0 GB  612 W")
+    assert cell.words().startswith("running  step 100  loss 3") and cell.words().endswith("GPU 97 %  71.0 GB  612 W")
     assert together(usage.values()) == "2 GPUs 94 %  71.0 GB  1200 W"
     assert together([Usage("CPU", 190, 1 << 30), Usage("CPU", 180, 1 << 30)]) == "CPU 370 %  2.0 GB"
     assert (together([Usage("GPU", why="NVML is not there")]), str(Usage("GPU", why="NVML is not there"))) == ("", "GPU unknown")
@@ -107,5 +107,20 @@ async def test_the_run_screen_shows_the_head_of_a_job(open_app: Open, folder: Jo
         await attach(pilot, folder)
         await until(pilot, lambda: "step 2 / 5,000   loss 4   █▁" in text_of(pilot, "#run-head"))
         assert "reward 2.5" in text_of(pilot, "#run-head")
-        folder.append_event(1.0, "notice", text="rank 0 is compiling")
-        await until(pilot, lambda: "rank 0 is compiling" in text_of(pilot, "#run-head"))
+        folder.append_event(1.0, "notice", text="the disk is slow")
+        await until(pilot, lambda: "the disk is slow" in text_of(pilot, "#run-head"))
+
+
+async def test_that_an_op_is_compiled_is_said_for_as_long_as_it_is(
+    open_app: Open, folder: JobFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dstui.tui.run.job_view.NOTICE_SECONDS", 0.1)
+    folder.append_event(1.0, "notice", text="rank 0 is compiling cpu_adam", about="/ext/cpu_adam", lasts=True)
+    folder.append_event(1.0, "notice", text="process 7 is compiling shm", about="/ext/shm", lasts=True)
+    folder.append_event(1.0, "notice", text="", about="/ext/shm", lasts=False)
+    folder.append_event(2.0, "notice", text="the disk is slow")
+    async with open_app() as pilot:
+        view = await attach(pilot, folder)
+        await until(pilot, lambda: view.job is not None and "rank 0 is compiling cpu_adam" in text_of(pilot, "#run-head"))
+        folder.append_event(3.0, "notice", text="", about="/ext/cpu_adam", lasts=False)
+        await until(pilot, lambda: "compiling" not in text_of(pilot, "#run-head"))

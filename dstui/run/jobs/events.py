@@ -86,6 +86,9 @@ class Notice:
     """Something that dstui has to say about the job."""
 
     text: str
+    about: str = ""
+    """What a state is about, such as the build of an op: the state lasts until the next notice about the same, whose text may be empty."""
+    lasts: bool = False
 
     def as_json(self) -> dict[str, Any]:
         return {"event": "notice", "text": self.text}

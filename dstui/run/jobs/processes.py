@@ -124,6 +124,14 @@ def descendants(root: int) -> set[Process]:
     return found
 
 
+def compiles(root: int) -> bool:
+    """Whether a process has something compiled: there is a ninja below it that has started a compiler."""
+    below = descendants(root)
+    ninjas = {process.pid for process in below if _name(process.pid) == "ninja"}
+    # The ninja of PyPI was a script once, which starts the real one.
+    return any(facts[0] in ninjas and process.pid not in ninjas for process in below if (facts := _stat(process.pid)))
+
+
 def holders(path: Path) -> set[int]:
     """The pids that have a file open or mapped, as far as this user may see."""
     name, found = str(path), set()
@@ -162,6 +170,13 @@ def _opens(pid: int, name: str) -> bool:
 
 def _pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+
+
+def _name(pid: int) -> str:
+    """The name of a process, which is that of its program; "" where it is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(errors="replace").rstrip("\n")
+    return ""
 
 
 def _stat(pid: int) -> tuple[int, int] | None:

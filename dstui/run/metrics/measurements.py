@@ -38,7 +38,9 @@ class RankView:
     metrics: dict[str, float] = field(default_factory=dict)
     """The latest value of each metric."""
     live: str = ""
-    """Its unfinished line: a progress bar."""
+    """Its unfinished line."""
+    live_is_bar: bool = False
+    """The unfinished line is drawn over and over: a progress bar."""
     counts: dict[str, int] = field(default_factory=dict)
     """How many values of each metric came: their step, where lines name none."""
     reported: dict[str, tuple[int, float]] = field(default_factory=dict)

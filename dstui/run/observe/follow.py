@@ -224,7 +224,7 @@ class Follower:
         for line in self._notices.read(BUDGET):
             found = json_object(line.encode())
             if found.get("event") == "notice":
-                events.append(Notice(sanitise(str(found.get("text")))))
+                events.append(Notice(sanitise(str(found.get("text"))), sanitise(str(found.get("about", ""))), found.get("lasts") is True))
             elif found.get("event") == "host":
                 host, state, text = (sanitise(str(found.get(name))) for name in ("host", "state", "text"))
                 seconds = found.get("seconds")
@@ -258,7 +258,7 @@ class Follower:
 
     def _note_life(self, rank: int, tail: Tail) -> list[Event]:
         view = self.ranks[rank]
-        view.last_line_at, view.live = tail.modified, tail.live
+        view.last_line_at, view.live, view.live_is_bar = tail.modified, tail.live, tail.is_bar
         now = time.monotonic()
         if not tail.is_bar or not view.live:
             return []

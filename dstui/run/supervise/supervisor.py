@@ -188,8 +188,8 @@ class Supervisor:
         """Which ranks compile an op of DeepSpeed, or wait for one that does."""
         if self.ranks.unseen:
             return  # they build on hosts of their own
-        for sentence in self.builds.poll({number: self.ranks.ranks[number].pid or 0 for number in self.ranks.living}):
-            self.note(sentence)
+        for news in self.builds.poll({number: self.ranks.ranks[number].pid or 0 for number in self.ranks.living}):
+            self.event("notice", text=news.text, about=news.folder, lasts=news.lasts)
 
     def keep_folder(self) -> None:
         """Bring back a folder that was deleted under the job: without it nobody could find the job, or stop it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from textual.app import App
@@ -21,14 +22,34 @@ if TYPE_CHECKING:
     from dstui.run.jobs.folder import JobFolder
     from dstui.tui.run.watched_job import WatchedJob
 
+FRESH = 0.7
+"""Seconds after which a key is another press: one that is held repeats after 0.66 s at the latest, and then all the time."""
+
 
 class Launching:
     """From the Plan to a job, and from a job that has failed to the next one. Posts Launched and FixApplied."""
 
-    def __init__(self, app: App[int], session: Session, show_review: Callable[[], object]) -> None:
-        self._app, self._session, self._show_review = app, session, show_review
+    def __init__(
+        self, app: App[int], session: Session, once_known: Callable[[Callable[[], object]], object], show_review: Callable[[], object]
+    ) -> None:
+        """`once_known` calls what it is given as soon as the machine is known and the Plan is checked."""
+        self._app, self._session, self._once_known, self._show_review = app, session, once_known, show_review
+        self._pressed = 0.0
         self._agreed: set[tuple[str, str]] = set()
         """Source and text of each Plan from another's job folder that the user agreed to launch in this session."""
+
+    def led_to_review(self) -> None:
+        """Review was come to by a key that launches there: while it is held, nothing is launched."""
+        self._pressed = monotonic()
+
+    def launch_reviewed(self) -> None:
+        """Start what Review shows, if the key that asks for it was pressed for that."""
+        fresh = monotonic() - self._pressed >= FRESH
+        self._pressed = monotonic()
+        if fresh:
+            self.launch()
+        else:
+            say(self._app, "Nothing is launched while a key is held; once more launches this.")
 
     def launch(self, beside: WatchedJob | None = None) -> None:
         """Start the job, detached; errors are said and nothing is started. `beside`: what is looked at, which may still run."""
@@ -57,7 +78,7 @@ class Launching:
 
     def _launch_beside(self, beside: WatchedJob | None) -> None:
         if beside is not None and beside.alive:
-            answers = [Answer("y", "launch another one beside it", True), Answer("n", "no", False)]
+            answers = [Answer("n", "no", False), Answer("y", "launch another one beside it", True)]
             self._app.push_screen(Ask("A job is running", f"{beside.name} has not ended.", answers), self._launch)
         else:
             self._launch(True)
@@ -91,11 +112,11 @@ class Launching:
 
     def again(self, job: WatchedJob) -> None:
         """Start it once more, with its Plan as it is now. Where `reasons` has some, Review is shown and asks first."""
-        self._with_its_plan(job, partial(self.launch, job))
+        self._with_its_plan(job, partial(self._once_known, partial(self.launch, job)))
 
     def fix(self, job: WatchedJob, fix: Fix) -> None:
         """Apply a diagnosis' fix to the Plan of the job."""
-        self._with_its_plan(job, partial(self._apply, fix))
+        self._with_its_plan(job, partial(self._once_known, partial(self._apply, fix)))
 
     def _apply(self, fix: Fix) -> None:
         if self._session.apply(fix):
@@ -121,7 +142,7 @@ class Launching:
             open_it()
         else:
             text = f"{job.name} was run from another Plan than the one that is open, which has edits that are not saved."
-            answers = [Answer("o", "open the job's Plan, and drop those edits", True), Answer("n", "no, stay with this one", False)]
+            answers = [Answer("n", "no, stay with this one", False), Answer("o", "open the job's Plan, and drop those edits", True)]
             self._app.push_screen(Ask("Another Plan", text, answers), lambda yes: open_it() if yes else None)
 
     def _open_its_plan(self, plan: Plan, name: str, then: Callable[[], object]) -> None:
@@ -138,7 +159,7 @@ class Launching:
             return
         text = "Its ranks are asked to end (SIGTERM) and have 5 s for it; then every process of the job is asked, "
         text += "and after 5 s more SIGKILL ends what is left."
-        answers = [Answer("y", "stop it", True), Answer("n", "let it run", False)]
+        answers = [Answer("n", "let it run", False), Answer("y", "stop it", True)]
         self._app.push_screen(Ask(f"Stop {job.name}?", text, answers), partial(self._stop, job))
 
     def _stop(self, job: WatchedJob, yes: bool | None) -> None:
@@ -153,3 +174,14 @@ class Launching:
         left = f", but: {'; '.join(map(str, report.left))}. s once more tries again." if report.left else ". No process is left."
         text = f"Not stopped: {folder.name} {report.refused}." if report.refused else f"Stopped{left}"
         self._app.call_later(say, self._app, text, "error" if report.refused or report.left else "information")
+
+
+def job_lines(folder: JobFolder) -> list[str]:
+    """A job in the receipt: where it is, and the commands that make sense for it now."""
+    import shlex
+
+    from dstui.run.jobs.status import refresh
+
+    name, status = shlex.quote(folder.path.name), refresh(folder)
+    lives = status is not None and not status.final and not status.foreign
+    return [f"job      {folder.path}", f"         dstui attach {name}" + (f"     dstui stop {name}" if lives else "")]

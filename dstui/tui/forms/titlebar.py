@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dstui.tui.forms.steps.precision import precision_of
 from dstui.tui.forms.steps.zero import stage_text
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import GLYPHS, Row, Span, fit
 from dstui.tui.session.state import State
+
+if TYPE_CHECKING:
+    from dstui.plan import Plan
 
 
 class TitleBar(RowList):
@@ -30,14 +34,18 @@ def title_row(state: State, path: Path | None, width: int) -> Row:
     name = path.name if path else state.plan.name or "unnamed"
     counts = [(f"{GLYPHS[s]} {state.counted(s)}  ", s) for s in ("error", "warning") if state.counted(s)]
     verdict = [Span(*c) for c in counts] or ([Span(f"{GLYPHS['ok']} ok  ", "ok")] if state.checked else [])
-    optimizer = state.plan.get("deepspeed.optimizer.type", None)
-    plan = " · ".join([f"ZeRO-{stage_text(state)}", precision_of(state.plan), *([str(optimizer)] if optimizer else [])])
     left = (Span(" dstui ", "accent"), Span(f" {name}", "title"), Span("" if state.saved else " *", "warning"))
-    right = (Span(f"{plan}   ", ""), *verdict)
+    right = (Span(f"{configuration(state.plan)}   ", ""), *verdict)
     used = sum(len(s.text) for s in left + right) + 6
     machine = _machine(state)
     middle = Span("   " + fit(machine, min(len(machine), max(width - used, 0))), "dim")
     return Row((*left, middle), right)
+
+
+def configuration(plan: Plan) -> str:
+    """`ZeRO-3 · bf16 · AdamW`."""
+    optimizer = plan.get("deepspeed.optimizer.type", None)
+    return " · ".join([f"ZeRO-{stage_text(State(plan))}", precision_of(plan), *([str(optimizer)] if optimizer else [])])
 
 
 def _machine(state: State) -> str:

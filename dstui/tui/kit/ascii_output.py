@@ -14,7 +14,7 @@ from typing import Final
 from dstui.tui.kit.text_row import GLYPHS
 
 STATES: Final = {"ok": "ok", "warning": "! ", "error": "x ", "unknown": ". "}
-LIKE: Final = dict(
+LIKE: Final[dict[str, str]] = dict(
     zip(
         "✔✖▲·●○◐■▪▸›▾▼█░▎▌▊–…×→←↑↓⇧•²─━│┃╭╮╰╯┌┐└┘├┤┬┴┼▔▁▂▃▄▅▆▇‘’“”",
         "vx!.*o%#+>>vv#.|||-.x><^v^*2--||+++++++++++++-_.:-=+*''\"\"",
@@ -22,6 +22,19 @@ LIKE: Final = dict(
     )
 )
 """One cell for one cell, or frames would break."""
+ROWS: Final = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""The bits of a braille pattern's dots, line by line."""
+
+
+def _like_braille(dots: int) -> str:
+    """What looks most like a piece of a curve: where its dots are, high or low; a bar where they are both."""
+    rows = [row for row, bits in enumerate(ROWS) if dots & sum(bits)]
+    if not rows:
+        return " "
+    return "|" if rows[-1] - rows[0] > 1 else "'" if rows[-1] < 2 else "." if rows[0] > 1 else "-"
+
+
+LIKE.update({chr(0x2800 + dots): _like_braille(dots) for dots in range(256)})
 
 
 def wanted(environment: Mapping[str, str]) -> bool:

@@ -10,14 +10,28 @@ from rich.cells import cell_len
 
 from dstui.run.jobs.ranks import ranks_in_words
 from dstui.tui.kit.text_row import Row, Span, fit, row
-from dstui.tui.run.rank_cell import GLYPH, Cell, age_text
+from dstui.tui.run.rank_cell import GLYPH, LIVES, Cell, age_text
 from dstui.tui.run.rank_summary import counts, steps_text
 
 if TYPE_CHECKING:
     from dstui.run.jobs.records import HostStatus
     from dstui.run.observe.usage import Usage
 
-HOST_WORST = ("unreachable", "failed", "lost", "unknown", "silent", "slow", "waiting", "starting", "stopped", "killed", "running", "ended")
+HOST_WORST = (
+    "unreachable",
+    "failed",
+    "lost",
+    "unknown",
+    "silent",
+    "behind",
+    "slow",
+    "waiting",
+    "starting",
+    "stopped",
+    "killed",
+    "running",
+    "ended",
+)
 """What a host may be, the worst first."""
 HOST_GLYPH = {**GLYPH, "unreachable": ("▲", "error"), "slow": ("◐", "warning"), "starting": ("○", "dim")}
 SLOW = 5.0
@@ -75,7 +89,7 @@ def host_lines(
 def _together(cells: Iterable[Cell], usage: Mapping[int, Usage]) -> str:
     from dstui.run.observe.usage import together
 
-    return together(usage[cell.rank] for cell in cells if cell.rank in usage and cell.word in ("running", "silent"))
+    return together(usage[cell.rank] for cell in cells if cell.rank in usage and cell.word in LIVES)
 
 
 def _evaluated(line: HostLine, contact: HostStatus | None, now: float, lead: int | None, newest: float) -> HostLine:
@@ -88,7 +102,7 @@ def _evaluated(line: HostLine, contact: HostStatus | None, now: float, lead: int
     if word == "killed" and words & {"running", "waiting"}:
         word = "running"
     behind = lead - line.step if lead is not None and line.step is not None else 0
-    if word == "running" and behind > 0 and line.age is not None and line.age >= newest + SLOW:
+    if word in ("running", "behind") and behind > 0 and line.age is not None and line.age >= newest + SLOW:
         return line._replace(word="slow", says=f"slow: {behind:,} step{'s' if behind > 1 else ''} behind")
     if not words and contact is not None and contact.state == "ended":
         word = "failed" if contact.exit_code else "ended"
@@ -111,6 +125,8 @@ def _says(line: HostLine, word: str, contact: HostStatus | None) -> str:
     if word == "silent":
         age = min((cell.age for cell in about if cell.age is not None), default=None)
         word = f"silent for {seconds_text(age)}" if age is not None else word
+    if word == "behind":
+        return f"{max(about, key=lambda cell: cell.behind).state}: {who}"
     if word in ("running", "ended", "killed", "stopped"):
         return word
     codes = {cell.exit_code for cell in about if cell.exit_code}
@@ -173,7 +189,7 @@ def _facts(line: HostLine, opened: bool) -> Iterable[str]:
     """Its step, when it said something last, and what it uses."""
     if step := steps_text(line.ranks):
         yield f"{step}  "
-    if line.age is not None and line.word in ("running", "slow", "unreachable"):
+    if line.age is not None and line.word in ("running", "behind", "slow", "unreachable"):
         yield f"{age_text(line.age)} ago  " if line.age >= 1 else "now  "
     if line.usage and not opened:
         yield line.usage

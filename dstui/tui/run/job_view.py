@@ -24,6 +24,7 @@ from dstui.tui.kit.threads import in_thread
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.job_log import JobLog
+from dstui.tui.run.live_bars import LiveBars
 from dstui.tui.run.rank_cell import as_stopped, cells_of
 from dstui.tui.run.rank_strip import RankStrip
 from dstui.tui.run.run_head import RunHead, stop_stage
@@ -40,7 +41,7 @@ POLL = 1 / 12
 RANKS_EVERY = 1 / 4
 """Seconds between two drawings of more than MANY ranks; what somebody asks for is drawn at once."""
 NOTICE_SECONDS = 30.0
-"""How long a notice stands in the head; it stays in the log."""
+"""How long a notice stands in the head, unless it is about what lasts; it stays in the log."""
 
 
 class JobView(Vertical):
@@ -52,13 +53,15 @@ class JobView(Vertical):
         super().__init__(id="run")
         self.jobs, self.head, self.ranks = RowList(id="jobs", classes="pane"), RunHead(), RankStrip()
         self.job_log, self.why = JobLog(), DiagnosisPane()
-        self.log_view = self.job_log.view
+        self.log_view, self.bars = self.job_log.view, LiveBars()
         self._show_parts(job=False)
         self.why.display = False
         self.job: WatchedJob | None = None
         self.hosts: list[HostLine] = []
         """Its hosts as they were drawn last, the worst first."""
         self._notice, self._noticed = "", 0.0
+        self._lasting: dict[str, str] = {}
+        """What goes on, by what it is about: the build of an op."""
         self._ranks_drawn = 0.0
         self._timer: Timer | None = None
         self._reported = ""
@@ -66,10 +69,10 @@ class JobView(Vertical):
         """The job's last event was told: there is nothing more to come."""
 
     def compose(self) -> ComposeResult:
-        """The list of jobs; and the four parts of a job."""
+        """The list of jobs; and the parts of a job."""
         label(self.jobs, "Jobs", "")
         yield self.jobs
-        yield from (self.head, self.ranks, self.log_view, self.why)
+        yield from (self.head, self.ranks, self.log_view, self.bars, self.why)
 
     # Which job
 
@@ -101,12 +104,13 @@ class JobView(Vertical):
     def _show_parts(self, *, job: bool) -> None:
         self.jobs.display = not job
         self.head.display = self.ranks.display = self.log_view.display = job
+        self.bars.show({})
 
     def attach(self, folder: JobFolder, silence: float) -> None:
         """Look at a job, from the beginning of its logs."""
         self.detach()
         self.job = WatchedJob(folder, silence)
-        self._reported, self._complete, self._notice = "", False, ""
+        self._reported, self._complete, self._notice, self._lasting = "", False, "", {}
         self.head.begin()
         self._show_parts(job=True)
         self.why.begin(folder)
@@ -148,8 +152,11 @@ class JobView(Vertical):
 
     def _take(self, job: WatchedJob, event: Event) -> None:
         match event:
-            case Notice(text=text):
-                self._notice, self._noticed = text, monotonic()
+            case Notice(text=text, about=about, lasts=lasts):
+                over = self._lasting.pop(about, "")
+                self._lasting |= {about: text} if lasts else {}
+                if text or over == self._notice:
+                    self._notice, self._noticed = text, monotonic()
             case Metric(name="loss", rank=rank, step=step, value=value) if rank == min(job.follower.ranks, default=0):
                 self.head.add_loss(step, value)
             case Exited():
@@ -170,7 +177,9 @@ class JobView(Vertical):
         if self.job.follower.state == "stopped":
             cells = as_stopped(cells)
         self.hosts = host_lines(cells, hosts, now, self.job.usage)
-        self.ranks.show(cells, self.hosts, Selection(self.job_log.filter.rank, self.job_log.filter.host))
+        at = Selection(self.job_log.filter.rank, self.job_log.filter.host)
+        self.ranks.show(cells, self.hosts, at)
+        self.bars.show(at.among(self.job.follower.ranks) if self.job.alive else {})
 
     def _draw_log(self) -> None:
         if self.job is None:
@@ -186,6 +195,8 @@ class JobView(Vertical):
             return job.follower.unheard
         if job.alive and self._notice and monotonic() - self._noticed < NOTICE_SECONDS:
             return self._notice
+        if job.alive and self._lasting:
+            return next(reversed(self._lasting.values()))
         if job.alive and len(self.hosts) > 1 and (late := waited_for(self.hosts)):
             return late
         return f"{job.name} {job.follower.foreign}: it is only looked at" if job.follower.foreign else ""

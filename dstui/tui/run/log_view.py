@@ -25,6 +25,7 @@ from dstui.logs.log_search import Search
 from dstui.logs.time_parsing import clock
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import fit
+from dstui.tui.run.log_paint import highlighted, painted
 
 CLOCK, WHO = 9, 6
 """Cells for the time of a line, and for who said it."""
@@ -191,16 +192,15 @@ class LogView(RowList):
         stamp = [] if isnan(self.lines.since) else [Segment(clock(line.time).ljust(CLOCK), dim)]
         host = self._hosts.get(line.rank, "") if line.rank is not None and line.repeats == 1 else ""
         where = [Segment(fit(host, self._host_width), dim)] if self._host_width else []
-        return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", dim + colour), *self._found(line.text, self.style_named(_style_of(line)))]
+        return [*stamp, *where, Segment(f"{name:>{WHO - 1}} ", dim + colour), *self._text_segments(line)]
 
-    def _found(self, text: str, style: Style) -> list[Segment]:
+    def _text_segments(self, line: LogLine) -> list[Segment]:
+        style = self.style_named(_style_of(line))
+        coloured = line.runs and not self.app.no_color
+        segments = painted(line.runs, style, self.app.ansi_theme) if coloured else [Segment(line.text, style)]
         if self.search is None:
-            return [Segment(text, style)]
-        fragments, end, found = [], 0, style + self.style_named("found")
-        for match in self.search.expression.finditer(text):
-            fragments += [Segment(text[end : match.start()], style), Segment(match[0], found)]
-            end = match.end()
-        return [p for p in (*fragments, Segment(text[end:], style)) if p.text] or [Segment("", style)]
+            return segments
+        return highlighted(segments, [match.span() for match in self.search.expression.finditer(line.text)], self.style_named("found"))
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The text that the mouse selected, of what is kept."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 GLYPH = {
     "waiting": ("○", "dim"),
     "running": ("●", "ok"),
+    "behind": ("▲", "warning"),
     "silent": ("◐", "warning"),
     "ended": ("✔", "ok"),
     "failed": ("✖", "error"),
@@ -22,9 +23,12 @@ GLYPH = {
     "stopped": ("■", "warning"),
     "unknown": ("·", "warning"),
 }
+LIVES = ("running", "behind", "silent")
 OVER = ("ended", "failed", "killed", "stopped")
 BY_STOPPING = (129, 130, 137, 143)
 """Exit statuses of ranks that a stop has ended: 128 + SIGHUP, SIGINT, SIGKILL, SIGTERM."""
+FAR = 20
+"""Steps behind the furthest rank from which one is a straggler: lines are written, and read, at different moments."""
 
 
 class Cell(NamedTuple):
@@ -41,17 +45,25 @@ class Cell(NamedTuple):
     exit_code: int | None = None
     killed_after: int | None = None
     """The rank that had failed first, where this one was then killed."""
+    behind: int = 0
+    """Steps that a straggler is behind the furthest rank."""
 
     @property
-    def words(self) -> str:
-        """What a wide cell says behind the glyph."""
-        lives = self.word in ("running", "silent")
-        facts = [self.word + (f" ({self.exit_code})" if self.exit_code else "")]
+    def state(self) -> str:
+        """What has become of it: `running`, `187 behind`, `failed (137)`."""
+        if self.word == "behind":
+            return f"{self.behind:,} behind" if self.behind < 1000 else f"{self.behind // 1000:,}k behind"
+        return self.word + (f" ({self.exit_code})" if self.exit_code else "")
+
+    def words(self, *, usage: bool = True) -> str:
+        """What a cell with words says behind the glyph."""
+        lives = self.word in LIVES
+        facts = [self.state]
         facts += [f"after rank {self.killed_after} failed"] if self.killed_after is not None else []
         facts += [f"step {self.step:,}"] if self.step is not None else []
         facts += [f"loss {self.loss:.4g}"] if self.loss is not None else []
         facts += [f"{age_text(self.age)} ago" if self.age >= 1 else "now"] if self.age is not None and lives else []
-        return "  ".join([*facts, self.usage] if self.usage and lives else facts)
+        return "  ".join([*facts, self.usage] if usage and self.usage and lives else facts)
 
 
 def cells_of(
@@ -65,12 +77,15 @@ def cells_of(
 
     `unseen`: the hosts from which no word of their ranks' ends comes, now or any more: what has become of one that ran nobody knows.
     """
+    lead = max((view.step for view in ranks.values() if view.step is not None), default=0)
     cells = []
     for number, view in sorted(ranks.items()):
         age = now - view.last_line_at if view.last_line_at is not None else None
         used = str((usage or {}).get(number, ""))
         word = word_of(view, age, silence) if view.state != "started" or view.host not in unseen else "unknown"
-        cells.append(Cell(number, view.host, word, view.step, view.loss, age, used, view.exit_code, view.killed_after))
+        behind = lead - view.step if view.step is not None and word == "running" else 0
+        word = "behind" if behind >= FAR else word
+        cells.append(Cell(number, view.host, word, view.step, view.loss, age, used, view.exit_code, view.killed_after, behind))
     return cells
 
 
@@ -90,15 +105,22 @@ def word_of(view: RankView, age: float | None, silence: float) -> str:
     return view.state
 
 
-def spans(cell: Cell, width: int, *, tight: bool, chosen: bool) -> list[Span]:
-    """A cell of so many cells of the screen, without words where it is `tight`."""
+def stragglers_first(cells: Iterable[Cell]) -> list[Cell]:
+    """The cells as they were, but for those that are behind."""
+    return sorted(cells, key=lambda cell: -cell.behind if cell.word == "behind" else 0)
+
+
+def spans(cell: Cell, width: int, *, usage: bool, chosen: bool) -> list[Span]:
+    """A cell of so many cells of the screen, with words where these have room. `usage`: whether they say what the rank uses."""
     glyph, style = GLYPH.get(cell.word, ("·", "dim"))
     number = Span(f"{cell.rank:>3} ", "title" if chosen else "")
-    if tight:
-        text = f"{cell.step if cell.step is not None else cell.word}"
-        late = f" {age_text(cell.age)}" if cell.age is not None and cell.age >= 2 and cell.word not in OVER else ""
-        return [number, Span(f"{glyph} ", style), Span(fit(text + late, width - 6), "")]
-    return [number, Span(f"{glyph} ", style), Span(fit(cell.words, width - 6), "title" if chosen else "")]
+    room = width - 6
+    if room >= len("running  step 1"):
+        return [number, Span(f"{glyph} ", style), Span(fit(cell.words(usage=usage), room), "title" if chosen else "")]
+    step = f"{cell.step if cell.step is not None else cell.word}"
+    late = f" {age_text(cell.age)}" if cell.age is not None and cell.age >= 2 and cell.word not in OVER else ""
+    text = cell.state if cell.word == "behind" else step + late
+    return [number, Span(f"{glyph} ", style), Span(fit(text, room), style if cell.word == "behind" else "")]
 
 
 def age_text(seconds: float | None) -> str:

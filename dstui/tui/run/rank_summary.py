@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dstui.tui.kit.text_row import Row, Span
 from dstui.tui.run.rank_cell import GLYPH, Cell
 
-WORST = ("failed", "lost", "unknown", "silent", "stopped", "killed", "waiting", "running", "ended")
+WORST = ("failed", "lost", "unknown", "silent", "behind", "stopped", "killed", "waiting", "running", "ended")
 
 
 def worst_first(cells: Sequence[Cell]) -> list[Cell]:

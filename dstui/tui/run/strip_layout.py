@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.tui.kit.text_row import Row, Span
 from dstui.tui.run.host_lines import HOST_WORST, Columns, HostLine, host_row
-from dstui.tui.run.rank_cell import Cell, spans
+from dstui.tui.run.rank_cell import Cell, spans, stragglers_first
 from dstui.tui.run.rank_summary import counts, steps_text, total_row, worst_first
 
-WIDE, TIGHT = 46, 15
-"""Cells for one rank: with words (as many more as they need) where there are few, without where there are many."""
+if TYPE_CHECKING:
+    from dstui.run.metrics.measurements import RankView
+
+FULL, WIDE, TIGHT = 72, 46, 16
+"""Cells for one rank: with words and what it uses where there are few, with words, without where there are many. What is known of a rank
+makes none of them wider: cells stay where they are while numbers come."""
 MANY = 64
-"""Ranks that never get a wide cell."""
+"""Ranks that never get a cell with words."""
 INDENT = 4
 """Cells before the ranks of a host."""
 
@@ -23,6 +27,10 @@ class Selection(NamedTuple):
 
     rank: int | None = None
     host: str | None = None
+
+    def among(self, ranks: Mapping[int, RankView]) -> dict[int, RankView]:
+        """Those of several ranks whose log is shown; none where it is that of one rank."""
+        return {number: view for number, view in ranks.items() if self.rank is None and self.host in (None, view.host)}
 
 
 class StripLine(NamedTuple):
@@ -45,7 +53,7 @@ def strip(cells: Sequence[Cell], hosts: Sequence[HostLine], width: int, most: in
         return [StripLine(host_row(here, Columns.of([here], width), width, opened=True), here.name), *ranks]
     shown = hosts if len(hosts) <= most else hosts[: most - 2]
     columns = Columns.of(shown, width)
-    for wide in (_wide(cells, width), TIGHT) if 2 * len(hosts) <= most else ():
+    for wide in _widths(cells) if 2 * len(hosts) <= most else ():
         opened = [line for each in hosts for line in _opened(each, columns, width, wide)]
         if len(opened) <= most:
             return opened
@@ -65,7 +73,7 @@ def _of_one_host(cells: Sequence[Cell], width: int, most: int, rank: int | None)
 
 def _cells(cells: Sequence[Cell], width: int, most: int, rank: int | None, indent: int = INDENT) -> list[StripLine]:
     """A cell for each; none where they need more lines."""
-    for cell in (_wide(cells, width - indent), TIGHT):
+    for cell in _widths(cells):
         if len(cells) <= most * max((width - indent) // cell, 0):
             return _in_lines(cells, width, cell, rank, indent)
     return []
@@ -73,25 +81,27 @@ def _cells(cells: Sequence[Cell], width: int, most: int, rank: int | None, inden
 
 def _some(cells: Sequence[Cell], width: int, most: int, rank: int | None, indent: int = INDENT) -> list[StripLine]:
     """Those that are worst off, as many as there is room for."""
-    return _in_lines(worst_first(cells)[: most * max(width // TIGHT, 1)], width, TIGHT, rank, indent)[:most]
+    tight = _widths(cells)[-1]
+    return _in_lines(worst_first(cells)[: most * max(width // tight, 1)], width, tight, rank, indent)[:most]
 
 
-def _wide(cells: Sequence[Cell], width: int) -> int:
-    """Cells for a rank with words; by tens, so that all stay where they are while numbers grow."""
-    longest = max((len(cell.words) for cell in cells), default=0) if len(cells) <= MANY else width
-    return max(WIDE, (longest + 19) // 10 * 10)
+def _widths(cells: Sequence[Cell]) -> tuple[int, ...]:
+    """How wide the cells of a job may be, the most telling first."""
+    tight = TIGHT + any(cell.rank > 99 for cell in cells)  # a number of three digits takes the blank between two cells
+    return (FULL, WIDE, tight) if len(cells) <= MANY else (tight,)
 
 
 def _in_lines(cells: Sequence[Cell], width: int, cell: int, rank: int | None, indent: int) -> list[StripLine]:
     per_line = (width - indent) // cell
     if per_line < 1:
         return []
+    cells = stragglers_first(cells)
     lines = [cells[start : start + per_line] for start in range(0, len(cells), per_line)]
     return [_line(part, cell, rank, indent) for part in lines]
 
 
 def _line(cells: Sequence[Cell], cell: int, rank: int | None, indent: int) -> StripLine:
-    drawn = [span for each in cells for span in spans(each, cell, tight=cell == TIGHT, chosen=each.rank == rank)]
+    drawn = [span for each in cells for span in spans(each, cell, usage=cell >= FULL, chosen=each.rank == rank)]
     before = (Span(" " * indent),) if indent else ()
     return StripLine(Row((*before, *drawn)), ranks=tuple(each.rank for each in cells), indent=indent, cell=cell)
 
@@ -99,6 +109,6 @@ def _line(cells: Sequence[Cell], cell: int, rank: int | None, indent: int) -> St
 def _more(left: Sequence[HostLine]) -> Row:
     """The hosts for which there is no line: how many, how the worst of them are, and what their ranks do."""
     ranks = [cell for line in left for cell in line.ranks]
-    odd = [f"{n:,} {word}  " for word in HOST_WORST[:6] if (n := sum(line.word == word for line in left))]
+    odd = [f"{n:,} {word}  " for word in HOST_WORST[:7] if (n := sum(line.word == word for line in left))]
     ends = [Span(text, "warning") for text in odd]
     return Row((Span(f" {len(left):,} more hosts  ", "dim"), *ends, *counts(ranks), Span(f"{steps_text(ranks)}  h lists all", "dim")))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from dstui.logs.log_folder import FINAL
 
 if TYPE_CHECKING:
+    from dstui.plan import Plan
     from dstui.run.jobs.events import Event
     from dstui.run.jobs.folder import JobFolder
     from dstui.run.observe.hangs import Hang
@@ -24,11 +26,18 @@ class WatchedJob:
 
     def __init__(self, folder: JobFolder, silence: float) -> None:
         """`silence`: seconds without a line after which a rank is called silent."""
+        from dstui.files import FileProblem
+        from dstui.plan import PlanError
+        from dstui.run.jobs.plan_diff import plan_of
         from dstui.run.observe.follow import Follower
         from dstui.run.observe.hangs import Watch
         from dstui.run.observe.usage import Sampler
 
         self.folder, self.silence = folder, silence
+        self.plan: Plan | None = None
+        """What it was started from; None where that cannot be read."""
+        with suppress(FileProblem, PlanError):
+            self.plan = plan_of(folder)
         self.follower = Follower(folder, BACKLOG, lines=False)
         self._watch = Watch(silence)
         self.sampler = Sampler(folder) if self.alive else None

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
     from dstui.plan.finding import Finding, Fix
     from dstui.render.target import Target
+    from dstui.run.jobs.folder import JobFolder
     from dstui.tui.session.drafts import Draft
     from dstui.tui.session.file_lookups import Lookup
     from dstui.tui.session.forecasts import Outlook
@@ -48,7 +49,9 @@ class Session:
         self._typing = False
         self.state = State(plan.focused_on(""), machine)
         self.receipt: list[str] = []
-        """What was written and started, for the terminal that is left behind."""
+        """What was written, for the terminal that is left behind."""
+        self.jobs: list[JobFolder] = []
+        """The jobs that were looked at."""
 
     def subscribe(self, listener: Listener) -> None:
         """Call it with the state before and now after every change, in the order of subscription."""
@@ -63,6 +66,11 @@ class Session:
         """A line of the receipt, once."""
         if line not in self.receipt:
             self.receipt.append(line)
+
+    def note_job(self, folder: JobFolder) -> None:
+        """A job for the receipt, once."""
+        if folder not in self.jobs:
+            self.jobs.append(folder)
 
     # Edits
 

@@ -1,0 +1,115 @@
+"""A job that is looked at while another Plan, or none, is open: what the screen says is of the job, and looking does nothing else."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from dstui.files import read_plan
+from dstui.machine.snapshot import Machine
+from dstui.run.jobs.folder import JobFolder
+from dstui.tui.app import DstuiApp
+from dstui.tui.kit.text_row import row
+from dstui.tui.run_screen import RunScreen
+from tests.own import owned
+from tests.tui.conftest import PLAN, Open, attach, job_view, machine, screen, text_of, until
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
+from made_logs import MadeJob
+
+OTHER = PLAN.replace("stage: 2", "stage: 3").replace("bf16", "fp16").replace("name: small", "name: other")
+
+
+def made(path: Path, plan: str = PLAN, *, lives: bool = False) -> JobFolder:
+    job = MadeJob(path, 1, state="running" if lives else "succeeded")
+    job.say(0, "ready")
+    job.update(1)
+    (path / "plan.yaml").write_text(plan)
+    owned(job.folder)
+    assert not lives or job.folder.lock() is not None
+    return job.folder
+
+
+async def test_the_first_line_is_about_the_job_and_says_where_the_open_plan_differs(open_app: Open, tmp_path: Path) -> None:
+    async with open_app(size=(80, 24)) as pilot:
+        await attach(pilot, made(tmp_path / "theirs", OTHER))
+        await until(pilot, lambda: "theirs" in text_of(pilot, "#title-bar"))
+        assert " ".join(text_of(pilot, "#title-bar").split()) == "dstui theirs the Plan differs ZeRO-3 · fp16 · AdamW"
+        pilot.app.run_screen.attach(made(tmp_path / "mine"))
+        await until(pilot, lambda: " ".join(text_of(pilot, "#title-bar").split()) == "dstui mine ZeRO-2 · bf16 · AdamW")
+        await pilot.press("left_square_bracket")
+        await until(pilot, lambda: "plan.yaml" in text_of(pilot, "#title-bar"))
+
+
+async def test_escape_on_the_list_of_jobs_leads_back_to_the_job(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await attach(pilot, made(tmp_path / "job"))
+        await until(pilot, lambda: "ready" in screen(pilot))
+        await pilot.press("J")
+        await until(pilot, lambda: job_view(pilot).job is None)
+        await pilot.press("escape")
+        await until(pilot, lambda: "r0 ready" in screen(pilot) and job_view(pilot).job is not None)
+        assert pilot.app.step.id == "run"
+
+
+@pytest.mark.parametrize("opens", ["a form", "a launch"])
+async def test_who_looks_at_a_job_sees_it_first_and_nothing_is_probed_before_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opens: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    probed, launched = [], []
+
+    def probe() -> Machine:
+        probed.append(True)
+        return machine(2)
+
+    monkeypatch.setattr("dstui.machine.probe.probe", probe)
+    monkeypatch.setattr("dstui.tui.flows.launching.Launching._launch", lambda _flow, _yes: launched.append(bool(probed)))
+    folder = made(tmp_path / "job")
+    (tmp_path / "train.py").write_text("import deepspeed\nargs.deepspeed_config\n")
+    app = DstuiApp(read_plan(folder.path / "plan.yaml"), None, None, folder, reference=False)
+    async with app.run_test(size=(120, 40)) as pilot:
+        assert isinstance(app.screen, RunScreen)
+        await until(pilot, lambda: "r0 ready" in screen(pilot) and "succeeded" in screen(pilot))
+        assert not (probed or app.plan_screen.is_mounted or app.session.state.checked)
+        if opens == "a launch":
+            await pilot.press("l")
+            await until(pilot, lambda: launched)
+            assert launched == [True]
+        else:
+            await pilot.press("left_square_bracket")
+            await until(pilot, lambda: "Before the launch" in screen(pilot))
+            await pilot.press("3")
+            await until(pilot, lambda: "What is sharded" in screen(pilot) and app.plan_screen.preview.rows and app.session.state.machine)
+        assert probed == [True]
+
+
+async def test_the_receipt_names_every_job_that_was_looked_at_and_stop_only_for_one_that_lives(open_app: Open, tmp_path: Path) -> None:
+    over, alive = made(tmp_path / "over"), made(tmp_path / "alive", lives=True)
+    async with open_app() as pilot:
+        await attach(pilot, over)
+        await pilot.press("J")
+        job_view(pilot).jobs.show_rows([row("the job", key=str(alive.path))])
+        await pilot.press("enter")
+        await until(pilot, lambda: job_view(pilot).job is not None and job_view(pilot).job.folder == alive)
+        said = [" ".join(line.split()) for line in pilot.app.receipt()]
+    assert said == [
+        f"job {over.path}",
+        "dstui attach over",
+        f"job {alive.path}",
+        "dstui attach alive dstui stop alive",
+    ]
+
+
+async def test_enter_on_the_question_whether_to_stop_lets_the_job_run(open_app: Open, tmp_path: Path) -> None:
+    async with open_app() as pilot:
+        await attach(pilot, made(tmp_path / "job", lives=True))
+        await until(pilot, lambda: "ready" in screen(pilot))
+        await pilot.press("s")
+        await until(pilot, lambda: "let it run" in screen(pilot))
+        await pilot.press("enter")
+        await until(pilot, lambda: "let it run" not in screen(pilot))
+        view = job_view(pilot)
+        assert view.job is not None and view.job.stopping is None
