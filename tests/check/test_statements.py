@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -33,12 +34,12 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from accelerate.commands.launch import launch_command_parser
 from accelerate.utils.launch import prepare_deepspeed_cmd_env
-words = "--use_deepspeed --num_processes 4 --num_machines 2 --main_process_ip 10.0.0.1 --main_process_port 29500 --mixed_precision no".split()
+words = "--use_deepspeed --num_processes 4 --num_machines 2 --main_process_ip 10.0.0.1 --main_process_port 0 --machine_rank 1 --mixed_precision no".split()
 words += "--deepspeed_hostfile hosts --deepspeed_multinode_launcher openmpi --offload_optimizer_device CPU".split()
 told = []
 for more in ([], ["--deepspeed_exclusion_filter", "h1:0"]):
     args = launch_command_parser().parse_args([*words, *more, "t.py"])
-    args.dynamo_backend, args.debug = "no", False
+    args.dynamo_backend, args.debug, args.deepspeed_fields_from_accelerate_config = "no", False, ""
     command, environment = prepare_deepspeed_cmd_env(args)
     told.append([command, environment["ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE"]])
 print(json.dumps(told))
@@ -155,6 +156,12 @@ CONFIG = {
 }
 
 
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
 def alone(integration: str, folder: Path) -> dict[str, object]:
     """What came of printed code on one rank."""
     text = code(load(PRINTED.replace("KIND", integration).replace("CONFIG", json.dumps(CONFIG))))
@@ -162,7 +169,7 @@ def alone(integration: str, folder: Path) -> dict[str, object]:
     script, later = printed_code.scripts(text, f"tell(**told_of({engine}))", kind=kind)
     (folder / "ds.json").write_text(json.dumps(CONFIG))
     variables = {
-        **{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"},
+        **{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
         **{"DSTUI_DS_CONFIG": "ds.json", "ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": "ds.json"},
     }
     first = f"import os, sys\nos.environ.update({variables})\n"
