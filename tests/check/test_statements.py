@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from dstui.documents import script_facts_of
 from dstui.plan import load
 from dstui.plan.finding import Finding
 from dstui.render.code import code
-from tests import printed_code, releases
+from tests import releases
 
 ZENFLOW = {
     "train_batch_size": 2,
@@ -145,45 +144,3 @@ def test_nothing_dies_of_an_empty_section_that_nobody_reads(tmp_path: Path) -> N
         assert not [f for f in found.values() if f.severity == "error"] and "nothing hands it" in found["DS001"].message
     handed = "version: 1\njob: {script: t.py, args: ['{ds_config}']}\n"
     assert codes(tmp_path, handed, "import mine\n")["DS001"].when == "parse"
-
-
-PRINTED = "version: 1\njob: {script: t.py, integration: KIND}\ncluster: {env: {DS_ACCELERATOR: cpu}}\ndeepspeed: CONFIG\n"
-CONFIG = {
-    "train_micro_batch_size_per_gpu": 4,
-    "gradient_accumulation_steps": 4,
-    "optimizer": {"type": "AdamW", "params": {"lr": 1e-2, "torch_adam": True}},
-    "zero_optimization": {"stage": 2},
-}
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-def alone(integration: str, folder: Path) -> dict[str, object]:
-    """What came of printed code on one rank."""
-    text = code(load(PRINTED.replace("KIND", integration).replace("CONFIG", json.dumps(CONFIG))))
-    kind, engine = ("ReturnsTheLoss", "engine") if integration == "deepspeed" else ("tiny", "model")
-    script, later = printed_code.scripts(text, f"tell(**told_of({engine}))", kind=kind)
-    (folder / "ds.json").write_text(json.dumps(CONFIG))
-    variables = {
-        **{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
-        **{"DSTUI_DS_CONFIG": "ds.json", "ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": "ds.json"},
-    }
-    first = f"import os, sys\nos.environ.update({variables})\n"
-    if integration == "accelerate":
-        first += f"sys.path.insert(0, {str(releases.accelerate())!r})\n"
-    told = asked(first + script, folder=folder)
-    asked_later = asked(first + later, folder=folder)
-    lines = [line.partition("TOLD ")[2] for text in (told, asked_later) for line in text.splitlines() if "TOLD " in line]
-    return {**json.loads(lines[0]), **json.loads(lines[1])}
-
-
-@pytest.mark.parametrize("integration", ["deepspeed", "accelerate"])
-def test_printed_code_steps_once_in_four_batches_and_its_weights_load(integration: str, tmp_path: Path) -> None:
-    """Every combination, on two ranks, is in tests/long/test_printed_code.py."""
-    found = alone(integration, tmp_path)
-    assert (found["steps"], found["stage"]) == (4, 2), "64 samples: 16 batches of 4"
-    assert found["equal"] and found["in the file"] and found["changed"]
