@@ -14,6 +14,7 @@ from typing import Any
 
 from dstui.adopt.positions import Position, Positions, positions
 from dstui.limits import MAX_DIGITS, MOST_LISTED, LimitError, fraction, whole
+from dstui.plan.catalogue import release
 from dstui.plan.finding import Finding, Fix
 from dstui.plan.scalars import resolve
 
@@ -55,7 +56,7 @@ class DsConfig:
 def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = False) -> DsConfig:
     """Read a file's text. `mark`: it began with a byte-order mark. Raises ConfigError where nobody could read it.
 
-    Without an integration it is the Trainer where some value is "auto", else plain DeepSpeed.
+    Without an integration it is the Trainer where it has to fill some "auto", else plain DeepSpeed.
     """
     try:
         places = positions(text)
@@ -73,7 +74,7 @@ def read_dsconfig(text: str, integration: str | None = None, *, mark: bool = Fal
     config = _as_spelled(_hjson(text, problem), "", places.numbers) if problem else strict
     if not isinstance(config, dict):
         raise ConfigError(f"{_named(config)} where an object {{…}} belongs: a DeepSpeed configuration is one", 1, 1)
-    reader = integration or ("trainer" if holds_auto(config) else "deepspeed")
+    reader = integration or ("trainer" if holds_auto(_without_own_auto(config)) else "deepspeed")
     found = DsConfig(config, reader, [], places, not problem)
     if problem or mark:
         found.findings.append(_not_strict(found, problem, mark))
@@ -88,6 +89,18 @@ def holds_auto(value: Any) -> bool:
     if isinstance(value, Mapping):
         return any(map(holds_auto, value.values()))
     return isinstance(value, str) and value == "auto"
+
+
+def _without_own_auto(config: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """The configuration without each "auto" that DeepSpeed itself knows as a value, as ZenFlow's keys do."""
+    known, found = release(), dict[str, Any]()
+    for name, value in config.items():
+        key = known.key(f"{before}{name}")
+        if isinstance(value, Mapping):
+            found[name] = _without_own_auto(value, f"{before}{name}.")
+        elif not (value == "auto" and key is not None and key.default == "auto"):
+            found[name] = value
+    return found
 
 
 def _named(value: Any) -> str:

@@ -57,6 +57,11 @@ class ScriptFacts:
     joins_itself: bool = False
     """It says how the ranks' processes find each other: gloo, use_cpu, a process group of its own; CPU ranks need that."""
 
+    under_accelerate: bool = False
+    """Whether it finds the configuration in the environment that accelerate's launcher makes, as Accelerator() and the Trainer do."""
+    accumulates: bool = True
+    """Whether it calls Accelerator.accumulate(), or counts its steps in another way; False where it calls backward() and does neither."""
+
     @property
     def own_configuration(self) -> bool:
         """Whether it uses DeepSpeed with a configuration of its own, and takes none from outside."""
@@ -92,6 +97,8 @@ def inspect_script(text: str) -> ScriptFacts:
                 accumulation=_accumulation(code),
                 says_precision=any(call.name.endswith("Accelerator") and call.value("mixed_precision") for call in code.calls),
                 joins_itself=_joins_itself(code),
+                under_accelerate=_finds_under_accelerate(code, integration, finds),
+                accumulates=_accumulates(code),
             )
     return ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
 
@@ -117,8 +124,8 @@ def _of_the_trainer(code: Code) -> Sign | None:
     for at, value in handed:
         if value is not None:
             return _handed_over(code, "trainer", value, at, "TrainingArguments(deepspeed=…)")
-    if VARIABLE in code.texts:
-        return "trainer", (), code.texts[VARIABLE], VARIABLE, True
+    if (named := _variable(code)) is not None:
+        return "trainer", (), named, VARIABLE, True
     return "trainer", (), line, "the Trainer's arguments, made in the script without deepspeed=…", False
 
 
@@ -144,7 +151,7 @@ def _of_an_option(code: Code) -> Sign | None:
 
 
 def _of_the_variable(code: Code) -> Sign | None:
-    line = code.texts.get(VARIABLE)
+    line = _variable(code)
     return None if line is None else ("deepspeed", (), line, f"{VARIABLE}, which every rank finds in its environment", True)
 
 
@@ -172,11 +179,29 @@ def _handed_over(code: Code, integration: Integration, value: ast.expr, line: in
     option = next((option for option in code.options if option.name in named and not option.switch), None)
     if option is not None and (option.word or sum(not other.word for other in code.options) == 1):
         return integration, _given(code, option), option.line, f"an argument {option.word or option.name}", True
-    if any(isinstance(node, ast.Constant) and str(node.value).startswith(VARIABLE) for node in parts):
+    if _variable(code) is not None:
         return integration, (), line, f"{VARIABLE}, which every rank finds in its environment", True
     if (known := code.option(*OPTIONS)) is not None:
         return integration, _given(code, known), known.line, f"an argument {known.word}", True
     return integration, (), line, f"{where}, with a configuration of its own", False
+
+
+def _variable(code: Code) -> int | None:
+    """The line that names DSTUI_DS_CONFIG, or DSTUI_DS_CONFIG_NAME of one of several models."""
+    return next((line for text, line in code.texts.items() if text.startswith(VARIABLE)), None)
+
+
+def _finds_under_accelerate(code: Code, integration: Integration, finds: bool) -> bool:
+    if integration == "trainer":
+        return not any(TRAINER.match(call.name) and call.value("deepspeed") is not None for call in code.calls)
+    return integration == "accelerate" and finds
+
+
+def _accumulates(code: Code) -> bool:
+    """Whether accelerate is told where an accumulation is complete; a script that leaves its loop to another is not judged."""
+    trains = any(call.name.rpartition(".")[2] == "backward" and "accelerator" in call.name.lower() for call in code.calls)
+    counted = code.call("accumulate", "no_sync") is not None or any("sync_gradients" in name for name in code.names)
+    return not trains or counted
 
 
 def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:

@@ -78,6 +78,15 @@ class Context:
         self.config = self.raw if self.integration == "deepspeed" else without_auto(filled(self.raw, self.integration, accelerate))
         self.flat = dict(flatten(self.config))
 
+    @property
+    def unread(self) -> bool:
+        """Whether this is an empty section of a Plan that nothing hands to the script: nothing dies of what it lacks."""
+        if self.plan is None or self.raw or self.plan.models or any("{ds_config" in word for word in self.plan.job.args):
+            return False
+        if self.facts is not None and self.facts.integration is not None:
+            return self.facts.own_configuration and not (self.integration == "accelerate" and self.facts.under_accelerate)
+        return self.integration != "accelerate"
+
     # -- what is written
 
     def written(self, path: str) -> Any:

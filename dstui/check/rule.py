@@ -9,6 +9,7 @@ def both_16_bit_types(c: Context) -> Problems:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -53,10 +54,19 @@ class Rule:
                 yield Finding(self.code, "info", c.root.rstrip("."), f"more of this kind ({self.code}) is not listed: fix these first")
                 return
             severity = p.severity or self.severity
-            why = p.why or (f"DeepSpeed: {p.says or self.says}" if p.says or self.says else "")
+            why = p.why or (f"DeepSpeed: {quoted(p.says or self.says)}" if p.says or self.says else "")
             when = (p.when or self.when) if severity == "error" else None
             path = p.path[1:] if p.path.startswith("^") else (c.root + p.path).rstrip(".")
             yield Finding(self.code, severity, path, p.message, why, when, p.line or c.lines(path), fix=p.fix)
+
+
+MID_SENTENCE = re.compile(r"\b(?:be|between instances of|by|multiple of|with|to|requires?|at least one)$")
+BEGUN = re.compile(r"(?:are|cannot|got|has|is|must|not|requires)\b")
+
+
+def quoted(says: str) -> str:
+    """A part of a message as a quotation: an ellipsis stands where it is cut."""
+    return ("… " if BEGUN.match(says) else "") + says + (" …" if MID_SENTENCE.search(says) else "")
 
 
 RULES: dict[str, Rule] = {}

@@ -7,6 +7,7 @@ from typing import Any
 
 from dstui.check.arrival import as_it_arrives, ranks_that_fit
 from dstui.check.reference import ReferenceChecker, ReferenceFailure, ReferenceVerdict
+from dstui.check.rules.all_rules import RULES
 from dstui.commands.checked_file import CheckedFile
 from dstui.plan.finding import Finding, Fix, When, ranked
 from dstui.trusted_python import OPTION, own, probe_python, remember
@@ -68,12 +69,21 @@ def _whose(one: CheckedFile, trust: bool) -> str:
     return python
 
 
+def _contradicted(one: CheckedFile, path: str) -> Finding | None:
+    """The first error that says DeepSpeed's parser would refuse what it takes; what only another reader refuses is none."""
+    ours = (f for f in one.findings if f.path.startswith(path) and f.severity == "error" and f.when == "parse")
+    return next((f for f in ours if f.code in RULES and not RULES[f.code].readers), None)
+
+
 def _as_finding(one: CheckedFile, model: str, found: ReferenceVerdict, how: str) -> Finding:
     """DeepSpeed's verdict as a line of its own: an error where it refuses and no rule said so."""
     path, which = (f"models.{model}.deepspeed", f"the configuration of {model}") if model else ("", "this configuration")
     name = f"DeepSpeed {found.version}".strip()
     moment: When = "initialize" if how == "init" else "parse"
     if found.ok:
+        if (wrong := _contradicted(one, path)) is not None:
+            message = f"{name}'s own parser accepts {which}: please report {wrong.code}, which is wrong here"
+            return Finding("ORACLE", "warning", wrong.path, message, "a defect of dstui, not of your file", line=wrong.line)
         return Finding("ORACLE", "info", path, f"{name} {'initializes with' if how == 'init' else 'reads'} {which}")
     words = found.message.splitlines()[0] if found.message else "without a message"
     mine = [finding for finding in one.findings if finding.path.startswith(path) and finding.code != "ORACLE"]

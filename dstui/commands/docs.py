@@ -11,7 +11,7 @@ from itertools import takewhile
 from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.auto_values import FILLED
 from dstui.check.context import flatten
-from dstui.check.rule import Rule
+from dstui.check.rule import Rule, quoted
 from dstui.check.rules.all_rules import RULES
 from dstui.files import SHIPPED, find_plan, read_plan
 from dstui.output import say, tell
@@ -167,7 +167,7 @@ def _of_accelerate(key: AccelerateKey, title: str) -> str:
     if key.path:
         lines.append(f"  same as  deepspeed.{key.path}")
     if key.variable:
-        lines.append(f"  ranks    are told by {key.variable}")
+        lines.append(f"  ranks    read {key.variable}")
     if not key.beside_file:
         lines.append("  not      beside deepspeed_config_file: accelerate refuses the file for it")
     lines.append(f"  page     {GUIDE}")
@@ -179,7 +179,7 @@ def _of_rule(rule: Rule) -> str:
     if rule.when:
         lines.append(f"  when     {MOMENTS[rule.when]}")
     if rule.says:
-        lines.append(f"  says     {rule.says}")
+        lines.append(f"  says     {quoted(rule.says)}")
     if rule.readers:
         lines.append(f"  about    configurations that {', '.join(rule.readers)} reads")
     if rule.source:

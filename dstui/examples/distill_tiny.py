@@ -77,6 +77,8 @@ def main() -> None:
     accelerator.state.select_deepspeed_plugin("teacher")
     teacher = accelerator.prepare(sharded_teacher(accelerator.deepspeed_plugin.deepspeed_config, taught(args.lessons)))
     teacher.eval()
+    # accelerate has one number for all models, and took that of the last one
+    accelerator.gradient_accumulation_steps = plugins["student"].get_value("gradient_accumulation_steps")
     accelerator.print(f"teacher {type(teacher.optimizer).__name__}, student {type(student.optimizer).__name__}", flush=True)
 
     step = 0
@@ -85,12 +87,13 @@ def main() -> None:
             step += 1
             with torch.no_grad():  # every rank takes part: each holds a part of the teacher
                 wanted = teacher(batch, logits=True).float()
-            given = student(batch, logits=True).float()
-            loss = functional.cross_entropy(given.flatten(0, 1), batch[:, 1:].flatten())
-            distance = functional.kl_div(given.log_softmax(-1), wanted.softmax(-1), reduction="sum") / given[..., 0].numel()
-            accelerator.backward(loss + distance)
-            optimizer.step()
-            optimizer.zero_grad()
+            with accelerator.accumulate(student):
+                given = student(batch, logits=True).float()
+                loss = functional.cross_entropy(given.flatten(0, 1), batch[:, 1:].flatten())
+                distance = functional.kl_div(given.log_softmax(-1), wanted.softmax(-1), reduction="sum") / given[..., 0].numel()
+                accelerator.backward(loss + distance)
+                optimizer.step()
+                optimizer.zero_grad()
             asked = functional.cross_entropy(wanted.flatten(0, 1), batch[:, 1:].flatten())
             line = f"step {step}/{args.steps} student_loss {loss.item():.4f} teacher_loss {asked.item():.4f} kl {distance.item():.4f}"
             print(line, flush=True)

@@ -92,14 +92,14 @@ PLUGIN = _table(
         "str",
         f"{ZERO}.offload_optimizer.nvme_path",
         f"{_PLUGIN}OFFLOAD_OPTIMIZER_NVME_PATH",
-        "The folder on NVMe for the optimizer states; accelerate launch loses it.",
+        "The folder on NVMe for the optimizer states. accelerate launch does not hand it on: name it in a ds_config.json.",
     ),
     _plugin_key(
         "offload_param_nvme_path",
         "str",
         f"{ZERO}.offload_param.nvme_path",
         f"{_PLUGIN}OFFLOAD_PARAM_NVME_PATH",
-        "The folder on NVMe for the parameters; accelerate launch loses it.",
+        "The folder on NVMe for the parameters. accelerate launch does not hand it on: name it in a ds_config.json.",
     ),
     _plugin_key(
         _GAS,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dstui.plan import Plan
+from dstui.render.code_of_accelerate import FIRST, made
+from dstui.render.code_of_deepspeed import initialized
+from dstui.render.code_parts import EPOCHS, accelerate_builds, data, dummies, stage_of
 
 
 def lines_for_several(plan: Plan) -> Iterator[str]:
@@ -42,23 +45,23 @@ def _computed(inference: list[str], batch: str) -> list[str]:
 def _accelerate(plan: Plan) -> Iterator[str]:
     trained, inference = _roles(plan)
     yield _configurations(plan)
-    yield PLUGINS
+    utils = {"DeepSpeedPlugin"} | dummies(plan.configurations[name] for name in trained)
+    yield made(plan, utils, "deepspeed_plugins=plugins").replace("\n\n", f"\n\n{PLUGINS}\n", 1)
+    if trained:
+        yield FIRST + f"{data(plan.configurations[trained[0]])}\n{EPOCHS}"
     for number, name in enumerate(trained):
-        yield _prepared_to_train(name, number)
+        yield _prepared_to_train(plan, name, number)
     for name in inference:
         yield PREPARE_INFERENCE.replace("NAME", name)
-    yield _loop(trained, inference)
-    yield "\n".join([SAVE, *(f'{name}.save_checkpoint("checkpoints/{name}")' for name in trained)])
+    if trained:
+        yield ACCUMULATION.replace("NAME", trained[0])
+        yield _loop(trained, inference)
+        yield "\n".join([SAVE, *(f'{name}.save_checkpoint("checkpoints/{name}")' for name in trained)])
 
 
 PLUGINS = """\
-from accelerate import Accelerator
-from accelerate.utils import DeepSpeedPlugin
-
 # all plugins go to the first Accelerator; each is used for the models that are built and prepared while it is selected
-plugins = {name: DeepSpeedPlugin(hf_ds_config=config) for name, config in configs.items()}
-accelerator = Accelerator(deepspeed_plugins=plugins)
-# on CPU ranks: Accelerator(deepspeed_plugins=plugins, kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")]), from accelerate.utils"""
+plugins = {name: DeepSpeedPlugin(hf_ds_config=config) for name, config in configs.items()}"""
 PREPARE_INFERENCE = """\
 # NAME only computes: no optimizer, and no loader either
 accelerator.state.select_deepspeed_plugin("NAME")  # from_pretrained() now splits the model as this plugin says
@@ -66,37 +69,42 @@ accelerator.state.select_deepspeed_plugin("NAME")  # from_pretrained() now split
 NAME = build_NAME()
 NAME = accelerator.prepare(NAME)
 NAME.eval()"""
+ACCUMULATION = """\
+# accelerate has one number for all models, and took that of the last one
+accelerator.gradient_accumulation_steps = plugins["NAME"].get_value("gradient_accumulation_steps")"""
 SAVE = """\
 # every rank, each engine by itself: accelerator.save_state() and get_state_dict() follow the model that was prepared last"""
 
 
-def _prepared_to_train(name: str, number: int) -> str:
-    lines = [f"# {name} is trained"]
-    owner = "accelerator" if number == 0 else f"accelerator_{name}"
+def _owner(name: str, number: int) -> str:
+    """The Accelerator of a trained model, by its place among them."""
+    return f"accelerator_{name}" if number else "accelerator"
+
+
+def _prepared_to_train(plan: Plan, name: str, number: int) -> str:
+    lines, owner = [f"# {name} is trained"], _owner(name, number)
     if number:
         lines.append(f"{owner} = Accelerator()  # one for each engine, without arguments: it knows the plugins; backward() goes to its own")
     lines += [f'{owner}.state.select_deepspeed_plugin("{name}")', f"{name} = build_{name}()"]
-    lines.append(f"{name}_optimizer = torch.optim.AdamW({name}.parameters(), lr=1e-4)  # DummyOptim(…) where its configuration has one")
-    objects = f"{name}, {name}_optimizer" + (", loader" if number == 0 else "")
-    if number:
-        lines.append("# no loader here: its train_micro_batch_size_per_gpu must be a number")
-    lines.append(f"{objects} = {owner}.prepare({objects})")
+    lines += accelerate_builds(plan.configurations[name], owner, name, loader=number == 0)
     return "\n".join(lines)
 
 
 def _loop(trained: list[str], inference: list[str]) -> str:
     lines = ["for batch in loader:", *_computed(inference, "**batch")]
     for number, name in enumerate(trained):
-        owner = "accelerator" if number == 0 else f"accelerator_{name}"
+        owner = _owner(name, number)
         given = "".join(f", {other}_outputs" for other in inference)
         lines += [
-            f"    {name}_loss = loss_of({name}(**batch){given})",
-            f"    {owner}.backward({name}_loss)",
-            f"    {name}_optimizer.step()",
-            f"    {name}_optimizer.zero_grad()",
+            f"    with {owner}.accumulate({name}):  # without it every backward() is followed by a step",
+            f"        {name}_loss = loss_of({name}(**batch){given})",
+            f"        {owner}.backward({name}_loss)",
+            f"        {name}_optimizer.step()",
+            f"        {name}_scheduler.step()",
+            f"        {name}_optimizer.zero_grad()",
             f'    accelerator.print(f"{name}_loss {{{name}_loss.item():.4f}}")  # dstui plots it under this name',
         ]
-    return "\n".join(lines)
+    return "\n".join(["for _epoch in range(epochs):", *(f"    {line}" for line in lines)])
 
 
 # -- DeepSpeed itself
@@ -105,21 +113,20 @@ def _loop(trained: list[str], inference: list[str]) -> str:
 def _deepspeed(plan: Plan) -> Iterator[str]:
     trained, inference = _roles(plan)
     yield _configurations(plan)
-    yield "import deepspeed\n\ndeepspeed.init_distributed()"
-    for name in trained:
-        yield "\n".join(
-            [
-                f"{name} = build_{name}()  # at stage 3 under deepspeed.zero.Init(config_dict_or_path=configs[{name!r}])".replace("'", '"'),
-                f'{name}, *_ = deepspeed.initialize(model={name}, model_parameters={name}.parameters(), config=configs["{name}"])',
-            ]
-        )
+    yield "import deepspeed\nimport torch\n\ndeepspeed.init_distributed()\ndataset = load_data()"
+    for number, name in enumerate(trained):
+        config = plan.configurations[name]
+        build, split = f"{name} = build_{name}()", f'with deepspeed.zero.Init(config_dict_or_path=configs["{name}"]):\n    '
+        yield "\n".join([(split if stage_of(plan, config) == 3 else "") + build, initialized(plan, config, name, data=number == 0)])
     for name in inference:
         yield INITIALIZE_INFERENCE.replace("NAME", name)
+    if not trained:
+        return
     lines = ["for batch in loader:", *_computed(inference, "batch")]
     for name in trained:
         given = "".join(f", {other}_outputs" for other in inference)
         lines += [f"    {name}_loss = loss_of({name}(batch){given})", f"    {name}.backward({name}_loss)", f"    {name}.step()"]
-    yield "\n".join(lines)
+    yield "\n".join([*lines, *(f'{name}.save_checkpoint("checkpoints/{name}")' for name in trained)])
 
 
 INITIALIZE_INFERENCE = """\

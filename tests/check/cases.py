@@ -471,6 +471,7 @@ COMPILE = [
         {**DEEP, "compile.offload_parameters": True, "compile.offload_opt_states": True},
         {**DEEP, "compile.offload_parameters": True},
     ),
+    Case("DS224", {**DEEP, "compile.passes": ["autosp"], STAGE: 3}, {**DEEP, "compile.passes": ["autosp"], STAGE: 1}),
     Case("DS222", {**DEEP, "compile.passes": ["autotp", "z3"]}, {**DEEP, "compile.passes": ["autotp"]}),
     Case("DS223", {STAGE: 3, "compile.autoep_non_moe": True}, {STAGE: 2, "compile.autoep_non_moe": True}),
 ]
@@ -572,6 +573,14 @@ READERS = [
         {},
         plan=ACCELERATED + "\naccelerate: {num_machines: 2}",
         plan_passes=ACCELERATED + "\naccelerate: {num_machines: 2}\ncluster: {hosts: {a: 4, b: 4}}",
+    ),
+    Case(
+        "DS338",
+        {"gradient_accumulation_steps": 4},
+        reader="accelerate",
+        plan=ACCELERATED,
+        script="from accelerate import Accelerator\naccelerator = Accelerator()\naccelerator.backward(loss)\n",
+        script_passes="from accelerate import Accelerator\na = Accelerator()\nwith a.accumulate(model):\n    a.backward(loss)\n",
     ),
     Case(
         "DS335",

@@ -45,7 +45,7 @@ SHOWN: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     "init_distributed": (
         *("deepspeed", "optimizer", ""),
         ("deepspeed.init_distributed()  # instead of torch.distributed.init_process_group(); NCCL on GPUs",
-         'dist_backend="gloo" on CPUs', "deepspeed.initialize("),
+         "gloo on CPUs", "deepspeed.initialize("),
     ),
     "forward, backward, step": ("deepspeed", "optimizer", "", ("loss = engine(batch)", "engine.backward(loss)", "engine.step()")),
     "client state": (

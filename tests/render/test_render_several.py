@@ -68,7 +68,7 @@ def test_accelerate_selects_each_plugin_and_a_second_trained_model_has_an_accele
     at = [n for n, line in enumerate(lines) if "select_deepspeed_plugin" in line or ".prepare(" in line]
     assert [lines[n].split("  #")[0] for n in at] == [
         'accelerator.state.select_deepspeed_plugin("student")',
-        "student, student_optimizer, loader = accelerator.prepare(student, student_optimizer, loader)",
+        "student, student_optimizer, loader, student_scheduler = accelerator.prepare(student, student_optimizer, loader, student_scheduler)",
         'accelerator.state.select_deepspeed_plugin("teacher")',
         "teacher = accelerator.prepare(teacher)",
     ]

@@ -29,6 +29,11 @@ def stage(c: Context) -> int | None:
     return value if isinstance(value, int) else None if inside(c, FILE) else 2
 
 
+def device(c: Context, what: str) -> str:
+    """Where `optimizer` or `param` is kept, as accelerate spells it: in lower case."""
+    return str(inside(c, f"offload_{what}_device") or "none").lower()
+
+
 def machines(c: Context) -> int:
     """How many machines take part."""
     value = c.written("num_machines")

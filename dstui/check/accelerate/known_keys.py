@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dstui.check.accelerate.book import DS, RULES, inside, machines, stage, uses_deepspeed
+from dstui.check.accelerate.book import DS, RULES, device, inside, machines, stage, uses_deepspeed
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.plan.accelerate_keys import ALONE, LAUNCHERS, PLUGIN, TOP, TYPES
@@ -61,7 +61,7 @@ def deepspeed_is_not_used(c: Context) -> Problems:
 @rule(
     "AC001",
     "error",
-    when="initialize",
+    when="parse",
     says="the following accelerate config variables will be ignored",
     source="utils/dataclasses.py",
     book=RULES,
@@ -139,7 +139,7 @@ def parameters_stay(c: Context) -> Problems:
     """offload_param_device below stage 3 does nothing."""
     path = f"{DS}.offload_param_device"
     zero = stage(c)
-    if inside(c, "offload_param_device") not in (None, "none") and zero is not None and zero < 3:
+    if device(c, "param") != "none" and zero is not None and zero < 3:
         yield c.problem(path, f"offload_param_device has no effect at stage {zero}", fix=c.put(path, "none", "write none (or use stage 3)"))
 
 
@@ -160,11 +160,15 @@ def mpi_launcher(c: Context) -> Problems:
     if machines(c) < 2 or value is None:
         return
     if value in ("openmpi", "mpich", "mvapich", "impi"):
-        why = f"{value} backend does not support limiting num nodes/gpus (accelerate always adds --num_gpus)"
+        filters = inside(c, "deepspeed_exclusion_filter") or inside(c, "deepspeed_inclusion_filter")
+        limit, added = ("worker include/exclusion", "the filter") if filters else ("limiting num nodes/gpus", "--num_gpus")
+        why = f"DeepSpeed: {value} backend does not support {limit} (accelerate adds {added})"
         yield c.problem(path, f"{value} does not work through accelerate", why=why, fix=c.put(path, "pdsh", "use pdsh"))
     elif value not in LAUNCHERS:
         message = f"deepspeed_multinode_launcher is {value!r}: {', '.join(LAUNCHERS)}"
-        yield c.problem(path, message, severity="warning", fix=c.put(path, "standard", "use standard"))
+        why = f"DeepSpeed: Unknown launcher {value}"
+        read = inside(c, "deepspeed_hostfile")  # without one DeepSpeed starts no launcher: it trains on this machine alone
+        yield c.problem(path, message, why=why, severity=None if read else "warning", fix=c.put(path, "standard", "use standard"))
 
 
 @rule("AC022", "warning", source="utils/launch.py", book=RULES)

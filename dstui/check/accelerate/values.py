@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dstui.check.accelerate.book import DS, RULES, inside, stage, uses_deepspeed
+from dstui.check.accelerate.book import DS, RULES, device, inside, stage, uses_deepspeed
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.plan.accelerate_keys import FILE, PLUGIN, TOP, AccelerateKey
@@ -13,14 +13,16 @@ from dstui.plan.finding import Fix, When
 
 SAYS: Mapping[str, tuple[When, str]] = {
     "mixed_precision": ("launch", "ValueError: Unknown mixed_precision mode: {value}. Choose between ['no', 'fp8', 'fp16', 'bf16']."),
-    "gradient_clipping": ("initialize", "ValueError: could not convert string to float: '{value}'"),
+    "gradient_clipping": ("parse", "ValueError: could not convert string to float: '{value}'"),
     "zero_stage": ("initialize", "DeepSpeed takes the stages 0 to 3"),
     "offload_optimizer_device": ("initialize", "DeepSpeed: Input should be 'none', 'cpu' or 'nvme'"),
     "offload_param_device": ("initialize", "DeepSpeed: Input should be 'none', 'cpu' or 'nvme'"),
     "gradient_accumulation_steps": ("initialize", "DeepSpeed: Gradient accumulation steps: {value} has to be greater than 0"),
-    "zero3_init_flag": ("initialize", "ValueError: invalid truth value {value}"),
+    "zero3_init_flag": ("parse", "ValueError: invalid truth value {value}"),
 }
 """Key -> when the run dies of a wrong value, and of what; other keys are only passed over."""
+IN_ANY_CASE = ("mixed_precision", "offload_optimizer_device", "offload_param_device")
+"""Words that accelerate turns into lower case."""
 LEFT_OPEN = ("gradient_accumulation_steps", "gradient_clipping")
 """Keys that may be "auto"."""
 TRUTH = ("true", "false", "yes", "no", "on", "off", "1", "0", "y", "n", "t", "f")
@@ -64,7 +66,7 @@ def fits(key: AccelerateKey, given: Any) -> bool:
     if key.kind == "bool":
         return isinstance(given, bool) or (isinstance(given, str) and given.lower() in TRUTH)
     if key.kind == "choice":
-        return isinstance(given, str) and (given in key.choices or (key.name == "mixed_precision" and given.lower() in key.choices))
+        return isinstance(given, str) and (given in key.choices or (key.name in IN_ANY_CASE and given.lower() in key.choices))
     return not (key.kind == "section" and not isinstance(given, Mapping))
 
 
@@ -72,6 +74,8 @@ def expected(key: AccelerateKey) -> str:
     """What belongs there, in words."""
     if key.choices:
         return "one of " + ", ".join(map(str, key.choices))
+    if key.name == "gradient_accumulation_steps":
+        return "a whole number, 1 or more"
     return {"int": "a whole number", "number": "a number", "bool": "true or false", "section": "keys and values"}.get(key.kind, "a word")
 
 
@@ -87,9 +91,11 @@ def nvme_without_a_path(c: Context) -> Problems:
         return
     for what in ("optimizer", "param"):
         path = f"{DS}.offload_{what}_device"
-        if inside(c, f"offload_{what}_device") != "nvme" or inside(c, f"offload_{what}_nvme_path") not in (None, "none"):
+        if device(c, what) != "nvme":
             continue
         if stage(c) == 3:
+            if inside(c, f"offload_{what}_nvme_path") not in (None, "none"):
+                continue
             why = "DeepSpeed builds the path from nothing and dies of a TypeError"
             fix = c.put(f"{DS}.offload_{what}_nvme_path", "/local_nvme", "name a folder on the NVMe disk")
             yield c.problem(path, f"offload_{what}_device is nvme, and offload_{what}_nvme_path names no folder", why=why, fix=fix)

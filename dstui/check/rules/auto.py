@@ -54,7 +54,7 @@ def dropped(c: Context) -> Problems:
     """Inside a section with a model, DeepSpeed drops "auto" without a word, and takes the default."""
     for path in autos(c.raw):
         key = c.key(path)
-        if not c.drops_auto(path) or path in c.release.removed:
+        if not c.drops_auto(path) or path in c.release.removed or (key is not None and key.default == AUTO):
             continue
         default = (
             "the default"

@@ -61,6 +61,15 @@ def parameters_and_states(c: Context) -> Problems:
         yield c.problem(path, "offload_parameters and offload_opt_states exclude each other", fix=c.drop(path, "remove offload_parameters"))
 
 
+@rule("DS224", "warning", says="Currently AutoSP does not compose with ZeRO stage 2 and 3", source="runtime/engine.py:5774", since="0.19.8")
+def sequence_pass(c: Context) -> Problems:
+    """The AutoSP pass at ZeRO stage 2 or 3: the usual compiler is used."""
+    chosen = c.value("compile.passes")
+    if c.on(ON) and isinstance(chosen, list) and "autosp" in chosen and c.stage > 1:
+        message = f"the pass autosp does not work at ZeRO stage {c.stage}: the usual compiler is used, and the sequence is not split"
+        yield c.problem("compile.passes", message, fix=c.put("zero_optimization.stage", 1, "use stage 1"))
+
+
 @rule("DS222", "error", when="run", says="The AutoTP compile pass cannot yet be combined", source="runtime/engine.py:5843", since="0.19.8")
 def passes(c: Context) -> Problems:
     """The AutoTP pass with another."""

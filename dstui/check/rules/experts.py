@@ -47,10 +47,13 @@ def experts(config: Mapping[str, Any]) -> int:
 @rule("DS334", "warning", source="runtime/zero/leaf_module_config.py", readers=("deepspeed", "trainer", "accelerate"))
 def no_leaf_modules(c: Context) -> Problems:
     """A mixture of experts at stage 3 whose MoE layers are not gathered whole."""
-    if c.model is None or c.stage != 3 or experts(c.model) < 2 or c.has(PATH) or _given_to_accelerate(c):
+    if c.model is None or c.stage != 3 or experts(c.model) < 2 or _given_to_accelerate(c):
         return
     kind = str(c.model.get("model_type", ""))
     block = BLOCKS.get(kind, "")
+    if c.has(PATH):
+        yield from _another_class(c, block)
+        return
     key = c.key(f"{PATH}.classes")
     if key is not None and any(str(one).endswith(f".{block}") for one in key.default or () if block):
         message = f"DeepSpeed {c.release.version} gathers {block} whole by itself"
@@ -66,6 +69,16 @@ def no_leaf_modules(c: Context) -> Problems:
     if key is None:
         why += f"; DeepSpeed {c.release.version} takes it in the script only: deepspeed.utils.set_z3_leaf_modules(model, [{block}])"
     yield c.problem("zero_optimization", message, why=why, fix=c.put(f"{PATH}.classes", [path], f"name {block}") if key else None)
+
+
+def _another_class(c: Context, block: str) -> Problems:
+    """Classes are named, and none of them is the model's own MoE layer."""
+    given, named = c.section(PATH), c.written(f"{PATH}.classes")
+    if not block or not isinstance(named, list) or any(given.get(other) for other in ("names", "name_suffixes")):
+        return
+    if not any(str(one).rpartition(".")[2] == block for one in named):
+        why = "its experts are then not gathered whole: each rank waits for weights that the others never gather, and the job hangs"
+        yield c.problem(f"{PATH}.classes", f"none of the classes is {block}, the model's MoE layer", why=why)
 
 
 @rule("DS336", "warning", source="accelerate/utils/dataclasses.py (set_moe_leaf_modules)", readers=("accelerate",))

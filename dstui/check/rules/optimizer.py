@@ -154,7 +154,7 @@ def dummy_without_optimizer(c: Context) -> Problems:
         fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": AUTO}}, "add AdamW (or say job.optimizer: script)")
         if only_computes(c):
             message = "nobody builds an optimizer: right for ZeRO inference, which prepares the evaluation loader alone"
-            yield c.problem("optimizer", message, why=why, severity="info", fix=fix)
+            yield c.problem("optimizer", message, why=why, severity="info")
             return
         yield c.problem("optimizer", "job.optimizer is config, and the configuration has none", why=why, severity="warning", fix=fix)
 

@@ -89,7 +89,8 @@ def _type_without_instructions(c: Context) -> Problems:
 
 
 def _decided_here(c: Context, path: str) -> bool:
-    return c.has(path) and c.written(path) != AUTO
+    """Whether a value of the right type is written: of another type the rule for all keys speaks."""
+    return c.has(path) and c.written(path) != AUTO and c.fit(path).ok
 
 
 @rule("DS053", "error", when="parse", says="fp16.loss_scale must be", source=f"{PRECISION}:122-133", since="0.19.8")

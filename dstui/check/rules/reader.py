@@ -17,6 +17,7 @@ from dstui.plan.finding import Fix
 BOTH = ("trainer", "accelerate")
 OLD_GATHER = "zero_optimization.stage3_gather_fp16_weights_on_model_save"
 PLUGIN = "accelerate/utils/dataclasses.py"
+ACCUMULATION_MISMATCH = "accelerate takes the plugin's value, and warns at most of a gradient accumulation steps mismatch"
 
 
 @rule(
@@ -29,7 +30,7 @@ PLUGIN = "accelerate/utils/dataclasses.py"
 )
 def zero_is_missing(c: Context) -> Problems:
     """accelerate and the Trainer want a zero_optimization section."""
-    if "zero_optimization" not in c.raw and (c.raw or c.facts is None or not c.facts.own_configuration):
+    if "zero_optimization" not in c.raw and not c.unread:
         yield c.problem(
             "zero_optimization", "accelerate wants a zero_optimization section", fix=c.put("zero_optimization", {"stage": 0}, "add stage 0")
         )
@@ -154,7 +155,22 @@ def accumulation_of_the_script(c: Context) -> Problems:
     if own is not None and isinstance(written, int) and written != own:
         message = f"{path} is {written}: Accelerator({path}={own}) in the script has no effect"
         fix = c.put(path, own, f"write {own}, as the script has it")
-        yield c.problem(path, message, why="accelerate takes the plugin's value and says nothing", fix=fix)
+        yield c.problem(path, message, why=ACCUMULATION_MISMATCH, fix=fix)
+
+
+@rule("DS338", "warning", source="accelerate/utils/deepspeed.py (DeepSpeedEngineWrapper.backward)", readers=("accelerate",))
+def accumulation_is_never_counted(c: Context) -> Problems:
+    """Gradients are to be accumulated, and the script never says so to accelerate: it steps after every backward()."""
+    path, facts = "gradient_accumulation_steps", c.facts
+    if facts is None or facts.integration != "accelerate" or facts.accumulates:
+        return
+    written = _plugin(c).get(path, AUTO) if c.raw.get(path, AUTO) == AUTO else c.raw[path]
+    steps = facts.accumulation if written == AUTO else written
+    if isinstance(steps, int) and steps > 1:
+        message = f"{path} is {steps}, and the script never calls accelerator.accumulate(): each backward() is followed by a step"
+        why = f"the batch of a step is a {steps}th of what was meant, and the learning rate moves {steps} times as fast"
+        fix = Fix("in the script: with accelerator.accumulate(model): around the forward pass, backward() and step()")
+        yield c.problem(path, message, why=why, fix=fix)
 
 
 def _plugin(c: Context) -> Mapping[str, Any]:

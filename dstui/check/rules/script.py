@@ -26,6 +26,8 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
     job, facts = c.plan.job, c.facts
     if any("{ds_config" in word for word in job.args) or any("DSTUI_DS_CONFIG" in word for word in job.args):
         return
+    if c.integration == "accelerate" and facts is not None and facts.under_accelerate:
+        return  # Accelerator() and TrainingArguments read what accelerate's launcher leaves in the environment
     if facts is not None and facts.integration is not None and facts.own_configuration:
         message = f"the script does not take the configuration from outside ({facts.why})"
         why = "it trains with a configuration of its own, or without DeepSpeed: what this Plan says has no effect"
@@ -33,7 +35,7 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
         return
     known = facts is not None and facts.integration is not None
     words = facts.suggested_args if facts is not None and known else ARGUMENTS.get(c.integration, ())
-    if not words or (facts is not None and not c.plan.deepspeed and not facts.suggested_args):
+    if not words or (known and facts is not None and not facts.suggested_args):
         return  # it finds the configuration by itself
     why = "a script finds the file only through its arguments, or through DSTUI_DS_CONFIG in its environment"
     if not c.plan.deepspeed:
@@ -60,6 +62,8 @@ def another_integration(c: Context) -> Problems:
     facts = c.facts
     if c.plan is None or facts is None or facts.integration in (None, c.plan.job.integration):
         return
+    if c.plan.job.integration == "accelerate" and facts.under_accelerate:
+        return  # the Trainer under accelerate
     message = f"the script is read as {facts.integration} ({facts.why}), the Plan says {c.plan.job.integration}"
     fix = Fix(f"set integration to {facts.integration}", (write(c, "job.integration", facts.integration),))
     yield about_the_plan("job.integration", message, fix=fix)

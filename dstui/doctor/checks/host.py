@@ -101,7 +101,8 @@ def leftovers(case: Case) -> Judgements:
     elif found:
         shown = ", ".join(f"pid {each['pid']} ({each['what']}, {each['age'] / 60:.0f} min)" for each in found[:3])
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        fix = "dstui runs, dstui stop RUN; or kill them there, if they are left of a launch: they hold GPUs and ports"
+        held = "cores, memory and ports" if not case.machine.gpus else "GPUs and ports"
+        fix = f"dstui runs, dstui stop RUN; or kill them there, if they are left of a launch: they hold {held}"
         yield Judgement("warn", f"other jobs of yours run there: {shown}{more}", fix)
     else:
         yield Judgement("ok", "no other job of yours")

@@ -1,0 +1,101 @@
+"""The lines that a training script needs for deepspeed.initialize."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dstui.plan import Plan
+from dstui.render.code_parts import has, peft, stage_of, whole_weights
+
+
+def lines_for_deepspeed(plan: Plan) -> Iterator[str]:
+    """The blocks in their order."""
+    config, stage = plan.deepspeed, stage_of(plan, plan.deepspeed)
+    yield INITIALIZE_ARGUMENTS if any("deepspeed_config" in word for word in plan.job.args) else INITIALIZE_VARIABLE
+    yield DISTRIBUTED
+    yield ZERO_INIT if stage == 3 else BUILD
+    yield from peft(plan)
+    yield initialized(plan, config)
+    yield TRAIN
+    yield from whole_weights(plan, "checkpoints")
+    yield LIGHTNING.replace("PRECISION", _lightning_precision(config))
+
+
+def initialized(plan: Plan, config: Mapping[str, Any], name: str = "", *, data: bool = True) -> str:
+    """deepspeed.initialize with what the script builds: the optimizer and the scheduler that the configuration lacks.
+
+    `name`: which of several models it is; `data`: whether it makes the loader too.
+    """
+    lines, given = [], ""
+    model, before = name or "model", f"{name}_" if name else ""
+    if plan.job.optimizer == "script" or not has(config, "optimizer"):
+        kind = "torch.optim.AdamW"
+        if _offloads(config):
+            kind = "DeepSpeedCPUAdam"
+            lines.append("from deepspeed.ops.adam import DeepSpeedCPUAdam  # the optimizer of a model whose states are offloaded\n")
+        lines.append(f"{before}optimizer = {kind}({model}.parameters(), lr=1e-4)")
+        given += f", optimizer={before}optimizer"
+    if plan.job.scheduler == "script" and not has(config, "scheduler"):
+        given += ", lr_scheduler=lambda o: torch.optim.lr_scheduler.LambdaLR(o, schedule)"
+    given = f"{'training_data=dataset, ' if data else ''}config=" + (f'configs["{name}"]' if name else "config") + given
+    result = "engine, optimizer, loader, scheduler" if not name else f"{name}, _, loader, _" if data else f"{name}, *_"
+    arguments = f"model={model}, model_parameters={model}.parameters(), {given}"
+    return "\n".join([*lines, f"{result} = deepspeed.initialize(", f"    {arguments}", ")"])
+
+
+def _offloads(config: Mapping[str, Any]) -> bool:
+    zero = config.get("zero_optimization")
+    section = zero.get("offload_optimizer") if isinstance(zero, Mapping) else None
+    return isinstance(section, Mapping) and section.get("device") in ("cpu", "nvme")
+
+
+def _lightning_precision(config: Mapping[str, Any]) -> str:
+    for name, precision in (("bf16", "bf16-mixed"), ("fp16", "16-mixed")):
+        section = config.get(name)
+        if isinstance(section, Mapping) and section.get("enabled") is True:
+            return precision
+    return "32-true"
+
+
+INITIALIZE_ARGUMENTS = """\
+import argparse
+
+import deepspeed
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)  # the launcher adds it
+parser = deepspeed.add_config_arguments(parser)  # --deepspeed_config: the path of the rendered ds_config.json
+args = parser.parse_args()
+config = args.deepspeed_config"""
+INITIALIZE_VARIABLE = """\
+import os
+
+import deepspeed
+import torch
+
+config = os.environ["DSTUI_DS_CONFIG"]  # dstui tells every rank where the rendered ds_config.json is"""
+DISTRIBUTED = """\
+deepspeed.init_distributed()  # instead of torch.distributed.init_process_group(); NCCL on GPUs, gloo on CPUs
+dataset = load_data()"""
+BUILD = "model = build_model()  # it takes a batch and returns the loss"
+ZERO_INIT = """\
+with deepspeed.zero.Init(config_dict_or_path=config):  # instead of building the whole model on every rank
+    model = build_model()  # it takes a batch and returns the loss"""
+TRAIN = """\
+_, client_state = engine.load_checkpoint("checkpoints")  # the newest by its `latest` file; client_state is what was saved with it
+first = client_state["step"] + 1 if client_state else 0
+for step, batch in enumerate(loader, first):
+    loss = engine(batch)  # forward
+    engine.backward(loss)  # instead of loss.backward()
+    engine.step()  # optimizer, scheduler and zero_grad, once per gradient_accumulation_steps
+    if step % 1000 == 999:  # on every rank: each writes its own part
+        engine.save_checkpoint("checkpoints", tag=f"step{step}", client_state={"step": step})
+engine.save_checkpoint("checkpoints", tag=f"step{step}", client_state={"step": step})"""
+LIGHTNING = """\
+# ---- with Lightning, instead of the loop above ----
+from lightning.pytorch import Trainer
+from lightning.pytorch.strategies import DeepSpeedStrategy
+
+trainer = Trainer(strategy=DeepSpeedStrategy(config=config), precision="PRECISION")"""

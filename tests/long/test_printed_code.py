@@ -1,0 +1,179 @@
+"""The lines that `dstui render --only code` prints, run as they stand on two CPU ranks: what they say they do, they do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import printed_code, releases
+
+PLAN = """\
+version: 1
+name: printed
+job: {{script: train.py, integration: {integration}{more}}}
+{model}cluster: {{hosts: {{localhost: 2}}, env: {{DS_ACCELERATOR: cpu, OMP_NUM_THREADS: "1"}}}}
+{configs}
+"""
+ADAM = "optimizer: {type: AdamW, params: {lr: 1e-2, torch_adam: true}}"
+WARM = "scheduler: {type: WarmupLR, params: {warmup_min_lr: 1e-3, warmup_max_lr: 1.1e-2, warmup_num_steps: 10, warmup_type: linear}}"
+BATCH = "train_micro_batch_size_per_gpu: 4, gradient_accumulation_steps: 4"
+LORA = "model: {lora: {r: 2, task_type: CAUSAL_LM, target_modules: [c_attn]}}\n"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    path = os.pathsep.join([str(releases.peft()), str(releases.accelerate()), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path, "DS_ACCELERATOR": "cpu", "XDG_STATE_HOME": str(folder / "state"), "WANDB_DISABLED": "true"}
+
+
+def told(words: list[str], folder: Path, env: dict[str, str]) -> dict[str, Any]:
+    """What a script tells at its end."""
+    done = subprocess.run([sys.executable, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=400, check=False)
+    line = next((line.partition("TOLD ")[2] for line in done.stdout.splitlines() if "TOLD " in line), "")
+    assert done.returncode == 0 and line, done.stdout[-4000:] + done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def printed(folder: Path, plan: str) -> str:
+    """What `dstui render --only code` prints."""
+    (folder / "plan.yaml").write_text(plan)
+    words = [sys.executable, "-m", "dstui", "render", "plan.yaml", "--only", "code"]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def plan_of(integration: str, config: str, more: str = "", model: str = "") -> str:
+    return PLAN.format(integration=integration, configs=f"deepspeed: {{{config}}}", more=more, model=model)
+
+
+def trained(folder: Path, plan: str, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What came of the training on two ranks, and of the lines for later."""
+    env = environment(folder)
+    script, later = printed_code.scripts(printed(folder, plan), **more)
+    (folder / "train.py").write_text(script)
+    (folder / "later.py").write_text(later)
+    found = told(["-m", "dstui", "--headless", "plan.yaml"], folder, env)
+    return found, told(["later.py"], folder, env) if "state_dict" in later.partition("import json")[0] else {}
+
+
+WHOLE = {"equal": True, "in the file": True, "changed": True}
+PLAIN = {
+    "stage 0": ("zero_optimization: {stage: 0}", "", 0, 1e-4),
+    "stage 2": (f"{ADAM}, {WARM}, zero_optimization: {{stage: 2}}", "", 2, 2e-3),
+    "stage 3, by an argument": (
+        "zero_optimization: {stage: 3}",
+        ', optimizer: script, scheduler: script, args: ["--deepspeed_config", "{ds_config}"]',
+        *(3, 1e-4 / 3),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_plain_deepspeed(case: str, tmp_path: Path) -> None:
+    config, more, stage, lr = PLAIN[case]
+    plan = plan_of("deepspeed", f"{BATCH}, {config}", more)
+    after = "tell(**told_of(engine), first=first)"
+    first, later = trained(tmp_path, plan, kind="ReturnsTheLoss", after=after)
+    assert first == {"steps": 2, "micro": 8, "lr": pytest.approx(lr), "stage": stage, "first": 0}
+    assert later == WHOLE
+    again = told(["-m", "dstui", "--headless", "plan.yaml"], tmp_path, environment(tmp_path))
+    assert (again["steps"], again["first"]) == (4, 8), "it goes on where it was"
+
+
+COMBINATIONS = {
+    "a": (f"{ADAM}, {WARM}, zero_optimization: {{stage: 3, stage3_gather_16bit_weights_on_model_save: true}}", 3, 2e-3),
+    "b": ("zero_optimization: {stage: 2}", 2, 1e-4 / 5),
+    "c": (f"{WARM}, zero_optimization: {{stage: 1}}", 1, 2e-3),
+    "d": (f"{ADAM}, zero_optimization: {{stage: 3}}", 3, 1e-2 / 3),
+    "stage 0": (f"{ADAM}, {WARM}, zero_optimization: {{stage: 0}}", 0, 2e-3),
+}
+
+
+@pytest.mark.parametrize("case", COMBINATIONS)
+def test_accelerate(case: str, tmp_path: Path) -> None:
+    config, stage, lr = COMBINATIONS[case]
+    more = ", optimizer: script" if case in "bc" else ""
+    after = """
+found = told_of(model)
+del found["micro"]  # engine.step() is called where the accumulation is complete
+trained_weights = weights(model.module)
+accelerator.load_state("checkpoint")
+found["state"] = all(torch.equal(value, trained_weights[name]) for name, value in weights(model.module).items())
+found["zero 3"] = is_zero_3
+if os.path.exists("out") and RANK == 0:
+    from safetensors.torch import load_file
+    saved = load_file("out/model.safetensors")
+    found["saved"] = all(torch.allclose(value.float(), trained_weights[name]) for name, value in saved.items()) and len(saved)
+tell(**found)
+"""
+    found, later = trained(tmp_path, plan_of("accelerate", f"{BATCH}, {config}", more), after=after)
+    saved = found.pop("saved", None)
+    assert found == {"steps": 2, "lr": pytest.approx(lr), "stage": stage, "state": True, "zero 3": stage == 3}
+    assert saved == (17 if case == "a" else None), saved
+    assert later == WHOLE
+
+
+def test_lora_through_accelerate(tmp_path: Path) -> None:
+    plan = plan_of("accelerate", f"{BATCH}, {ADAM}, zero_optimization: {{stage: 2}}", model=LORA)
+    found, later = trained(tmp_path, plan, after="tell(**told_of(model))")
+    assert (found["steps"], later) == (2, WHOLE)
+
+
+def test_inference_through_accelerate(tmp_path: Path) -> None:
+    after = "tell(made=list(outputs.shape), split=any(hasattr(p, 'ds_id') for p in model.parameters()), zero=is_zero_3)"
+    plan = plan_of("accelerate", "train_micro_batch_size_per_gpu: 1, zero_optimization: {stage: 3}")
+    found, _ = trained(tmp_path, plan, after=after, trains=False)
+    assert found["split"] and found["zero"] and found["made"][0] == 1 and found["made"][1] > 8
+
+
+TRAINER = """
+from safetensors.torch import load_file
+from pathlib import Path
+found = told_of(trainer.model_wrapped)
+file = Path(args.output_dir, "model.safetensors")
+found["saved"] = not file.exists() or all(
+    torch.allclose(value.float(), torch.load("trained.pt")[name]) for name, value in load_file(file).items())
+found["split"] = any(hasattr(p, "ds_id") for p in model.parameters())
+tell(**found, file=file.exists(), adapter=Path(args.output_dir, "adapter_model.safetensors").exists())
+"""
+
+
+@pytest.mark.parametrize("case", ["parsed, stage 3", "made in the script, stage 2", "LoRA"])
+def test_the_trainer(case: str, tmp_path: Path) -> None:
+    stage = 3 if "3" in case else 2
+    words = '"--deepspeed", "{ds_config}", --use_cpu, --output_dir, out, --per_device_train_batch_size, "4"'
+    more = f', args: [{words}, --gradient_accumulation_steps, "4", --num_train_epochs, "1", --report_to, none]' if "parsed" in case else ""
+    config = "train_micro_batch_size_per_gpu: auto, gradient_accumulation_steps: auto, "
+    config += f"zero_optimization: {{stage: {stage}, stage3_gather_16bit_weights_on_model_save: {str(stage == 3).lower()}}}"
+    plan = plan_of("trainer", config, more, LORA if case == "LoRA" else "")
+    found, _ = trained(tmp_path, plan, after=TRAINER)
+    assert found["steps"] == (2 if "parsed" in case else 12), "64 samples: 2 ranks of 4 in 4 parts; of 8 and 1, in 3 epochs"
+    assert found["stage"] == stage and found["saved"] and found["split"] is (stage == 3)
+    assert (found["file"], found["adapter"]) == (case != "LoRA", case == "LoRA")
+
+
+STUDENT = f"{{{BATCH}, {ADAM}, {WARM}, zero_optimization: {{stage: 2}}}}"
+MODELS = {
+    "a student and its teacher": "teacher: {role: inference, deepspeed: {train_micro_batch_size_per_gpu: 4, zero_optimization: {stage: 3}}}",
+    "two that are trained": f"critic: {{deepspeed: {{{BATCH}, zero_optimization: {{stage: 2}}}}}}",
+}
+
+
+@pytest.mark.parametrize("integration", ["accelerate", "deepspeed"])
+@pytest.mark.parametrize("case", MODELS)
+def test_several_models(case: str, integration: str, tmp_path: Path) -> None:
+    configs = f"models:\n  student: {{deepspeed: {STUDENT}}}\n  {MODELS[case]}"
+    critic = ", critic=told_of(critic), kept=os.path.exists('checkpoints/critic/latest')" if "two" in case else ""
+    after = f"tell(student=told_of(student), saved=os.path.exists('checkpoints/student/latest'){critic})"
+    plan = PLAN.format(integration=integration, configs=configs, more="", model="")
+    kind = "tiny" if integration == "accelerate" else "ReturnsTheLoss"
+    found, _ = trained(tmp_path, plan, after=after, kind=kind)
+    assert (found["student"]["steps"], found["student"]["stage"], found["saved"]) == (2, 2, True)
+    assert found["student"]["lr"] == pytest.approx(2e-3)
+    if "two" in case:
+        assert (found["critic"]["steps"], found["kept"]) == (2, True)
