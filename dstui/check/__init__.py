@@ -53,7 +53,7 @@ def check(  # noqa: PLR0913 - all but the first two are named
     found: list[Finding] = []
     for number, (name, config) in enumerate(plan.configurations.items()):
         root, whole = f"models.{name}.deepspeed." if name else "deepspeed.", plan if number == 0 else None
-        trained = not name or plan.models[name].role == "train"
+        trained = plan.trains(name)
         architecture = (models or {}).get(name, model)
         found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, architecture, trained, pool))
     found += _no_command(target, found)

@@ -183,7 +183,6 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
         if mine is None:
             continue
         model = plan.focused_on(name).model
-        training = plan.models[name].role == "train" if name in plan.models else not plan.job.infers(config)
         setup, notes = setup_of(
             filled(config, plan.job.integration, plan.accelerate),
             model,
@@ -199,7 +198,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
         reported += [*mine.notes, *notes]
-        found.append(Modelled(name=name, facts=mine, model=model, setup=setup if training else setup._replace(training=False)))
+        found.append(Modelled(name=name, facts=mine, model=model, setup=setup._replace(training=plan.trains(name))))
     return found, reported
 
 

@@ -136,7 +136,7 @@ trainer.save_model()"""
 
 
 def _accelerate(plan: Plan) -> Iterator[str]:
-    if plan.job.infers(plan.deepspeed):
+    if not plan.trains():
         yield ACCELERATOR
         yield INFERENCE
         return

@@ -257,6 +257,13 @@ OPTIMIZERS = [
         reader="accelerate",
     ),
     Case("DS327", {}, ADAM, plan="job: {script: t.py, integration: accelerate}", reader="accelerate"),
+    Case(
+        "DS327",
+        {STAGE: 3},
+        {STAGE: 3},
+        plan="job: {script: t.py, integration: accelerate}",
+        plan_passes="job: {script: t.py, integration: accelerate, optimizer: none}",
+    ),
 ]
 WARMUP = {**ADAM, SCHEDULER: {"type": "WarmupLR", "params": {"warmup_num_steps": 5}}}
 DECAY = {**ADAM, SCHEDULER: {"type": "WarmupDecayLR", "params": {"total_num_steps": 100, "warmup_num_steps": 5, "warmup_max_lr": 1e-3}}}
@@ -517,7 +524,7 @@ READERS = [
     Case("DS322", {}, {"gradient_accumulation_steps": "auto"}, reader="accelerate"),
     Case("DS323", {"steps_per_print": 5}, {}, reader="trainer"),
     Case("DS324", {STAGE: 3}, {STAGE: 3, f"{ZERO}.stage3_gather_16bit_weights_on_model_save": True}, reader="trainer"),
-    Case("DS324", at_stage(3), {STAGE: 3}, plan=ACCELERATED),
+    Case("DS324", {STAGE: 3}, {STAGE: 3}, plan=ACCELERATED, plan_passes=ACCELERATED.replace("}", ", optimizer: none}")),
     Case(
         "DS325",
         {"bf16.enabled": True},
@@ -582,6 +589,7 @@ READERS = [
     ),
     Case("PL030", plan=ACCELERATED + BOTH.format("auto", 3), plan_passes=ACCELERATED + BOTH.format(1, 3)),
     Case("PL031", plan=ACCELERATED + BOTH.format(1, 2), plan_passes=ACCELERATED + BOTH.format(1, 3)),
+    Case("PL031", {STAGE: 2}, {STAGE: 3}, plan="job: {script: t.py, integration: accelerate, optimizer: none}"),
     Case(
         "PL032",
         plan='job: {script: t.py, args: ["{ds_config:judge}"]}',

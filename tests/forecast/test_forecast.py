@@ -114,11 +114,12 @@ def test_several_models_in_one_run_add_up() -> None:
 
 
 def test_zero_inference_trains_nothing_and_never_makes_master_weights() -> None:
-    answers = plan(stage=3).unset("deepspeed.optimizer").set("job.integration", "accelerate")
+    unstated = plan(stage=3).unset("deepspeed.optimizer").set("job.integration", "accelerate")
+    assert forecast(unstated, facts(), EIGHT_H100).trainable == PARAMS, "fits assumes training unless the Plan says otherwise"
+    answers = unstated.set("job.optimizer", "none")
     found = forecast(answers, facts(), EIGHT_H100)
     assert found.trainable == 0 and not {"master_weights", "optimizer_states", "gradients"} & set(found.gpu.parts)
     assert found.gpu.bytes is not None and found.gpu.moments["initialize"] < 2 * PARAMS / 8 + 2 * 10**9
-    assert forecast(answers.set("job.optimizer", "script"), facts(), EIGHT_H100).trainable == PARAMS
 
 
 def test_a_student_that_fits_at_stage_2_beside_its_teacher_is_told_so() -> None:
