@@ -79,6 +79,7 @@ def _as_json(recommendation: RankedPlans | None) -> dict[str, Any]:
         return {"candidates": 0, "recommended": []}
     return {
         "candidates": recommendation.candidates,
+        "ordered_by": recommendation.ordered_by,
         "recommended": [row.as_json() for row in recommendation.rows],
         "ways_out": list(recommendation.ways),
     }
@@ -181,7 +182,7 @@ def _table(recommendation: RankedPlans | None) -> Iterator[str]:
         yield f"Nothing fits, of {recommendation.candidates:,} candidates. What would:"
         yield from (f"  - {way}" for way in recommendation.ways or ("nothing that was tried: a smaller model, or larger GPUs",))
     else:
-        yield f"The best of {recommendation.candidates:,} candidates with the same samples in a step"
+        yield f"The best of {recommendation.candidates:,} candidates with the same samples in a step, {recommendation.order}"
         yield f"  {'':<5} {'GPU':>9} {'left':>5} {'tokens/s':>9}"
         for row in recommendation.rows:
             tokens = f"{row.speed.tokens:,.0f}" if row.speed else "?"

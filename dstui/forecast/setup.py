@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from dstui.check.auto_values import AUTO, value_of
 from dstui.check.context import Context
 from dstui.check.rules.batch import given, verdict
+from dstui.forecast.not_reckoned import not_reckoned
 from dstui.plan import Plan
 from dstui.plan.catalogue import release, version_tuple
 from dstui.plan.model import Model
@@ -125,6 +126,7 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
     overlap = c.on(f"{ZERO}.overlap_comm") if c.has(f"{ZERO}.overlap_comm") else stage == 3
     assumed = [key for key in ("sequence_length", "activation_checkpointing") if model is None or getattr(model, key) is None]
     reported += [UNSAID[key] for key in assumed]
+    reported += not_reckoned(c)
     off, param = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
     setup = Setup(
         ranks=ranks,

@@ -10,7 +10,9 @@ from targets import EIGHT_H100, FOUR_A100, GB, NO_GPU, ONE_4090, TWO_NODES, fact
 from dstui.forecast.choices import Choice, table
 from dstui.forecast.forecast import forecast
 from dstui.forecast.model import facts_of_params, unknown_model
+from dstui.forecast.not_reckoned import NOT_RECKONED
 from dstui.machine.snapshot import Machine
+from dstui.plan.catalogue import lookup
 
 PARAMS = 6_738_415_616
 
@@ -230,6 +232,35 @@ def test_the_rows_of_the_stage_step_go_from_everything_on_each_gpu_to_everything
     assert sizes == sorted(sizes, reverse=True)
     speeds = [rows[choice].speed for choice in (Choice(1), Choice(3, "cpu"), Choice(3, "nvme", "nvme"))]
     assert [s.tokens for s in speeds if s] == sorted((s.tokens for s in speeds if s), reverse=True)
+
+
+def test_what_is_not_reckoned_with_is_said_and_nothing_else() -> None:
+    sections = {
+        "activation_checkpointing": {"cpu_checkpointing": True, "partition_activations": True, "profile": True},
+        "pipeline": {"stages": 2},
+        "compile": {"deepcompile": True},
+        "zero_optimization": {"stage": 3, "mics_shard_size": 4},
+    }
+    given = plan(stage=3)
+    for section, values in sections.items():
+        given = given.set(f"deepspeed.{section}", values)
+    said = [sentence for sentence in forecast(given, facts(), EIGHT_H100).unknown if "not reckoned with" in sentence]
+    assert [sentence.split()[0].rpartition(".")[2] for sentence in said] == [
+        "cpu_checkpointing", "partition_activations", "mics_shard_size", "pipeline", "compile"
+    ]  # fmt: skip
+    off = plan(stage=3, deepspeed__activation_checkpointing={"cpu_checkpointing": False}, deepspeed__compile={"deepcompile": False})
+    assert not any("not reckoned with" in sentence for sentence in forecast(off, facts(), EIGHT_H100).unknown)
+    assert all(lookup(path) for path in NOT_RECKONED)
+
+
+def test_weights_on_nvme_hold_a_buffer_in_ram_as_large_as_max_in_cpu() -> None:
+    nvme = {"device": "nvme", "nvme_path": "/local_nvme"}
+    none, some = (
+        forecast(plan(stage=3, deepspeed__zero_optimization__offload_param={**nvme, "max_in_cpu": n}), facts(), EIGHT_H100)
+        for n in (0, 10**8)
+    )
+    assert some.host.bytes and none.host.bytes and some.nvme.bytes == none.nvme.bytes
+    assert some.host.parts["weights"] == pytest.approx(8 * 2 * 10**8, abs=8)
 
 
 def test_the_json_has_the_promised_keys() -> None:
