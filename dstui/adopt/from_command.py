@@ -14,6 +14,7 @@ from dstui.adopt.script import CONFIG, OPTIONS, ScriptFacts
 from dstui.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PLUGIN, TOP, AccelerateKey
 from dstui.plan.launchers import LAUNCHERS
+from dstui.plan.parallelism import PARALLELISM
 from dstui.plan.scalars import resolve
 
 ReadNamed = Callable[[str], str | None]
@@ -118,6 +119,12 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, job: Mapp
     text = read_named(str(name)) if name is not None else None
     if name is not None and text is None:
         notes.append(f"{name} is not here: the command's own options are all that is known")
+    parallel = {name: resolve(str(options.pop(name))) for name in list(options) if name.startswith(f"{PARALLELISM}_")}
+    if options.pop(f"use_{PARALLELISM}", False):
+        notes.append(
+            f"--use_{PARALLELISM}: accelerate refuses it on the command line without --use_fsdp; "
+            f"here, and in its YAML, the section {PARALLELISM} says the same"
+        )
     flags = {
         option: _value(value, PLUGIN.get(option) or TOP[option]) for option, value in options.items() if option in PLUGIN or option in TOP
     }
@@ -128,8 +135,9 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, job: Mapp
                 "neither a YAML nor --use_deepspeed: accelerate would take its default_config.yaml; this Plan trains with DeepSpeed"
             )
     notes += [f"--{option} has no key in an accelerate YAML and is left out" for option in options if option not in flags]
+    given = Given(job, flags, line.env, tuple(notes), parallel)
     try:
-        return plan_of_accelerate(text or "distributed_type: DEEPSPEED\n", source, Given(job, flags, line.env, tuple(notes)), read_named)
+        return plan_of_accelerate(text or "distributed_type: DEEPSPEED\n", source, given, read_named)
     except ConfigError as error:
         raise ConfigError(f"{name}: {error.message}", error.line, error.column) from None
 

@@ -139,7 +139,8 @@ def _way(s: Setup) -> str:
         for what, place in (("optimizer", s.optimizer_offload), ("weights", s.param_offload))
         if place != "none"
     )
-    batch = f"micro-batch {s.micro_batch} x {s.sequence} tokens x {s.accumulation}"
+    split = f" over {s.sequence_parallel} ranks" if s.sequence_parallel > 1 else ""
+    batch = f"micro-batch {s.micro_batch} x {s.sequence} tokens{split} x {s.accumulation}"
     return f"{zero}{places}, {s.precision}, {batch}"
 
 

@@ -31,6 +31,7 @@ from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
 from dstui.plan.model import Model
+from dstui.plan.parallelism import sp_size
 
 Verdict = Literal["fits", "tight", "too big", "unknown"]
 Facts = ModelFacts | Mapping[str, ModelFacts]
@@ -192,6 +193,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
             hidden=mine.hidden,
             on_cpu=room.on_cpu,
             transformers=known(machine.software.transformers, None),
+            parts=sp_size(plan),
         )
         whole = setup.weight_bytes * (mine.params or 0)
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:

@@ -18,6 +18,7 @@ from dstui.plan import Plan
 from dstui.plan.accelerate_keys import FILE, SECTION
 from dstui.plan.hostfile import HostfileError, select
 from dstui.plan.launchers import BY_NAME, Launcher
+from dstui.plan.parallelism import parallelism_variables
 from dstui.render.accelerate import PORT, accelerate_data
 from dstui.render.accelerate_env import accelerate_environment
 from dstui.render.config_files import config_variable, placeholder
@@ -220,4 +221,6 @@ def _environment(plan: Plan, cpu: bool, launcher: Launcher, first: str) -> dict[
         env |= {"MASTER_ADDR": master_address(plan, first), "MASTER_PORT": str(plan.cluster.master_port or PORT)}
     if plan.job.integration == "accelerate" and launcher.name != "accelerate":  # which sets them itself
         env |= accelerate_environment(plan)
+    elif plan.job.integration == "trainer" and launcher.name != "accelerate":
+        env |= parallelism_variables(plan)  # the Trainer's own Accelerator reads them
     return env | dict(plan.cluster.env)

@@ -33,6 +33,7 @@ models:
   teacher: {{role: inference, deepspeed: {{train_micro_batch_size_per_gpu: {}, zero_optimization: {{stage: {}}}}}}}
 """
 ACCELERATED = "job: {script: t.py, integration: accelerate}"
+ULYSSES = ACCELERATED.replace("{", "{{").replace("}", "}}") + "\naccelerate: {{parallelism_config: {{parallelism_config_sp_size: {}}}}}"
 CLASSES = ACCELERATED + "\naccelerate: {deepspeed_config: {deepspeed_moe_layer_cls_names: '%s'}}"
 
 
@@ -438,6 +439,14 @@ PARALLEL = [
         {"tensor_parallel": {"autotp_size": 2, "tp": {"tp_size": 4}}},
         {"tensor_parallel": {"autotp_size": 2, "tp": {"tp_size": 2}}},
     ),
+    Case(
+        "PL060",
+        plan="job: {script: t.py, integration: accelerate}\n"
+        "cluster: {launcher: accelerate, launcher_args: [--use_parallelism_config, --parallelism_config_sp_size, '2']}",
+        plan_passes="job: {script: t.py, integration: accelerate}\ncluster: {launcher: accelerate}\n"
+        "accelerate: {parallelism_config: {parallelism_config_sp_size: 2}}",
+    ),
+    Case("PL061", plan=ULYSSES.format(3), plan_passes=ULYSSES.format(2), ranks=4),
     Case("DS194", {"tensor_parallel.preset_model": "gpt"}, {"tensor_parallel.preset_model": "llama"}),
     Case(
         "DS198",

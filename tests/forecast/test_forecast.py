@@ -253,6 +253,18 @@ def test_what_is_not_reckoned_with_is_said_and_nothing_else() -> None:
     assert all(lookup(path) for path in NOT_RECKONED)
 
 
+@pytest.mark.parametrize("integration", ["accelerate", "trainer"])
+def test_sequences_that_accelerate_splits_are_reckoned_as_those_that_deepspeed_splits(integration: str) -> None:
+    given = plan(stage=3, sequence=65536).set("job.integration", integration).set("job.optimizer", "script")
+    whole = forecast(given, facts(), EIGHT_H100)
+    own = forecast(given.set("deepspeed.sequence_parallel_size", 8), facts(), EIGHT_H100)
+    section = forecast(given.set("accelerate.parallelism_config", {"parallelism_config_sp_size": 8}), facts(), EIGHT_H100)
+    variables = {"ACCELERATE_USE_PARALLELISM_CONFIG": "true", "PARALLELISM_CONFIG_SP_SIZE": "8"}
+    by_environment = forecast(given.set("cluster.env", variables), facts(), EIGHT_H100)
+    assert own.gpu.bytes == section.gpu.bytes == by_environment.gpu.bytes
+    assert whole.gpu.bytes and own.gpu.bytes and own.gpu.bytes < whole.gpu.bytes / 2
+
+
 def test_weights_on_nvme_hold_a_buffer_in_ram_as_large_as_max_in_cpu() -> None:
     nvme = {"device": "nvme", "nvme_path": "/local_nvme"}
     none, some = (
