@@ -44,8 +44,9 @@ def check(  # noqa: PLR0913 - all but the first two are named
     from dstui.plan.catalogue import is_version, release
     from dstui.render.target import Target
 
-    installed = machine.software.deepspeed if machine is not None else None
-    known = release(deepspeed_version or (installed if is_version(installed) else None))
+    of_machine = machine.software.deepspeed if machine is not None else None
+    installed = deepspeed_version or (of_machine if isinstance(of_machine, str) and is_version(of_machine) else None)
+    known = release(installed)
     reader = integration or plan.job.integration
     target = Target(plan, machine or Machine.unprobed(), pool if isinstance(pool, Mapping) else None)
     ranks = world_size if world_size is not None else target.world_size
@@ -55,7 +56,8 @@ def check(  # noqa: PLR0913 - all but the first two are named
         root, whole = f"models.{name}.deepspeed." if name else "deepspeed.", plan if number == 0 else None
         trained = plan.trains(name)
         architecture = (models or {}).get(name, model)
-        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, architecture, trained, pool))
+        context = Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, architecture, trained, pool, installed)
+        found += _evaluated(context)
     found += _no_command(target, found)
     if plan.accelerate and reader == "accelerate":
         from dstui.check.accelerate import check_section
@@ -78,7 +80,9 @@ def check_config(  # noqa: PLR0913 - all but the first are named
     from dstui.check.context import Context
     from dstui.plan.catalogue import release
 
-    return ranked(list(_evaluated(Context(config, release(deepspeed_version), integration, world_size, machine, None, root, lines))))
+    known = release(deepspeed_version)
+    context = Context(config, known, integration, world_size, machine, None, root, lines, installed=deepspeed_version)
+    return ranked(list(_evaluated(context)))
 
 
 def _no_command(target: Target, found: list[Finding]) -> Iterator[Finding]:

@@ -447,6 +447,7 @@ PARALLEL = [
         "accelerate: {parallelism_config: {parallelism_config_sp_size: 2}}",
     ),
     Case("PL061", plan=ULYSSES.format(3), plan_passes=ULYSSES.format(2), ranks=4),
+    Case("KR001", {STAGE: 2}, {STAGE: 3}, version="0.18.2"),
     Case("DS194", {"tensor_parallel.preset_model": "gpt"}, {"tensor_parallel.preset_model": "llama"}),
     Case(
         "DS198",
