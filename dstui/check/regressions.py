@@ -83,7 +83,8 @@ REGRESSIONS = (
         fixed="0.19.0",
         applies=lambda c: c.stage in (1, 2) and c.offload("optimizer") == "cpu" and _accumulates(c),
         path=f"{ZERO}.offload_optimizer",
-        symptom="of the accumulated micro-batches only the first counts for the norm of the gradients: it is too small, and hardly ever clipped",
+        symptom="of the accumulated micro-batches only the first counts for the norm of the gradients: it is too small, "
+        "and they are hardly ever clipped",
         instead="use stage 3, or keep the optimizer on the GPU",
         link=f"{DEEPSPEED}/pull/7967",
     ),
