@@ -37,6 +37,8 @@ SHIPPED = {
 """Plans that come with dstui (configs/NAME.yaml) and can be named from any folder, each with what it is for."""
 PRIVATE = 0o7700
 """The bits of a mode that are left to a file for its owner alone."""
+SHIPPED_IN = (Path(__file__).parent / "configs", Path(__file__).parent.parent / "configs")
+"""Where they lie: of an installed dstui, of a checkout."""
 
 
 class FileProblem(Exception):
@@ -202,10 +204,14 @@ def find_plan(name: str) -> Path:
     """The path of a Plan: the file of that name, else the shipped Plan that is called so (`quickstart`)."""
     path = Path(name)
     if name in SHIPPED and not is_there(path):
-        package = Path(__file__).parent
-        places = (package / "configs" / f"{name}.yaml", package.parent / "configs" / f"{name}.yaml")  # installed; a checkout
+        places = (folder / f"{name}.yaml" for folder in SHIPPED_IN)
         return next((place for place in places if place.exists()), path)
     return path
+
+
+def is_shipped(folder: str) -> bool:
+    """Whether the Plans in a folder are those that come with dstui, which belong to no project."""
+    return Path(folder) in SHIPPED_IN
 
 
 def hostfile_of(plan: Plan) -> dict[str, int] | HostfileProblem | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +16,9 @@ import pytest
 
 from dstui.cli import main
 from dstui.commands import COMMANDS
-from dstui.commands.docs import _names
+from dstui.commands.docs import index
+from dstui.commands.topics import topics
+from tests.source import FILES, text_of
 
 
 @dataclass
@@ -65,6 +70,17 @@ def dstui(capsys: pytest.CaptureFixture[str]) -> Callable[..., Said]:
         ("offload_param_device", ("stage 3 only",)),
         ("zero3_save_16bit_model", ("Gather whole 16-bit weights",)),
         ("deepspeed_moe_layer_cls_names", ("with commas and no blanks",)),
+        ("NCCL_SOCKET_IFNAME", ("Variables of NCCL", "=eth0")),
+        ("nccl_timeout", ("No variable of NCCL", "DEEPSPEED_TIMEOUT")),
+        (".deepspeed_env", ("one NAME=VALUE a line", "cluster.env")),
+        ("init_distributed", ("deepspeed.init_distributed",)),
+        ("ULYSSES", ("ALST", "parallelism_config_sp_size")),
+        ("PARALLELISM_CONFIG_SP_SIZE", ("parallelism_config_sp_size",)),
+        ("ACCELERATE_DEEPSPEED_ZERO3_INIT", ("deepspeed_config.zero3_init_flag",)),
+        ("models", ("models  (Plan)", "Several models in one run", "models.NAME.role")),
+        ("cluster", ("cluster  (Plan)", "cluster.hosts")),
+        ("AC027", ("accelerate",)),
+        ("KR001", ("as of ", "transformers/issues/47254")),
         ("GATHER16", ("GATHER16-RAISED", "zero3_save_16bit_model", "deepspeed/runtime/engine.py")),
     ],
 )
@@ -77,8 +93,58 @@ def test_docs_tells_what_a_key_or_a_code_means(dstui: Callable[..., Said], key: 
 def test_docs_offers_what_is_called_nearly_so_and_lists_all(dstui: Callable[..., Said]) -> None:
     done = dstui("docs", "reduce_buket_size")
     assert done.returncode == 1 and "reduce_bucket_size" in done.stderr
-    listed = dstui("docs").stdout.split()
-    assert {"zero_optimization.stage", "job.script", "DS001"} <= set(listed) == set(_names())
+    assert "TiledMLP" in dstui("docs", "TiledMPL").stderr
+
+
+def test_without_a_key_docs_is_an_index_with_a_title_for_each_name(dstui: Callable[..., Said]) -> None:
+    lines = dstui("docs").stdout.splitlines()
+    entries = [line.split(maxsplit=1) for line in lines if line.startswith("  ")]
+    assert {name for name, *_ in entries} == {name for _, group in index() for name in group}
+    assert {"zero_optimization.stage", "job.script", "DS001", "NCCL_DEBUG", "models", "OOM-GPU"} <= {name for name, *_ in entries}
+    assert [entry for entry in entries if len(entry) == 1] == [], "each has a title"
+    headings = [line for line in lines if line and not line.startswith(" ")]
+    assert headings == [heading for heading, _ in index()]
+
+
+def test_every_code_of_a_finding_has_its_page(dstui: Callable[..., Said]) -> None:
+    written = {code for path in FILES for code in re.findall(r'"((?:AC|CK|DS|FC|KR|MC|OP|PL|TR)\d{3})"', text_of(path))}
+    known = {name for _, group in index() for name in group}
+    assert "AC027" in written and written - known == set()
+
+
+def text_of_package(source: str) -> str | None:
+    """The text of a file of an installed package, which is not imported; None where the package is not there."""
+    package, _, rest = source.partition("/")
+    found = importlib.util.find_spec(package)
+    if found is None or not found.submodule_search_locations:
+        return None
+    return Path(next(iter(found.submodule_search_locations)), rest).read_text()
+
+
+@pytest.mark.parametrize("package", ["deepspeed", "torch", "accelerate", "transformers"])
+def test_topics_are_in_the_programs_that_they_are_about(package: str) -> None:
+    mine = [topic for topic in topics() if topic.source.startswith(f"{package}/")]
+    assert mine
+    for topic in mine:
+        file, _, words = topic.source.partition(":")
+        text = text_of_package(file)
+        if text is None:
+            pytest.skip(f"{package} is not installed here")
+        assert (words or topic.name) in text, topic.name
+
+
+def test_variables_of_nccl_are_in_its_library() -> None:
+    library = next((path for root in map(Path, sys.path) for path in root.glob("nvidia/nccl/lib/libnccl.so*")), None)
+    if library is None:
+        pytest.skip("NCCL's library is not installed here: it comes with torch for CUDA")
+    data = library.read_bytes()
+    mine = [topic.name for topic in topics() if topic.source == "nccl"]
+    assert [name for name in mine if name.removeprefix("NCCL_").encode() not in data] == []
+
+
+def test_topics_name_pages_that_are_there(dstui: Callable[..., Said]) -> None:
+    for name in {name for topic in topics() for name in topic.see}:
+        assert dstui("docs", name).returncode == 0, name
 
 
 def test_schema_is_printed_or_written_with_the_line_for_an_editor(

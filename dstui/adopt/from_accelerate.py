@@ -17,6 +17,7 @@ from dstui.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import FILE, PLUGIN, SECTION, TOP
 from dstui.plan.hostfile import wrong_with_host
 from dstui.plan.kinds import is_whole
+from dstui.plan.parallelism import PARALLELISM
 
 AUTO = "auto"
 
@@ -33,6 +34,8 @@ class Given:
     notes: tuple[str, ...] = ()
     cluster: Mapping[str, Any] = field(default_factory=dict)
     """What it says of the launcher beyond the YAML's keys."""
+    parallelism: Mapping[str, Any] = field(default_factory=dict)
+    """Options that are keys of the section parallelism_config."""
 
 
 def plan_of_accelerate(
@@ -47,6 +50,9 @@ def plan_of_accelerate(
         raise ConfigError(f"{SECTION} holds no keys: it is a section, such as {SECTION}: {{zero_stage: 2}}")
     work = _Adoption(rest, dict(inner or {}), [*given.notes, *notes])
     work.flags(given.flags)
+    if given.parallelism:
+        section = work.top.get(PARALLELISM)
+        work.top[PARALLELISM] = {**(section if isinstance(section, Mapping) else {}), **given.parallelism}
     work.old_names()
     deepspeed = work.deepspeed(read_named)
     cluster = {**work.cluster(), **({"env": dict(given.env)} if given.env else {}), **given.cluster}

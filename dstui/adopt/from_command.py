@@ -13,6 +13,7 @@ from dstui.adopt.script import CONFIG, OPTIONS, ScriptFacts
 from dstui.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PLUGIN, TOP, AccelerateKey
 from dstui.plan.launchers import LAUNCHERS
+from dstui.plan.parallelism import PARALLELISM
 from dstui.plan.scalars import resolve
 
 ReadNamed = Callable[[str], str | None]
@@ -175,6 +176,12 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, job: Mapp
     text = read_named(str(name)) if name is not None else None
     if name is not None and text is None:
         notes.append(f"{name} is not here: the command's own options are all that is known")
+    parallel = {name: resolve(str(options.pop(name))) for name in list(options) if name.startswith(f"{PARALLELISM}_")}
+    if options.pop(f"use_{PARALLELISM}", False):
+        notes.append(
+            f"--use_{PARALLELISM}: accelerate refuses it on the command line without --use_fsdp; "
+            f"here, and in its YAML, the section {PARALLELISM} says the same"
+        )
     flags = {
         option: _value(value, PLUGIN.get(option) or TOP[option]) for option, value in options.items() if option in PLUGIN or option in TOP
     }
@@ -184,8 +191,8 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, job: Mapp
             notes.append(
                 "neither a YAML nor --use_deepspeed: accelerate would take its default_config.yaml; this Plan trains with DeepSpeed"
             )
-    cluster = _only_accelerates({option: value for option, value in options.items() if option not in flags})
-    given = Given(job, flags, line.env, tuple(notes), cluster)
+    left = {option: value for option, value in options.items() if option not in flags}
+    given = Given(job, flags, line.env, tuple(notes), _only_accelerates(left), parallel)
     try:
         return plan_of_accelerate(text or "distributed_type: DEEPSPEED\n", source, given, read_named)
     except ConfigError as error:

@@ -48,8 +48,9 @@ def check(  # noqa: PLR0913 - all but the first two are named
     from dstui.plan.holes import holes_of
     from dstui.render.target import Target
 
-    installed = machine.software.deepspeed if machine is not None else None
-    known = release(deepspeed_version or (installed if is_version(installed) else None))
+    of_machine = machine.software.deepspeed if machine is not None else None
+    installed = deepspeed_version or (of_machine if isinstance(of_machine, str) and is_version(of_machine) else None)
+    known = release(installed)
     reader = integration or plan.job.integration
     target = Target(plan, machine or Machine.unprobed(), pool if isinstance(pool, Mapping) else None, env_files or EnvFiles())
     ranks = world_size if world_size is not None else target.world_size
@@ -57,9 +58,10 @@ def check(  # noqa: PLR0913 - all but the first two are named
     found: list[Finding] = []
     for number, (name, config) in enumerate(plan.configurations.items()):
         root, whole = f"models.{name}.deepspeed." if name else "deepspeed.", plan if number == 0 else None
-        trained = not name or plan.models[name].role == "train"
+        trained = plan.trains(name)
         architecture = (models or {}).get(name, model)
-        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, architecture, trained, pool))
+        context = Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, architecture, trained, pool, installed)
+        found += _evaluated(context)
     found += _no_command(target, found)
     found += _env_files(target)
     if plan.accelerate and reader == "accelerate":
@@ -84,7 +86,9 @@ def check_config(  # noqa: PLR0913 - all but the first are named
     from dstui.check.context import Context
     from dstui.plan.catalogue import release
 
-    return ranked(list(_evaluated(Context(config, release(deepspeed_version), integration, world_size, machine, None, root, lines))))
+    known = release(deepspeed_version)
+    context = Context(config, known, integration, world_size, machine, None, root, lines, installed=deepspeed_version)
+    return ranked(list(_evaluated(context)))
 
 
 def _no_command(target: Target, found: list[Finding]) -> Iterator[Finding]:

@@ -65,6 +65,8 @@ class Context:
     """Whether the model is trained; of several models some may only compute."""
     pool: Mapping[str, int] | HostfileProblem | None = None
     """What the Plan's hostfile holds, or why that is not known; None where it names none, or nobody has looked."""
+    installed: str | None = None
+    """The exact release of DeepSpeed that is installed, or was asked about; `release` may be an older one with a catalogue."""
     config: Mapping[str, Any] = field(init=False)
     """The configuration that reaches DeepSpeed: "auto" as the reader fills it, and without the key where that is not known before."""
     flat: dict[str, Any] = field(init=False)

@@ -1,26 +1,30 @@
 """`dstui docs KEY`: what a key of DeepSpeed, of accelerate or of a Plan means, what a finding's code and a failure's cause stand for,
-and what a Plan that comes with dstui is for."""
+what a variable, a function or a program is for, and what a Plan that comes with dstui is for. Without a key: an index."""
 
 from __future__ import annotations
 
 import argparse
 import difflib
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from itertools import takewhile
 
 from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.auto_values import FILLED
 from dstui.check.context import flatten
+from dstui.check.regressions import AS_OF, REGRESSIONS
 from dstui.check.rule import Rule, quoted
 from dstui.check.rules.all_rules import RULES
+from dstui.commands.topics import GROUPS, topics, topics_called
 from dstui.files import SHIPPED, find_plan, read_plan
 from dstui.output import say, tell
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
+from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
-from dstui.plan.model import SECTIONS
+from dstui.plan.model import NamedModel
 from dstui.plan.scalars import yaml_scalar
-from dstui.run.diagnosis.pages import cause_names, cause_pages, causes_document
+from dstui.run.diagnosis.pages import cause_pages, cause_titles, causes_document
 
 MOMENTS = {
     "parse": "whoever reads the file refuses it",
@@ -28,7 +32,7 @@ MOMENTS = {
     "launch": "the launcher dies",
     "run": "the run dies later",
 }
-
+ACCELERATE = {**{f"{SECTION}.{name}": key for name, key in PLUGIN.items()}, **TOP}
 PAPERS = "arxiv.org"
 
 
@@ -38,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "key",
         nargs="?",
         metavar="KEY",
-        help="zero_optimization.stage, cluster.hosts, zero3_init_flag, DS125, OOM-GPU, zero-infinity; none lists all",
+        help="zero_optimization.stage, cluster.hosts, NCCL_DEBUG, DummyOptim, DS125, OOM-GPU, zero-infinity; none lists all",
     )
     parser.add_argument("--causes", action="store_true", help="all causes of failures as one document, in Markdown")
 
@@ -49,34 +53,52 @@ def run(args: argparse.Namespace) -> int:
         tell(causes_document(), end="")
         return 0
     if args.key is None:
-        for name in sorted(_names()):
-            tell(name)
+        for line in _index_lines():
+            tell(line)
         return 0
     pages = list(_pages(args.key))
     for number, page in enumerate(pages):
         tell(("\n" if number else "") + page)
     if pages:
         return 0
-    names = _names()
+    names = [name for _, entries in index() for name in entries]
+    names += [other for topic in topics() for other in topic.also]
     close = difflib.get_close_matches(args.key, list(dict.fromkeys([*names, *(name.rpartition(".")[2] for name in names)])), 5, 0.7)
     say(f"nothing is called {args.key}" + (f"; there is {', '.join(close)}" if close else "; dstui docs lists everything"))
     return 1
 
 
-def _names() -> list[str]:
-    own = [".".join((*map(str, path), name)) for path, specs in FIELDS.items() for name in specs]
-    deepspeed = [key.path for key in release().keys()]  # noqa: SIM118 - a method of ours
-    return [
-        *SHIPPED,
-        *own,
-        *SECTIONS,
-        *deepspeed,
-        *TOP,
-        *(f"{SECTION}.{name}" for name in PLUGIN),
-        *RULES,
-        *ACCELERATE_RULES,
-        *cause_names(),
+def index() -> list[tuple[str, dict[str, str]]]:
+    """Return each group of the index: its heading, and name -> one sentence."""
+    found = [
+        ("Plans that come with dstui", dict(SHIPPED)),
+        ("The Plan", {**_sections(), **{path: str(field["help"]) for path, field in _fields()}}),
+        ("DeepSpeed's configuration (under deepspeed: in a Plan)", {key.path: key.help for key in release().keys()}),  # noqa: SIM118
+        ("accelerate's YAML (under accelerate: in a Plan)", {name: key.help for name, key in ACCELERATE.items()}),
     ]
+    found += [(heading, {topic.name: topic.help for topic in topics() if topic.group == group}) for group, heading in GROUPS.items()]
+    found.append(("Findings, by their codes", {rule.code: rule.title for rule in (RULES | ACCELERATE_RULES).values()}))
+    found.append(("Why runs end (causes, by their ids)", cause_titles()))
+    return [(heading, dict(sorted(entries.items()))) for heading, entries in found]
+
+
+def _index_lines() -> Iterator[str]:
+    """The index with a line for each name; the names of a group are as wide as most of them need."""
+    for number, (heading, entries) in enumerate(index()):
+        yield ("\n" if number else "") + heading
+        width = min(max(map(len, entries)), 36)
+        yield from (f"  {name:<{width}}  {_sentence(text)}".rstrip() for name, text in entries.items())
+
+
+def _sentence(text: str) -> str:
+    """The first sentence of a help text."""
+    first, stop, _ = text.partition(". ")
+    return first.rstrip(".") if stop or text.endswith(".") else text
+
+
+def _sections() -> dict[str, str]:
+    """What stands at the root of a Plan, in the words of its schema."""
+    return {name: str(part["description"]) for name, part in plan_schema()["properties"].items() if "description" in part}
 
 
 def _pages(name: str) -> Iterator[str]:
@@ -88,15 +110,24 @@ def _pages(name: str) -> Iterator[str]:
     yield from cause_pages(name)
     if name in SHIPPED:
         yield _of_recipe(name)
+    yield from (topic.page_text() for topic in topics_called(name))
+    if name in (sections := _sections()):
+        yield _of_section(name, sections[name])
     yield from (_own(path, field) for path, field in _fields() if name in (path, path.rpartition(".")[2]))
     exact = lookup(asked)
     if exact is not None:
         yield _of_key(exact)
     elif "." not in asked:
         yield from (_of_key(key) for key in release().keys() if key.name == asked)  # noqa: SIM118 - a method of ours
-    key = PLUGIN.get(asked) or TOP.get(asked)
-    if key is not None:
-        yield _of_accelerate(key, f"accelerate: {SECTION}.{asked}" if asked in PLUGIN else f"accelerate: {asked}")
+    for path, key in ACCELERATE.items():
+        if asked == path.rpartition(".")[2] or (key.variable and key.variable == name.upper()):
+            yield _of_accelerate(key, f"accelerate: {path}")
+
+
+def _of_section(name: str, words: str) -> str:
+    """A section at the root of a Plan: what it is, and its keys."""
+    keys = [(path, str(field["help"])) for path, field in _fields() if path.startswith(f"{name}.")]
+    return "\n".join([f"{name}  (Plan)", f"  {words}", *(f"    {path:<28} {_sentence(text)}" for path, text in keys)])
 
 
 def _of_recipe(name: str) -> str:
@@ -125,6 +156,8 @@ def _fields() -> Iterator[tuple[str, dict[str, object]]]:
     for path, specs in FIELDS.items():
         for name, spec in specs.items():
             yield ".".join((*map(str, path), name)), {**spec.metadata, "default": spec.default}
+    for spec in fields(NamedModel):
+        yield f"models.NAME.{spec.name}", {**spec.metadata, "default": spec.default}
 
 
 def _own(path: str, about: dict[str, object]) -> str:
@@ -184,4 +217,7 @@ def _of_rule(rule: Rule) -> str:
         lines.append(f"  about    configurations that {', '.join(rule.readers)} reads")
     if rule.source:
         lines.append(f"  source   {rule.source}")
+    if rule.code == "KR001":
+        lines.append(f"  known    as of {AS_OF}")
+        lines += [f"    {one.since} up to {one.fixed}: {one.symptom}\n      {one.link}" for one in REGRESSIONS]
     return "\n".join(lines)

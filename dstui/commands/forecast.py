@@ -80,6 +80,7 @@ def _as_json(recommendation: RankedPlans | None) -> dict[str, Any]:
         return {"candidates": 0, "recommended": []}
     return {
         "candidates": recommendation.candidates,
+        "ordered_by": recommendation.ordered_by,
         "recommended": [row.as_json() for row in recommendation.rows],
         "ways_out": list(recommendation.ways),
     }
@@ -139,7 +140,8 @@ def _way(s: Setup) -> str:
         for what, place in (("optimizer", s.optimizer_offload), ("weights", s.param_offload))
         if place != "none"
     )
-    batch = f"micro-batch {s.micro_batch} x {s.sequence} tokens x {s.accumulation}"
+    split = f" over {s.sequence_parallel} ranks" if s.sequence_parallel > 1 else ""
+    batch = f"micro-batch {s.micro_batch} x {s.sequence} tokens{split} x {s.accumulation}"
     return f"{zero}{places}, {s.precision}, {batch}"
 
 
@@ -182,7 +184,7 @@ def _table(recommendation: RankedPlans | None) -> Iterator[str]:
         yield f"Nothing fits, of {recommendation.candidates:,} candidates. What would:"
         yield from (f"  - {way}" for way in recommendation.ways or ("nothing that was tried: a smaller model, or larger GPUs",))
     else:
-        yield f"The best of {recommendation.candidates:,} candidates with the same samples in a step"
+        yield f"The best of {recommendation.candidates:,} candidates with the same samples in a step, {recommendation.order}"
         yield f"  {'':<5} {'GPU':>9} {'left':>5} {'tokens/s':>9}"
         for row in recommendation.rows:
             tokens = f"{row.speed.tokens:,.0f}" if row.speed else "?"

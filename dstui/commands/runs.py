@@ -14,12 +14,10 @@ from dstui.plan import PlanError
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.index import find, runs
 from dstui.run.jobs.plan_diff import Change, changes, history, plan_of
-from dstui.run.jobs.records import JobStatus
+from dstui.run.jobs.records import STATE_GLYPHS, JobStatus
 from dstui.run.jobs.status import no_sign_of_life, unconfirmed
 from dstui.run.observe.summary import duration_text
 from dstui.text import sanitise
-
-GLYPHS = {"starting": "·", "running": "●", "succeeded": "✔", "failed": "✖", "stopped": "■", "lost": "?"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +83,7 @@ def _line(folder: JobFolder, status: JobStatus) -> str:
     when = f"{datetime.fromtimestamp(began):%Y-%m-%d %H:%M}" if began else "?"
     ranks = len(status.ranks)
     words = (
-        f"{GLYPHS[status.state]} {status.state:<9}",
+        f"{STATE_GLYPHS[status.state]} {status.state:<9}",
         f"{'' if status.exit_code is None else status.exit_code:>3}",
         when,
         f"{duration_text(ended - began) if began else '?':>12}",

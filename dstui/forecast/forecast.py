@@ -31,6 +31,7 @@ from dstui.forecast.states import states
 from dstui.machine.snapshot import Machine, known
 from dstui.plan import Plan
 from dstui.plan.model import Model
+from dstui.plan.parallelism import sp_size
 
 Verdict = Literal["fits", "tight", "too big", "unknown"]
 Facts = ModelFacts | Mapping[str, ModelFacts]
@@ -183,7 +184,6 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
         if mine is None:
             continue
         model = plan.focused_on(name).model
-        training = plan.models[name].role == "train" if name in plan.models else not plan.job.infers(config)
         setup, notes = setup_of(
             filled(config, plan.job.integration, plan.accelerate),
             model,
@@ -193,13 +193,14 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
             hidden=mine.hidden,
             on_cpu=room.on_cpu,
             transformers=known(machine.software.transformers, None),
+            parts=sp_size(plan),
         )
         whole = setup.weight_bytes * (mine.params or 0)
         if room.gpu is not None and whole > 0.9 * room.gpu and not setup.built_partitioned:
             setup = setup._replace(built_partitioned=True)
             notes += [ZERO_INIT] if setup.stage == 3 else []
         reported += [*mine.notes, *notes]
-        found.append(Modelled(name=name, facts=mine, model=model, setup=setup if training else setup._replace(training=False)))
+        found.append(Modelled(name=name, facts=mine, model=model, setup=setup._replace(training=plan.trains(name))))
     return found, reported
 
 

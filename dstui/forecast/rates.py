@@ -170,8 +170,9 @@ def _between(machine: Machine, reported: list[str]) -> float:
 
 
 SCALES: Mapping[str, tuple[float, float]] = {"memory_scale": (0.6, 1.6), "step_scale": (0.25, 4.0)}
-"""What is believed of what runs took beside the forecast. What lies further off is no correction of this model but another case, as is a
-tiny model in processes a hundred times its size."""
+"""The corrections that are applied. A run further off was another case, such as a tiny model in processes a hundred times its size; the
+forecast then says that it was left out."""
+OF_SCALE = {"memory_scale": "memory", "step_scale": "time of a step"}
 
 
 def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
@@ -182,9 +183,16 @@ def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
         for name, value in measured.items()
         if name in names and isinstance(value, (int, float)) and not isinstance(value, bool) and 1e3 < value < 1e18
     }
-    good |= {
-        name: float(value)
-        for name, (low, high) in SCALES.items()
-        if isinstance(value := measured.get(name), (int, float)) and low < value < high
-    }
-    return replace(rates, **good, measured=tuple(sorted(good))) if good else rates  # type: ignore[arg-type]
+    ignored: list[str] = []
+    for name, (low, high) in SCALES.items():
+        value = measured.get(name)
+        if not isinstance(value, (int, float)):
+            continue
+        if low < value < high:
+            good[name] = float(value)
+        else:
+            words = f"runs of this model took {value:.3g} times the {OF_SCALE[name]} of the forecast"
+            ignored.append(f"{words}: a correction beyond {low} to {high} is not applied, so the figures are those without it")
+    if not good and not ignored:
+        return rates
+    return replace(rates, **good, measured=tuple(sorted(good)), unknown=(*rates.unknown, *ignored))

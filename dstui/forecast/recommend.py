@@ -69,8 +69,21 @@ class RankedPlans:
 
     rows: tuple[RankedPlan, ...] = ()
     candidates: int = 0
+    ordered_by: str = "speed"
+    """What the rows are ordered by: speed, or simplicity where no machine tells how fast it is."""
     ways: tuple[str, ...] = ()
     problem: str = ""
+
+    @property
+    def order(self) -> str:
+        """By what the rows are ordered, in words."""
+        return ORDERS[self.ordered_by]
+
+
+ORDERS = {
+    "speed": "the fastest first; of those as fast, the simplest",
+    "simplicity": "the simplest first, then the least memory: no machine is known, so neither is the speed",
+}
 
 
 class Candidate(NamedTuple):
@@ -131,7 +144,8 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
     one, smaller = models[0], room.shrunk(rates.memory_scale)
     count, best = search(plan, one, smaller, rates)
     rows = tuple(_row(plan, one, c, room, rates) for c in _ranked(best))
-    return RankedPlans(rows=rows, candidates=count, ways=() if rows else tuple(ways_out(one, smaller)))
+    order = "speed" if rates.flops else "simplicity"
+    return RankedPlans(rows=rows, candidates=count, ordered_by=order, ways=() if rows else tuple(ways_out(one, smaller)))
 
 
 def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int, list[Candidate]]:

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 from dstui.check.auto_values import AUTO, value_of
 from dstui.check.context import Context
 from dstui.check.rules.batch import given, verdict
+from dstui.forecast.not_reckoned import not_reckoned
 from dstui.plan import Plan
 from dstui.plan.catalogue import release, version_tuple
 from dstui.plan.model import Model
@@ -113,18 +114,21 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
     hidden: int | None,
     on_cpu: bool = False,
     transformers: str | None = None,
+    parts: int = 1,
 ) -> tuple[Setup, list[str]]:
-    """The setup of a configuration, and in sentences what had to be assumed. `hidden` fills "auto"; `ranks` is the world size."""
+    """The setup of a configuration, and in sentences what had to be assumed. `hidden` fills "auto"; `ranks` is the world size;
+    `parts`: over how many ranks accelerate splits a sequence, where the configuration does not say."""
     c = Context(config, release(), integration, ranks)
     reported: list[str] = []
     precision = _precision(c, reported)
-    micro, steps = _batch(c, ranks, reported)
+    micro, steps = _batch(c, ranks, parts, reported)
     optimizer = _optimizer(c, reported)
     stage = c.stage if c.stage in (0, 1, 2, 3) else 0
     place = {what: _place(c.offload(what)) for what in ("optimizer", "param")}
     overlap = c.on(f"{ZERO}.overlap_comm") if c.has(f"{ZERO}.overlap_comm") else stage == 3
     assumed = [key for key in ("sequence_length", "activation_checkpointing") if model is None or getattr(model, key) is None]
     reported += [UNSAID[key] for key in assumed]
+    reported += not_reckoned(c)
     off, param = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
     setup = Setup(
         ranks=ranks,
@@ -161,7 +165,7 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         param_buffer=int(c.number(f"{param}.buffer_size") or 1e8),
         host_params=int(c.number(f"{param}.max_in_cpu") or 0),
         tensor_parallel=_share(c, "tensor_parallel.autotp_size", ranks),
-        sequence_parallel=_share(c, "sequence_parallel_size", ranks),
+        sequence_parallel=_share(c, "sequence_parallel_size", ranks, parts),
         built_partitioned=integration != "deepspeed",
         gathered_on_save=stage == 3 and c.on(f"{ZERO}.stage3_gather_16bit_weights_on_model_save"),
         on_cpu=on_cpu,
@@ -190,9 +194,9 @@ def _precision(c: Context, reported: list[str]) -> Precision:
     return "fp32"
 
 
-def _batch(c: Context, ranks: int, reported: list[str]) -> tuple[int, int]:
-    parts = c.number("sequence_parallel_size") or 1
-    triple = verdict(given(c), ranks / parts if parts else ranks).triple
+def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int, int]:
+    of_each = c.number("sequence_parallel_size") or parts
+    triple = verdict(given(c), ranks / of_each if of_each else ranks).triple
     micro, steps = (int(n) if isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < 1e9 else 0 for n in triple[1:])
     filled = any(c.raw.get(key) == AUTO for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"))
     if filled or not micro:
@@ -241,9 +245,9 @@ def _count(c: Context, key: str, hidden: int | None, stage: int) -> int:
     return int(min(c.number(path) or 0, 1e12))
 
 
-def _share(c: Context, path: str, ranks: int) -> int:
+def _share(c: Context, path: str, ranks: int, otherwise: int = 1) -> int:
     """A degree of parallelism that divides the ranks; else 1."""
-    degree = int(c.number(path) or 1)
+    degree = int(c.number(path) or otherwise)
     return degree if 1 <= degree <= ranks and ranks % degree == 0 else 1
 
 

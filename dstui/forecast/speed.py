@@ -110,9 +110,10 @@ def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple
     lp, mine, per_node = setup.weight_bytes, n.trained / setup.shards, max(setup.ranks // setup.nodes, 1)
     copies, name = 0.0, "copies over PCIe"
     if setup.param_offload != "none":
-        link = rates.host_link if setup.param_offload == "cpu" else min(rates.host_link, rates.nvme_read / per_node)
+        in_ram = setup.param_offload == "cpu" or (not n.frozen and mine <= setup.host_params)  # max_in_cpu holds all of them
+        link = rates.host_link if in_ram else min(rates.host_link, rates.nvme_read / per_node)
         copies = 2 * lp * n.params / setup.shards / link
-        name = name if setup.param_offload == "cpu" else "reading from NVMe"
+        name = name if in_ram else "reading from NVMe"
     if setup.optimizer_offload == "none":
         moved = (16 + 2 * optimizer_bytes(setup)) * mine
         return copies, moved / (rates.memory * 0.7), (name, "the optimizer on the GPU")

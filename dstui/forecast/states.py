@@ -194,7 +194,8 @@ def _stage_3(setup: Setup, n: Counts) -> States:
         s.host = weights
     else:
         s.nvme = dict(weights)
-        s.host = {"swap_buffers": float(setup.param_buffers * setup.param_buffer * z.lp)}
+        in_ram = z.lp * min(setup.host_params, mine)  # a flat buffer, whether or not a sub-group fits into it (zero/stage3.py:890)
+        s.host = {"swap_buffers": float(setup.param_buffers * setup.param_buffer * z.lp), "weights": in_ram}
     s.gpu["persistent_weights"] = small
     if setup.secondary > 1:
         s.gpu["secondary_weights"] = whole / setup.secondary * (0.5 if setup.quantized_weights else 1)

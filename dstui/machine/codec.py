@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -54,14 +54,36 @@ def encode(value: Any) -> Any:
     return value
 
 
+class MissingField(TypeError):
+    """A required field of a dataclass is missing or malformed."""
+
+    def __init__(self, field: str, place: str = "") -> None:
+        super().__init__(field)
+        self.field, self.place = field, place
+        """Its name, and where in the data it belongs: `host.infiniband[0]`."""
+
+    def within(self, outer: str) -> MissingField:
+        """The same, seen from further out."""
+        return MissingField(self.field, outer + ("." if self.place and not self.place.startswith("[") else "") + self.place)
+
+
 def decode(cls: type[T], data: Mapping[str, Any], absent: Unknown = ABSENT) -> T:
     """An instance of the dataclass `cls` from what `encode` wrote, or from any mapping with some of its names.
 
-    `absent` is what a missing fact becomes. A required field that is missing or malformed is a TypeError.
+    `absent` is what a missing fact becomes. A required field that is missing or malformed is a MissingField.
     """
     hints: dict[str, Any] = _hints(cls)  # type: ignore[arg-type]  # a class is hashable
-    values = {name: _value(hint, data[name]) if name in data else _missing(hint, absent) for name, hint in hints.items()}
-    return cls(**{name: value for name, value in values.items() if value is not _KEEP_DEFAULT})
+    values: dict[str, Any] = {}
+    for name, hint in hints.items():
+        try:
+            value = _value(hint, data[name]) if name in data else _missing(hint, absent)
+        except MissingField as missing:
+            raise missing.within(name) from None
+        if value is not _KEEP_DEFAULT:
+            values[name] = value
+        elif name in _required(cls):  # type: ignore[arg-type]
+            raise MissingField(name)
+    return cls(**values)
 
 
 _KEEP_DEFAULT = object()
@@ -71,6 +93,11 @@ _KEEP_DEFAULT = object()
 def _hints(cls: Any) -> dict[str, Any]:
     hints = get_type_hints(cls)
     return {f.name: hints[f.name] for f in fields(cls) if f.init}
+
+
+@cache
+def _required(cls: Any) -> frozenset[str]:
+    return frozenset(f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING)
 
 
 def _missing(hint: Any, absent: Unknown) -> Any:
@@ -118,11 +145,18 @@ def _mapping(of: Any, data: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(name): found for name, value in data.items() if (found := _value(of, value)) is not _KEEP_DEFAULT}
 
 
+def _item(of: Any, data: Any, number: int) -> Any:
+    try:
+        return _value(of, data)
+    except MissingField as missing:
+        raise missing.within(f"[{number}]") from None
+
+
 def _tuple(of: tuple[Any, ...], data: Any) -> Any:
     if not isinstance(data, (list, tuple)):
         return _KEEP_DEFAULT
     if of[-1] is Ellipsis:
-        found = tuple(_value(of[0], item) for item in data)
+        found = tuple(_item(of[0], item, number) for number, item in enumerate(data))
     elif len(of) == len(data):
         found = tuple(_value(hint, item) for hint, item in zip(of, data, strict=True))
     else:

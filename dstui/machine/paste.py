@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from dstui.machine.codec import Maybe, Unknown
 from dstui.machine.snapshot import Driver, Gpu, Host, Machine, Matrix, NvLink, Software
-from dstui.machine.topology import islands
+from dstui.machine.topology import NO_ANSWER, SOME_LINKS, islands
 
 CELL = re.compile(r"\s*(X|NV\d+|PIX|PXB|PHB|PSB|NODE|SYS|SOC|OK|CNS|GNS|TNS|NS|DR|U(?![A-Za-z]))")
 DEVICE = r"(?:GPU\d+|NIC\d+|[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z]+)*_\d+|ib\w*\d+|rocep\w+)"
@@ -62,9 +62,16 @@ def machine_from_text(text: str, source: str) -> Machine:
     if not tables:
         raise PasteError("no matrix in it: paste what `nvidia-smi topo -m` prints, from the line that names GPU0 on")
     topology = next((table for table in tables if not table.is_p2p), None)
-    if topology is None:
-        raise PasteError("the table of `topo -p2p` tells which GPUs reach each other, not by what: paste `nvidia-smi topo -m` before it")
-    links = _matrix(topology)
+    of_nvlink = next((table for table in tables if table.p2p == ("nvlink",)), None)
+    if topology is not None:
+        links = _matrix(topology)
+    elif of_nvlink is not None:  # `topo -p2p n` tells which pairs NVLink joins
+        topology, links = of_nvlink, _joined(_matrix(of_nvlink))
+    else:
+        raise PasteError(
+            "the table of `topo -p2p` tells which GPUs reach each other, not by what: "
+            "paste `nvidia-smi topo -m` before it, or the line with its command (-p2p n is NVLink)"
+        )
     p2p = {kind: _matrix(table) for table in tables if table.is_p2p for kind in table.p2p or ("nvlink",)}
     for kind, matrix in p2p.items():
         if len(matrix) != len(links):
@@ -148,6 +155,12 @@ def _matrix(table: _Table) -> Matrix:
             if cell != matrix[j][i]:
                 raise PasteError(f"GPU{i} to GPU{j} is {cell}, but GPU{j} to GPU{i} is {matrix[j][i]}: the columns are broken{AGAIN}")
     return matrix
+
+
+def _joined(capability: Matrix) -> Matrix:
+    """Return which pairs NVLink joins, by its column of `topo -p2p n`; where it does not, nothing is told of the way between them."""
+    kinds = {"X": "X", "OK": SOME_LINKS}
+    return tuple(tuple(kinds.get(cell, NO_ANSWER) for cell in row) for row in capability)
 
 
 def _nvlinks(text: str) -> Mapping[int, tuple[str, list[float]]]:

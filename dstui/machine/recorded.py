@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dstui.files import FileProblem, read_text
 from dstui.limits import parse_json
+from dstui.machine.codec import MissingField
 from dstui.machine.paste import PasteError, machine_from_text
 from dstui.machine.snapshot import Machine
 from dstui.machine.topology import islands
@@ -37,8 +38,9 @@ def _from_json(text: str, path: Path) -> Machine:
         raise FileProblem(f"{path}: no snapshot of a machine: it has no list `gpus`. `dstui machine --save FILE` writes one")
     try:
         machine = Machine.from_json({**data, "source": f"the snapshot {path.name}"})
-    except TypeError:
-        raise FileProblem(f"{path}: a GPU of this snapshot has no `index`: it was cut, or edited by hand") from None
+    except MissingField as missing:
+        where = missing.place or "it"
+        raise FileProblem(f"{path}: {where} has no `{missing.field}`, or something else in its place: cut, or edited by hand") from None
     return _with_islands(machine, path)
 
 

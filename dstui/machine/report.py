@@ -76,12 +76,12 @@ def _links(machine: Machine) -> Iterator[str]:
 
 
 def _islands(machine: Machine) -> Iterator[str]:
-    alone = [island.gpus[0] for island in machine.islands if island.width is None]
+    alone = [island.gpus[0] for island in machine.islands if island.kind == "single"]
     for island in machine.islands:
-        if island.width is None:
+        if island.kind == "single":
             continue
-        least, most = island.width
-        width = f"{least} to {most} links" if least != most else "1 link" if most == 1 else f"{most} links"
+        least, most = island.width or (0, 0)
+        width = f"{least} to {most} links" if least != most else "1 link" if most == 1 else f"{most or 'not known how many'} links"
         speed = f", {island.bandwidth / 1000:.0f} GB/s" if isinstance(island.bandwidth, int) else ""
         yield f"{gpus_in_words(island.gpus)}: {island.kind}, {width} between two{speed}"
         if len(island.clique) < len(island.gpus):

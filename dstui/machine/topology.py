@@ -20,6 +20,8 @@ NEEDED_P2P = ("read", "write", "nvlink")
 MOST_LINKS = 18
 """No GPU has more NVLinks than this: a row of the matrix with a greater sum can only come from a switch."""
 NO_ANSWER = "?"
+SOME_LINKS = "NV?"
+"""A matrix cell: NVLink joins the two, by nobody knows how many links."""
 
 
 def link_matrix(gpus: Sequence[Gpu], ancestors: Mapping[Pair, str]) -> Matrix:
@@ -47,7 +49,9 @@ def _switched(gpu: Gpu) -> int:
 
 
 def width(cell: str) -> int:
-    """The number of links in a matrix cell: 12 for NV12, 0 for SYS."""
+    """The number of links in a matrix cell: 12 for NV12, 0 for SYS; 1, the least, for NV?."""
+    if cell == SOME_LINKS:
+        return 1
     return int(cell[2:]) if cell.startswith("NV") and cell[2:].isdigit() else 0
 
 
@@ -103,6 +107,8 @@ def _island(members: tuple[int, ...], links: Matrix, joined: Joined, switched: s
     speeds = [g.nvlink.speed for g in gpus if g.index in members and isinstance(g.nvlink, NvLink) and isinstance(g.nvlink.speed, int)]
     bandwidth = min(widths) * min(speeds) if speeds else Unknown("the links' speed is unknown")
     kind = _kind(members, joined, bool(switched & set(members)), cliques)
+    if any(links[i][j] == SOME_LINKS for i, j in combinations(members, 2)):
+        return Island(gpus=members, kind=kind, cliques=cliques, bandwidth=Unknown("how many links join them is not known"))
     return Island(gpus=members, kind=kind, cliques=cliques, width=(min(widths), max(widths)), bandwidth=bandwidth)
 
 

@@ -20,7 +20,7 @@ INTEGRATIONS = ("deepspeed", "trainer", "accelerate")
 ROLES = ("train", "inference")
 
 Integration = Literal["deepspeed", "trainer", "accelerate"]
-Builder = Literal["config", "script"]
+Builder = Literal["config", "script", "none"]
 
 
 def opt(  # noqa: PLR0913 - all but the first two are named
@@ -64,17 +64,14 @@ class Job:
         choices=INTEGRATIONS,
     )
     optimizer: Builder = opt(
-        "config", "Who builds the optimizer: the configuration or the script.", kind="str", choices=("config", "script")
+        "config",
+        "Who builds the optimizer: the configuration, the script, or none: nothing is trained (ZeRO inference).",
+        kind="str",
+        choices=("config", "script", "none"),
     )
     scheduler: Builder = opt(
         "config", "Who builds the learning-rate scheduler: the configuration or the script.", kind="str", choices=("config", "script")
     )
-
-    def infers(self, config: Mapping[str, Any]) -> bool:
-        """Whether nothing is trained with it: ZeRO inference through accelerate, at stage 3, without an optimizer."""
-        zero = config.get("zero_optimization")
-        stage_3 = isinstance(zero, Mapping) and zero.get("stage") == 3
-        return self.integration == "accelerate" and self.optimizer == "config" and stage_3 and "optimizer" not in config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

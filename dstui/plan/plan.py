@@ -83,6 +83,10 @@ class Plan:
         own: Mapping[str, Any] = self._sections["deepspeed"]
         return {"": own, **named} if own or not named else named
 
+    def trains(self, name: str = "") -> bool:
+        """Whether a model is trained: always, unless its role or job.optimizer says that nothing is."""
+        return self.models[name].role == "train" if name in self.models else self.job.optimizer != "none"
+
     def focused_on(self, name: str) -> Plan:
         """The Plan as this model has it; as the first one where there is none of this name, and no configuration of the Plan's own."""
         if name not in self.models:

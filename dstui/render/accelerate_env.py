@@ -1,6 +1,6 @@
 """What `accelerate launch` would have set for its ranks: the `ACCELERATE_*` variables of a Plan; "auto" is left to accelerate.
 
-Source: accelerate/utils/launch.py of 1.15 (prepare_deepspeed_cmd_env, prepare_extend_env_parallelism_config).
+Source: accelerate/utils/launch.py of 1.15 (prepare_deepspeed_cmd_env).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import FILE, PLUGIN, SECTION
+from dstui.plan.parallelism import parallelism_variables
 
 DS_CONFIG = "{ds_config}"
 AUTO = "auto"
@@ -29,7 +30,7 @@ def accelerate_environment(plan: Plan) -> dict[str, str]:
     env |= _of_the_plugin(_section(plan, SECTION))
     if plan.accelerate.get("debug") is True:
         env["ACCELERATE_DEBUG_MODE"] = "true"
-    return env | _of_parallelism(_section(plan, "parallelism_config"))
+    return env | parallelism_variables(plan)
 
 
 def _section(plan: Plan, name: str) -> Mapping[str, Any]:
@@ -41,12 +42,6 @@ def _of_the_plugin(section: Mapping[str, Any]) -> dict[str, str]:
     """Names of classes as they are, all else in lower case, as accelerate writes them."""
     given = [key for key in PLUGIN.values() if key.variable and key.name != FILE and section.get(key.name) is not None]
     return {key.variable: str(section[key.name]) if key.kind == "str" else str(section[key.name]).lower() for key in given}
-
-
-def _of_parallelism(section: Mapping[str, Any]) -> dict[str, str]:
-    """`parallelism_config_sp_size: 2` becomes PARALLELISM_CONFIG_SP_SIZE=2; a key without its prefix is one that accelerate ignores."""
-    given = {name.upper(): str(value) for name, value in section.items() if name.startswith("parallelism_config_") and value is not None}
-    return {"ACCELERATE_USE_PARALLELISM_CONFIG": "true", **given} if given else {}
 
 
 def mixed_precision(plan: Plan) -> str | None:

@@ -15,7 +15,7 @@ def lines_for_accelerate(plan: Plan) -> Iterator[str]:
     """The blocks in their order: to train, or to infer where nothing is trained."""
     config, stage = plan.deepspeed, stage_of(plan, plan.deepspeed)
     yield made(plan, dummies([config]), remark="  # before the model; it finds the configuration in its environment")
-    if plan.job.infers(config):
+    if not plan.trains():
         yield FIRST + IS_ZERO_3
         yield INFERENCE
         return

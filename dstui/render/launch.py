@@ -20,6 +20,7 @@ from dstui.plan.env_file import ENV_FILE
 from dstui.plan.holes import literal
 from dstui.plan.hostfile import HostfileError, is_named, select, unnamed_hosts
 from dstui.plan.launchers import BY_NAME, NAMELESS, Launcher, reads_env_files
+from dstui.plan.parallelism import parallelism_variables
 from dstui.render.accelerate import PORT, accelerate_data
 from dstui.render.accelerate_env import accelerate_environment
 from dstui.render.config_files import config_variable, placeholder
@@ -263,4 +264,6 @@ def _environment(plan: Plan, cpu: bool, launcher: Launcher, first: str) -> dict[
         env |= {"MASTER_ADDR": master_address(plan, first), "MASTER_PORT": str(plan.cluster.master_port or PORT)}
     if plan.job.integration == "accelerate" and launcher.name != "accelerate":  # which sets them itself
         env |= accelerate_environment(plan)
+    elif plan.job.integration == "trainer" and launcher.name != "accelerate":
+        env |= parallelism_variables(plan)  # the Trainer's own Accelerator reads them
     return env | {name: literal(value) for name, value in plan.cluster.env.items()}

@@ -1,7 +1,7 @@
 """accelerate itself, asked as a child process: what it loads from YAML texts, and what its questionnaire writes for answers.
 
-Its argument: the folder of the release, for the import path. Standard input: {"load": [text, …], "ask": [{fragment of a prompt: answer, …}, …]};
-standard output: {"loaded": […], "written": […]}.
+Its argument: the folder of the release, for the import path. Standard input: {"load": [text, …], "ask": [{fragment of a prompt: answer, …}, …],
+"launch": [text, …]}; standard output: {"loaded": […], "written": […], "launched": […]}.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 
-def ask_accelerate(folder: Path, load: list[str], ask: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+def ask_accelerate(
+    folder: Path, load: list[str], ask: list[dict[str, Any]] | None = None, launch: list[str] | None = None
+) -> dict[str, Any]:
     """Start it and wait for what it says."""
     env = {**os.environ, "DS_ACCELERATOR": "cpu"}
-    question = json.dumps({"load": load, "ask": ask or []})
+    question = json.dumps({"load": load, "ask": ask or [], "launch": launch or []})
     done = subprocess.run(
         [sys.executable, __file__, str(folder)], env=env, input=question, capture_output=True, text=True, timeout=300, check=False
     )
@@ -59,9 +61,26 @@ def written(answers: dict[str, Any], folder: str) -> str:
     return path.read_text()
 
 
+def handed_on(text: str, folder: str) -> Any:
+    """What `accelerate launch` tells the ranks of parallelism with this YAML, or why it refuses these options (no YAML: a line that begins with --)."""
+    from accelerate.commands import launch
+    from accelerate.utils.launch import prepare_deepspeed_cmd_env
+
+    path = Path(folder, "l.yaml")
+    path.write_text(text)
+    words = text.split() if text.startswith("--") else ["--config_file", str(path), "train.py"]
+    try:
+        args, *_ = launch._validate_launch_command(launch.launch_command_parser().parse_args(words))
+        args.deepspeed_fields_from_accelerate_config = ""  # deepspeed_launcher's own, where DeepSpeed is to be started
+        return {name: value for name, value in prepare_deepspeed_cmd_env(args)[1].items() if "PARALLELISM_CONFIG" in name}
+    except ValueError as error:
+        return str(error)
+
+
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv[1])
     asked = json.load(sys.stdin)
     with tempfile.TemporaryDirectory() as folder:
         answer = {"loaded": [loaded(text, folder) for text in asked["load"]], "written": [written(one, folder) for one in asked["ask"]]}
+        answer["launched"] = [handed_on(text, folder) for text in asked["launch"]]
     print("ANSWER", json.dumps(answer))

@@ -11,11 +11,15 @@ import pytest
 import yaml
 from real_accelerate import ask_accelerate
 
+from dstui.adopt.command_line import read_command
 from dstui.adopt.dsconfig import ConfigError
 from dstui.adopt.from_accelerate import plan_of_accelerate
+from dstui.adopt.from_command import plan_of_command
+from dstui.check.rules.all_rules import RULES
 from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import ALONE, QUESTIONNAIRE
 from dstui.plan.hostfile import select
+from dstui.plan.parallelism import parallelism_variables
 from dstui.render.accelerate import accelerate_yaml
 from dstui.render.jsontext import json_text
 from tests import releases
@@ -108,7 +112,32 @@ def texts() -> list[str]:
 def accelerate() -> dict[str, Any]:
     """What accelerate loads of the texts and of the ones that come back of them, and what it writes for the sets of answers."""
     back = [again(adopted(text)) for text in texts()]
-    return ask_accelerate(releases.accelerate(), [*texts(), *back], [questionnaire(a) for a in answer_sets()])
+    launches = [again(load(ULYSSES)), "--use_deepspeed --use_parallelism_config --parallelism_config_sp_size 8 train.py"]
+    return ask_accelerate(releases.accelerate(), [*texts(), *back], [questionnaire(a) for a in answer_sets()], launches)
+
+
+ULYSSES = """version: 1
+job: {script: train.py, integration: accelerate}
+cluster: {hosts: {localhost: 8}}
+accelerate: {parallelism_config: {parallelism_config_sp_size: 8}}
+deepspeed: {train_micro_batch_size_per_gpu: 1, zero_optimization: {stage: 3}}
+"""
+
+
+@ONE_CHILD
+def test_ranks_are_told_of_ulysses_what_accelerate_launch_would_tell_them(accelerate: dict[str, Any]) -> None:
+    env, refusal = accelerate["launched"]
+    mine = parallelism_variables(load(ULYSSES))
+    assert mine["PARALLELISM_CONFIG_SP_SIZE"] == "8" and mine.items() <= env.items()
+    assert RULES["PL060"].says in refusal
+
+
+def test_ulysses_on_the_command_line_becomes_the_section_of_the_yaml() -> None:
+    line = "accelerate launch --use_deepspeed --use_parallelism_config --parallelism_config_sp_size 8 --zero_stage 3 train.py"
+    found = plan_of_command(read_command(line), "pasted", lambda _name: None)
+    assert load(found.text).accelerate["parallelism_config"] == {"parallelism_config_sp_size": 8}
+    assert any("refuses it on the command line" in note for note in found.notes)
+    assert not any("left out" in note for note in found.notes)
 
 
 @ONE_CHILD

@@ -33,6 +33,7 @@ models:
   teacher: {{role: inference, deepspeed: {{train_micro_batch_size_per_gpu: {}, zero_optimization: {{stage: {}}}}}}}
 """
 ACCELERATED = "job: {script: t.py, integration: accelerate}"
+ULYSSES = ACCELERATED.replace("{", "{{").replace("}", "}}") + "\naccelerate: {{parallelism_config: {{parallelism_config_sp_size: {}}}}}"
 CLASSES = ACCELERATED + "\naccelerate: {deepspeed_config: {deepspeed_moe_layer_cls_names: '%s'}}"
 
 
@@ -257,6 +258,13 @@ OPTIMIZERS = [
         reader="accelerate",
     ),
     Case("DS327", {}, ADAM, plan="job: {script: t.py, integration: accelerate}", reader="accelerate"),
+    Case(
+        "DS327",
+        {STAGE: 3},
+        {STAGE: 3},
+        plan="job: {script: t.py, integration: accelerate}",
+        plan_passes="job: {script: t.py, integration: accelerate, optimizer: none}",
+    ),
 ]
 WARMUP = {**ADAM, SCHEDULER: {"type": "WarmupLR", "params": {"warmup_num_steps": 5}}}
 DECAY = {**ADAM, SCHEDULER: {"type": "WarmupDecayLR", "params": {"total_num_steps": 100, "warmup_num_steps": 5, "warmup_max_lr": 1e-3}}}
@@ -431,6 +439,15 @@ PARALLEL = [
         {"tensor_parallel": {"autotp_size": 2, "tp": {"tp_size": 4}}},
         {"tensor_parallel": {"autotp_size": 2, "tp": {"tp_size": 2}}},
     ),
+    Case(
+        "PL060",
+        plan="job: {script: t.py, integration: accelerate}\n"
+        "cluster: {launcher: accelerate, launcher_args: [--use_parallelism_config, --parallelism_config_sp_size, '2']}",
+        plan_passes="job: {script: t.py, integration: accelerate}\ncluster: {launcher: accelerate}\n"
+        "accelerate: {parallelism_config: {parallelism_config_sp_size: 2}}",
+    ),
+    Case("PL061", plan=ULYSSES.format(3), plan_passes=ULYSSES.format(2), ranks=4),
+    Case("KR001", {STAGE: 2}, {STAGE: 3}, version="0.18.2"),
     Case("DS194", {"tensor_parallel.preset_model": "gpt"}, {"tensor_parallel.preset_model": "llama"}),
     Case(
         "DS198",
@@ -518,7 +535,7 @@ READERS = [
     Case("DS322", {}, {"gradient_accumulation_steps": "auto"}, reader="accelerate"),
     Case("DS323", {"steps_per_print": 5}, {}, reader="trainer"),
     Case("DS324", {STAGE: 3}, {STAGE: 3, f"{ZERO}.stage3_gather_16bit_weights_on_model_save": True}, reader="trainer"),
-    Case("DS324", at_stage(3), {STAGE: 3}, plan=ACCELERATED),
+    Case("DS324", {STAGE: 3}, {STAGE: 3}, plan=ACCELERATED, plan_passes=ACCELERATED.replace("}", ", optimizer: none}")),
     Case(
         "DS325",
         {"bf16.enabled": True},
@@ -591,6 +608,7 @@ READERS = [
     ),
     Case("PL030", plan=ACCELERATED + BOTH.format("auto", 3), plan_passes=ACCELERATED + BOTH.format(1, 3)),
     Case("PL031", plan=ACCELERATED + BOTH.format(1, 2), plan_passes=ACCELERATED + BOTH.format(1, 3)),
+    Case("PL031", {STAGE: 2}, {STAGE: 3}, plan="job: {script: t.py, integration: accelerate, optimizer: none}"),
     Case(
         "PL032",
         plan='job: {script: t.py, args: ["{ds_config:judge}"]}',

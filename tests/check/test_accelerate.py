@@ -41,6 +41,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("AC006", {"num_processes": 1}, BASE),
     ("AC007", {**ds(zero_stage=2), "distributed_type": "MULTI_GPU"}, ds(zero_stage=2)),
     ("AC009", ds(train_batch_size=8), ds(gradient_accumulation_steps=8)),
+    ("AC060", yaml_with(parallelism_config={"sp_size": 2}), yaml_with(parallelism_config={"parallelism_config_sp_size": 2})),
     ("AC010", ds(zero_stage=4), ds(zero_stage=3)),
     ("AC010", yaml_with(mixed_precision="fp32"), yaml_with(mixed_precision="fp16")),
     ("AC010", ds(gradient_clipping="abc"), ds(gradient_clipping="auto")),

@@ -26,6 +26,7 @@ PUBLISHED = {
     "tiiuae/falcon-40b": 41_303_293_952,
     "EleutherAI/gpt-neox-20b": 20_554_567_680,
     "bigscience/bloom": 176_247_271_424,
+    "bigscience/bloom-1b1": 1_065_314_304,
     "openai-community/gpt2": 124_439_808,
     "google-bert/bert-base-uncased": 109_514_298,
 }
@@ -81,6 +82,21 @@ def test_every_model_that_comes_with_dstui_can_be_counted_and_is_found_by_the_na
     assert preset("meta-llama/Llama-3.1-8B-Instruct") is presets()["meta-llama/Llama-3.1-8B"]
     assert preset("META-LLAMA/llama-3.1-8b") is presets()["meta-llama/Llama-3.1-8B"]
     assert preset("somebody/else") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("meta-llama/Llama-2-7b-chat-hf", "meta-llama/Llama-2-7b-hf"),
+        ("Qwen/Qwen3-4B-Instruct-2507", "Qwen/Qwen3-4B"),
+        ("google/gemma-3-1b-pt", "google/gemma-3-1b-it"),
+        ("bigscience/bloom-1b1", "bigscience/bloom-1b1"),  # of 1.1 billion: bigscience/bloom has 176
+        ("microsoft/phi-4-mini-instruct", None),  # of 3.8 billion: microsoft/phi-4 has 14.7
+        ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", None),  # stored in 4 bits
+    ],
+)
+def test_a_model_has_the_sizes_of_its_base_and_never_those_of_a_namesake(name: str, base: str | None) -> None:
+    assert preset(name) is (presets()[base] if base else None)
 
 
 def test_quantized_weights_are_only_the_linear_layers() -> None:

@@ -10,7 +10,9 @@ from targets import EIGHT_H100, FOUR_A100, GB, NO_GPU, ONE_4090, TWO_NODES, fact
 from dstui.forecast.choices import Choice, table
 from dstui.forecast.forecast import forecast
 from dstui.forecast.model import facts_of_params, unknown_model
+from dstui.forecast.not_reckoned import NOT_RECKONED
 from dstui.machine.snapshot import Machine
+from dstui.plan.catalogue import lookup
 
 PARAMS = 6_738_415_616
 
@@ -114,11 +116,12 @@ def test_several_models_in_one_run_add_up() -> None:
 
 
 def test_zero_inference_trains_nothing_and_never_makes_master_weights() -> None:
-    answers = plan(stage=3).unset("deepspeed.optimizer").set("job.integration", "accelerate")
+    unstated = plan(stage=3).unset("deepspeed.optimizer").set("job.integration", "accelerate")
+    assert forecast(unstated, facts(), EIGHT_H100).trainable == PARAMS, "fits assumes training unless the Plan says otherwise"
+    answers = unstated.set("job.optimizer", "none")
     found = forecast(answers, facts(), EIGHT_H100)
     assert found.trainable == 0 and not {"master_weights", "optimizer_states", "gradients"} & set(found.gpu.parts)
     assert found.gpu.bytes is not None and found.gpu.moments["initialize"] < 2 * PARAMS / 8 + 2 * 10**9
-    assert forecast(answers.set("job.optimizer", "script"), facts(), EIGHT_H100).trainable == PARAMS
 
 
 def test_a_student_that_fits_at_stage_2_beside_its_teacher_is_told_so() -> None:
@@ -229,6 +232,47 @@ def test_the_rows_of_the_stage_step_go_from_everything_on_each_gpu_to_everything
     assert sizes == sorted(sizes, reverse=True)
     speeds = [rows[choice].speed for choice in (Choice(1), Choice(3, "cpu"), Choice(3, "nvme", "nvme"))]
     assert [s.tokens for s in speeds if s] == sorted((s.tokens for s in speeds if s), reverse=True)
+
+
+def test_what_is_not_reckoned_with_is_said_and_nothing_else() -> None:
+    sections = {
+        "activation_checkpointing": {"cpu_checkpointing": True, "partition_activations": True, "profile": True},
+        "pipeline": {"stages": 2},
+        "compile": {"deepcompile": True},
+        "zero_optimization": {"stage": 3, "mics_shard_size": 4},
+    }
+    given = plan(stage=3)
+    for section, values in sections.items():
+        given = given.set(f"deepspeed.{section}", values)
+    said = [sentence for sentence in forecast(given, facts(), EIGHT_H100).unknown if "not reckoned with" in sentence]
+    assert [sentence.split()[0].rpartition(".")[2] for sentence in said] == [
+        "cpu_checkpointing", "partition_activations", "mics_shard_size", "pipeline", "compile"
+    ]  # fmt: skip
+    off = plan(stage=3, deepspeed__activation_checkpointing={"cpu_checkpointing": False}, deepspeed__compile={"deepcompile": False})
+    assert not any("not reckoned with" in sentence for sentence in forecast(off, facts(), EIGHT_H100).unknown)
+    assert all(lookup(path) for path in NOT_RECKONED)
+
+
+@pytest.mark.parametrize("integration", ["accelerate", "trainer"])
+def test_sequences_that_accelerate_splits_are_reckoned_as_those_that_deepspeed_splits(integration: str) -> None:
+    given = plan(stage=3, sequence=65536).set("job.integration", integration).set("job.optimizer", "script")
+    whole = forecast(given, facts(), EIGHT_H100)
+    own = forecast(given.set("deepspeed.sequence_parallel_size", 8), facts(), EIGHT_H100)
+    section = forecast(given.set("accelerate.parallelism_config", {"parallelism_config_sp_size": 8}), facts(), EIGHT_H100)
+    variables = {"ACCELERATE_USE_PARALLELISM_CONFIG": "true", "PARALLELISM_CONFIG_SP_SIZE": "8"}
+    by_environment = forecast(given.set("cluster.env", variables), facts(), EIGHT_H100)
+    assert own.gpu.bytes == section.gpu.bytes == by_environment.gpu.bytes
+    assert whole.gpu.bytes and own.gpu.bytes and own.gpu.bytes < whole.gpu.bytes / 2
+
+
+def test_weights_on_nvme_hold_a_buffer_in_ram_as_large_as_max_in_cpu() -> None:
+    nvme = {"device": "nvme", "nvme_path": "/local_nvme"}
+    none, some = (
+        forecast(plan(stage=3, deepspeed__zero_optimization__offload_param={**nvme, "max_in_cpu": n}), facts(), EIGHT_H100)
+        for n in (0, 10**8)
+    )
+    assert some.host.bytes and none.host.bytes and some.nvme.bytes == none.nvme.bytes
+    assert some.host.parts["weights"] == pytest.approx(8 * 2 * 10**8, abs=8)
 
 
 def test_the_json_has_the_promised_keys() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from targets import EIGHT_H100, EIGHT_H200, FOUR_A100, NO_GPU, ONE_4090, TWO_4090, TWO_NODES, facts, plan
+from targets import EIGHT_H100, EIGHT_H200, FOUR_A100, GB, NO_GPU, ONE_4090, TWO_4090, TWO_NODES, facts, plan
 
 from dstui.check import check
 from dstui.forecast.findings import findings_of
@@ -131,6 +131,12 @@ def test_a_batch_that_the_trainer_fills_stays_the_trainers() -> None:
 def test_a_search_of_a_large_batch_has_ten_thousand_candidates() -> None:
     given = plan(stage=3, micro=24, steps=105, nodes=2)
     assert recommend(given, facts(), TWO_NODES).candidates >= 10_000
+
+
+def test_without_a_machine_the_order_is_said_to_be_another_than_speed() -> None:
+    of_size, of_machine = recommend(plan(), facts(), Machine.unprobed(), gpu_memory=80 * GB), recommend(plan(), facts(), EIGHT_H100)
+    assert (of_size.ordered_by, of_machine.ordered_by) == ("simplicity", "speed")
+    assert "simplest first" in of_size.order and "fastest first" in of_machine.order
 
 
 @pytest.mark.parametrize(

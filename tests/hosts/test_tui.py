@@ -25,7 +25,7 @@ def test_two_hosts_are_followed_one_is_lost_and_what_could_not_be_stopped_there_
     terminal.wait("h1    r0 ", "h2    r1 ")
     job = job_of(tmp_path)
     farm.cable("h2", plugged=False)
-    terminal.wait("▲ h2  unreachable since ", "1 · unknown", "● h1  running")
+    terminal.wait("▲ h2  unreachable for ", "1 · unknown", "● h1  running")
     assert terminal.text.index("▲ h2") < terminal.text.index("● h1")
     stop(terminal)
     terminal.wait("stopped (exit status 143)", "Stopped, but: not confirmed on h2")

@@ -105,6 +105,16 @@ def test_a_peer_to_peer_table_after_the_matrix_takes_the_island_apart(paste) -> 
     assert refused.p2p["nvlink"][0][1] == "NS" and len(refused.islands) == 2
 
 
+def test_the_table_of_nvlink_alone_tells_which_pairs_it_joins(paste) -> None:
+    rows = " GPU0\tX\tOK\tNS\tNS\n GPU1\tOK\tX\tNS\tNS\n GPU2\tNS\tNS\tX\tOK\n GPU3\tNS\tNS\tOK\tX\n"
+    machine = paste(
+        "$ nvidia-smi topo -p2p n\n \tGPU0\tGPU1\tGPU2\tGPU3\n" + rows + "\nLegend:\n  OK   = Status Ok\n  NS   = Not supported\n"
+    )
+    assert rows_of(machine.links)[0] == "X NV? ? ?"
+    assert [island.gpus for island in machine.islands] == [(0, 1), (2, 3)]
+    assert summary(machine) == "4 x GPU, 2 NVLink pairs" and machine.islands[0].width is None
+
+
 def test_a_peer_to_peer_table_without_its_command_line_is_the_one_for_nvlink(paste) -> None:
     machine = paste("\tGPU0\tGPU1\nGPU0\t X \tPHB\nGPU1\tPHB\t X \n\n\tGPU0\tGPU1\n GPU0\tX\tGNS\n GPU1\tGNS\tX\n")
     assert list(machine.p2p) == ["nvlink"]
@@ -125,7 +135,8 @@ def test_names_and_speeds_of_nvlink_s_are_taken_along(paste) -> None:
     ("text", "words"),
     [
         ("hello\n", "no matrix in it: paste what `nvidia-smi topo -m` prints"),
-        ("nvidia-smi topo -p2p n\n\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n", "not by what: paste `nvidia-smi topo -m` before it"),
+        ("nvidia-smi topo -p2p r\n\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n", "not by what: paste `nvidia-smi topo -m` before it"),
+        ("\tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n", "or the line with its command (-p2p n is NVLink)"),
         ("\tGPU0\tGPU1\nGPU0\t X \tNV4\n", "line 1) names 2 GPUs, but GPU 1 has no row"),
         ("\tGPU0\tGPU1\nGPU0\t X \tNV4\nGPU1\tNV4\n", "line 3: the row of GPU1 has 1 readable cells of 2"),
         ("\tGPU0\tGPU1\nGPU0\tNV4\t X \nGPU1\tNV4\t X \n", "line 2: the X of GPU0 is not in its own column"),

@@ -65,7 +65,8 @@ def test_a_snapshot_with_links_alone_gets_its_islands(tmp_path: Path) -> None:
     [
         ('{"gpus": [', "neither a snapshot nor a matrix: Expecting value: line 1"),
         ({"train_batch_size": 8}, "no snapshot of a machine: it has no list `gpus`"),
-        ({"gpus": [{"name": "H100"}]}, "a GPU of this snapshot has no `index`"),
+        ({"gpus": [{"name": "H100"}]}, "gpus[0] has no `index`"),
+        ({"gpus": [], "host": {"infiniband": [{"device": "mlx5_0", "port": 1}, {"device": "mlx5_1"}]}}, "host.infiniband[1] has no `port`"),
         ({"gpus": [{"index": 0}, {"index": 1}], "links": [["X", "NV4"]]}, "links is not a matrix of 2 x 2"),
         ({"gpus": [{"index": 0}], "links": [["X"]], "p2p": {"read": [["X", "OK"]]}}, "read is not a matrix of 1 x 1"),
     ],

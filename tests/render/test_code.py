@@ -97,7 +97,7 @@ def test_the_four_combinations_of_accelerate(config: str, has: tuple[str, ...], 
 
 
 def test_inference_prepares_the_evaluation_loader_alone() -> None:
-    found = lines("accelerate", "{zero_optimization: {stage: 3}}")
+    found = lines("accelerate", "{zero_optimization: {stage: 3}}", ", optimizer: none")
     assert "prepare(model, eval_loader)" in found and "optimizer" not in found.replace("no optimizer", "")
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made import PLAN, dstui, made
 
+from dstui.files import find_plan, read_plan
 from dstui.plan import load
 from dstui.run.jobs.plan_diff import Change, changes, history, last_run
 
@@ -128,6 +129,20 @@ def test_runs_of_another_project_with_a_script_of_the_same_name_are_never_compar
     found = last_run(load(PLAN, base="/home/theirs"), folders)
     assert found is not None and found[0].name == "run-2"
     assert last_run(load(PLAN, base="/home/nobody"), folders) is None
+
+
+def test_a_shipped_plan_is_of_the_project_in_which_it_was_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = find_plan("zero2").parent
+    folders = []
+    for day, project in ((1, "mine"), (2, "theirs")):
+        text = read_plan(find_plan("zero2"), ("name=trial",)).text
+        folder = made(tmp_path / project / "dstui_runs" / f"trial-{day}", text, started=f"2026-01-0{day}T00:00:00.000+00:00")
+        folder.launch_file.write_text(json.dumps({"base": str(shipped)}))
+        folders.append(folder)
+    assert list(history(folders)) == [None, None], "the same Plan under the same name, in two folders"
+    monkeypatch.chdir(tmp_path / "mine")
+    found = last_run(read_plan(find_plan("zero2"), ("name=trial",)), folders)
+    assert found is not None and found[0].name == "trial-1"
 
 
 def test_a_run_that_is_not_there_is_1_and_a_broken_plan_is_2(runs: Path) -> None:

@@ -11,13 +11,13 @@ import pytest
 from crash_texts import of_lines, traceback
 
 from dstui.run.diagnosis import report
-from dstui.run.diagnosis.pages import cause_names, cause_pages, causes_document
+from dstui.run.diagnosis.pages import cause_pages, cause_titles, causes_document
 from dstui.run.diagnosis.signature import Signature
 from dstui.run.diagnosis.signatures import ALL, BY_ID
 from dstui.run.diagnosis.subjects import FUNCTIONS, KINDS, MESSAGES, RAISERS
 
 
-@pytest.mark.parametrize("name", cause_names())
+@pytest.mark.parametrize("name", cause_titles())
 def test_every_cause_has_a_page_that_says_what_it_is_and_every_failure_how_to_mend_it(name: str) -> None:
     page = next(iter(cause_pages(name.lower())))
     signature = next(one for one in ALL if name in (one.id, one.answer))

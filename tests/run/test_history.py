@@ -119,3 +119,10 @@ def test_of_enormous_logs_pieces_at_equal_distances_are_read(tmp_path: Path, mon
     assert max(after - before for before, after in pairwise(steps)) < 20_000, "they are spread over the run"
     assert (steps[0], max(point.high for point in curve.points)) == (pytest.approx(0, abs=200), 200_000)
     assert all(point.step == pytest.approx(point.mean) for point in curve.points), "no line is cut"
+
+
+def test_a_state_has_one_sign_on_every_face() -> None:
+    from dstui.run.jobs.records import STATE_GLYPHS
+    from dstui.tui.run.run_head import STATES
+
+    assert {state: glyph for state, (glyph, _) in STATES.items()} == STATE_GLYPHS

@@ -99,7 +99,9 @@ def test_a_measurement_far_off_is_shown_and_not_believed(tmp_path: Path) -> None
     assert taken is not None
     assert "-75% of the forecast" in str(taken)
     measured = read_measured(model_key(SEVEN)).of(EIGHT_H100)
-    assert forecast(SEVEN, facts(), EIGHT_H100, measured=measured).gpu.bytes == before.gpu.bytes
+    after = forecast(SEVEN, facts(), EIGHT_H100, measured=measured)
+    assert after.gpu.bytes == before.gpu.bytes
+    assert any("0.25 times the memory of the forecast" in sentence for sentence in after.unknown)
 
 
 def test_what_is_kept_is_bounded_and_broken_files_are_nothing(tmp_path: Path) -> None:

@@ -172,6 +172,15 @@ async def test_unticking_a_gpu_writes_the_include_and_ticking_it_again_takes_it_
         assert value(pilot, "cluster.include") is None
 
 
+async def test_slots_of_this_machine_are_no_other_hosts(open_app: Open) -> None:
+    async with open_app(PLAN.replace("deepspeed:", "cluster: {hosts: {localhost: 2}}\ndeepspeed:"), gpus=4) as pilot:
+        await pilot.press("1", "down", "enter")
+        assert value(pilot, "cluster.include") == "localhost:0"
+        assert "other hosts" not in screen(pilot) and "gives localhost 2 slots" in screen(pilot)
+        await pilot.press("enter")
+        assert value(pilot, "cluster.include") is None
+
+
 async def test_saving_writes_only_the_edited_node_and_notices_a_change_on_disk(open_app: Open, tmp_path: Path) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter", "f2")

@@ -181,10 +181,14 @@ async def test_it_grows_while_the_job_runs(open_app: Open, tmp_path: Path) -> No
 async def test_another_run_is_picked_from_the_list_and_taken_away(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))  # where no other test's runs are
     job(tmp_path / "dstui_runs/before", {0: steps(20)})
+    owned(job(tmp_path / "elsewhere/dstui_runs/theirs", {0: steps(20)}))
     async with open_app() as pilot:
         await open_plot(pilot, job(tmp_path / "job", {0: steps(9)}))
         await pilot.press("o")
         await until(pilot, lambda: "Lay another run over it" in screen(pilot) and "before" in screen(pilot))
+        listed = [line for line in text_of(pilot, "#other-runs").splitlines() if line.strip()]
+        assert "before" in listed[0] and "elsewhere" not in listed[0], "those of this project first"
+        assert "theirs" in listed[1] and str(tmp_path / "elsewhere")[-20:] in listed[1]
         while "▸ before" not in screen(pilot):
             await pilot.press("down")
         await pilot.press("enter")

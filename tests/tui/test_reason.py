@@ -59,7 +59,7 @@ async def test_the_reason_is_there_when_the_last_rank_has_ended_and_before_the_j
     async with open_app() as pilot:
         await show_job(pilot, job(tmp_path / "job", state="running"))
         assert text_of(pilot, "#why").startswith("✖ rank 1 on here: A GPU ran out of memory")
-        assert "OOM-GPU, high confidence" in screen(pilot)
+        assert "OOM-GPU, sure" in screen(pilot)
 
 
 async def test_d_shows_the_whole_diagnosis_and_enter_on_a_line_goes_there_in_the_log(open_app: Open, tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_of_sixteen_hosts_the_worst_come_first_each_with_what_is_wrong() -> None
         views[rank].step, views[rank].last_line_at = 1201, NOW - 30
     told = shown(views, worker_7=HostStatus("unreachable", NOW - 12, "Connection timed out"))
     assert told[0] == "128 ranks on 16 hosts ✖ 1 failed ◐ 1 silent ● 126 running steps 1,201 to 1,204"
-    assert told[1].startswith("▲ worker-7 56-63 ●●●●●●●● unreachable since 12 s: Connection timed out step 1,204")
+    assert told[1].startswith("▲ worker-7 56-63 ●●●●●●●● unreachable for 12 s: Connection timed out step 1,204")
     assert told[2].startswith("✖ worker-5 40-47 ✖●●●●●●● failed (1): rank 40")
     assert told[3].startswith("◐ worker-1 8-15 ●●●◐●●●● silent for 94 s: rank 11")
     assert told[4].startswith("◐ worker-15 120-127 ●●●●●●●● slow: 3 steps behind step 1,201 30s ago")
@@ -213,7 +213,7 @@ async def test_a_host_that_gets_lost_is_seen_with_since_when_and_what_it_says_is
         await attach(pilot, job.folder)
         job.folder.append_event(time.time(), "host", host="worker-0", state="unreachable", text="worker-0 is unreachable: timed out")
         running(job, **{"worker-0": {"state": "unreachable", "since": iso(time.time() - 12), "problem": "timed out"}})
-        lost = re.compile(r"▲ worker-0  unreachable since \d+ (s|min): timed out")
+        lost = re.compile(r"▲ worker-0  unreachable for \d+ (s|min): timed out")
         await until(pilot, lambda: lost.search(text_of(pilot, "#ranks").splitlines()[0]))
         await until(pilot, lambda: "• worker-0 is unreachable: timed out" in screen(pilot))
 

@@ -12,6 +12,7 @@ from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.plan.accelerate_keys import ALONE, LAUNCHERS, PLUGIN, TOP, TYPES
 from dstui.plan.finding import Fix
+from dstui.plan.parallelism import PARALLELISM
 
 
 @rule("AC004", "error", when="parse", says="had unknown keys", source="commands/config/config_args.py", book=RULES)
@@ -98,6 +99,20 @@ def unknown_inside(c: Context) -> Problems:
         if name not in PLUGIN:
             why = "accelerate sets it as an attribute that nobody reads"
             yield c.problem(f"{DS}.{name}", f"accelerate ignores {name} in {DS}", why=why, fix=c.drop(f"{DS}.{name}", f"remove {name}"))
+
+
+@rule("AC060", "warning", source="commands/launch.py", book=RULES)
+def unknown_parallelism(c: Context) -> Problems:
+    """A key in parallelism_config without the prefix by which accelerate knows it: no message, no effect."""
+    for name in c.section(PARALLELISM):
+        if not name.startswith(f"{PARALLELISM}_"):
+            path, right = f"{PARALLELISM}.{name}", f"{PARALLELISM}.{PARALLELISM}_{name}"
+            yield c.problem(
+                path,
+                f"accelerate ignores {name} in {PARALLELISM}: its keys begin with {PARALLELISM}_",
+                why="accelerate sets it as an option that nobody reads",
+                fix=c.move(path, right, f"write {PARALLELISM}_{name}"),
+            )
 
 
 @rule("AC014", "warning", source="utils/dataclasses.py", book=RULES)

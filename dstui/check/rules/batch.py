@@ -10,6 +10,7 @@ from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.legacy import elastic
 from dstui.plan.finding import Fix
+from dstui.plan.parallelism import sp_size
 
 TRAIN, MICRO, STEPS = "train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 KEYS = (TRAIN, MICRO, STEPS)
@@ -46,6 +47,8 @@ def given(c: Context) -> Triple:
 def ranks(c: Context) -> Any:
     """The ranks that see different samples, a fraction where they cannot be divided; None where the world size is not known."""
     parts = c.written(PARTS)
+    if parts is MISSING and (size := sp_size(c.plan)) > 1:  # accelerate hands DeepSpeed an mpu that says so
+        parts = size
     if c.world_size is None or parts is MISSING or c.before("0.18"):
         return c.world_size
     if not isinstance(parts, (int, float)) or parts == 0:  # 0.19 stops; 0.18 goes on as if there were one rank

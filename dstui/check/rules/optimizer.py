@@ -106,7 +106,8 @@ def no_optimizer(c: Context) -> Problems:
         says, when = "'DeepSpeedZeRoOffload' object has no attribute 'set_gradient_accumulation_boundary'", "run"
     else:
         says, when = "", "run"
-    fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": 1e-4}}, "add AdamW (or say job.optimizer: script)")
+    words = "add AdamW (or say job.optimizer: script, or none where nothing is trained)"
+    fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": 1e-4}}, words)
     reported = c.plan.get("job.optimizer") is not None  # where it is only the default, the script may well bring one
     message = "no optimizer: job.optimizer is config, and the configuration has none"
     yield c.problem("optimizer", message, says=says, when=when, fix=fix, severity=None if reported else "warning")
@@ -151,17 +152,9 @@ def dummy_without_optimizer(c: Context) -> Problems:
         return
     if c.plan.job.optimizer == "config" and "optimizer" not in c.raw and not script_builds_unasked(c):
         why = "accelerate: You cannot create a `DummyOptim` without specifying an optimizer in the config file."
-        fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": AUTO}}, "add AdamW (or say job.optimizer: script)")
-        if only_computes(c):
-            message = "nobody builds an optimizer: right for ZeRO inference, which prepares the evaluation loader alone"
-            yield c.problem("optimizer", message, why=why, severity="info")
-            return
+        words = "add AdamW (or say job.optimizer: script, or none where nothing is trained)"
+        fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": AUTO}}, words)
         yield c.problem("optimizer", "job.optimizer is config, and the configuration has none", why=why, severity="warning", fix=fix)
-
-
-def only_computes(c: Context) -> bool:
-    """Whether it is ZeRO inference, as the Plan says and the script does not deny."""
-    return c.plan is not None and c.plan.job.infers(c.raw) and not script_builds_unasked(c)
 
 
 @rule("DS079", "error", when="initialize", says="is not a supported DeepSpeed Optimizer", source=f"{ENGINE}:2018")

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
+from dstui.check.rules.job import about_the_plan, write
+from dstui.plan.finding import Fix
+from dstui.plan.parallelism import PARALLELISM, SIZE, sp_size
+from dstui.plan.scalars import resolve
 
 TENSOR, EXPERT = "tensor_parallel", "expert_parallel"
 FOLDING = "module_inject/auto_ep_folding.py"
@@ -215,3 +219,48 @@ def pipeline_of_the_script(c: Context) -> Problems:
             yield c.problem(
                 path, f"{name} is not read from here: PipelineModule takes it in the script", fix=c.drop(path, f"remove {name}")
             )
+
+
+@rule(
+    "PL060",
+    "error",
+    when="launch",
+    says="You cannot use `--use_parallelism_config` without `--use_fsdp` and `--fsdp_version=2`",
+    source="accelerate/commands/launch.py (_validate_launch_command)",
+    readers=("accelerate", "trainer"),
+)
+def parallelism_on_the_command_line(c: Context) -> Problems:
+    """accelerate launch is given --use_parallelism_config, which it takes beside DeepSpeed from its YAML only."""
+    words = c.plan.cluster.launcher_args if c.plan is not None and c.plan.cluster.launcher == "accelerate" else ()
+    if "--use_parallelism_config" not in words:
+        return
+    why = "accelerate: You cannot use `--use_parallelism_config` without `--use_fsdp` and `--fsdp_version=2`."
+    rest, keys, left = list[str](), dict[str, object](), [word for word in words if word != "--use_parallelism_config"]
+    while left:
+        name, equals, value = left.pop(0).partition("=")
+        if name.startswith(f"--{PARALLELISM}_") and (equals or left):
+            keys[name.removeprefix("--")] = resolve(value if equals else left.pop(0))
+        else:
+            rest.append(name + equals + value)
+    path = "cluster.launcher_args"
+    section = [write(c, f"accelerate.{PARALLELISM}", keys)] if keys else []
+    fix = Fix(f"say it in accelerate.{PARALLELISM}, which becomes the YAML's section", (write(c, path, rest), *section))
+    yield about_the_plan(path, "accelerate refuses --use_parallelism_config on its command line beside DeepSpeed", why, fix)
+
+
+@rule("PL061", "error", when="initialize", source="accelerate/accelerator.py (_prepare_deepspeed)", readers=("accelerate", "trainer"))
+def sequence_over_ranks(c: Context) -> Problems:
+    """accelerate splits sequences over ranks that cannot be divided so, or with a release of DeepSpeed that cannot."""
+    size = sp_size(c.plan)
+    if size < 2:
+        return
+    path = f"accelerate.{PARALLELISM}.{SIZE}"
+    if c.before("0.18.2"):
+        why = "accelerate: Deepspeed ALST/Ulysses requires deepspeed>=0.18.2"
+        yield about_the_plan(path, f"DeepSpeed {c.release.version} cannot split sequences for accelerate", why)
+    if c.world_size is not None and c.world_size % size:
+        yield about_the_plan(path, f"{c.world_size} ranks cannot be divided by {size}", "groups of ranks share a sequence")
+    length = c.plan.model.sequence_length if c.plan is not None and c.plan.model is not None else None
+    if length is not None and length % size:
+        why = f"DeepSpeed: batch's seqlen={length} isn't divisible by sp-size={size}"
+        yield about_the_plan(path, f"sequences of {length} tokens cannot be divided by {size}", why)

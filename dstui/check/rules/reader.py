@@ -9,7 +9,6 @@ from dstui.check.auto_values import AUTO, BY_DEFAULT, TYPES
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import write
-from dstui.check.rules.optimizer import only_computes
 from dstui.check.rules.trainer import spelt
 from dstui.plan.accelerate_keys import PLUGIN as PLUGIN_KEYS
 from dstui.plan.finding import Fix
@@ -66,7 +65,7 @@ def weights_are_not_gathered(c: Context) -> Problems:
     """At stage 3 a saved model holds no weights unless they are gathered."""
     path = "zero_optimization.stage3_gather_16bit_weights_on_model_save"
     zero = c.raw.get("zero_optimization")
-    if c.trained and not only_computes(c) and isinstance(zero, Mapping) and c.stage == 3 and not c.on(path) and not c.has(OLD_GATHER):
+    if c.trained and isinstance(zero, Mapping) and c.stage == 3 and not c.on(path) and not c.has(OLD_GATHER):
         why = "otherwise save_pretrained and the Trainer write no model.safetensors, and zero_to_fp32.py is needed"
         yield c.problem(
             path, "whole weights are not gathered when the model is saved", why=why, severity="info", fix=c.put(path, True, "gather them")

@@ -90,7 +90,7 @@ def script_builds_the_optimizer(c: Context) -> Problems:
     """The script builds the optimizer, and the Plan says that the configuration does."""
     if c.plan is None or c.facts is None or not script_builds_unasked(c):
         return
-    message = f"the script builds the optimizer ({c.facts.optimizer_why}), the Plan says job.optimizer: config"
+    message = f"the script builds the optimizer ({c.facts.optimizer_why}), the Plan says job.optimizer: {c.plan.job.optimizer}"
     say_so = write(c, "job.optimizer", "script")
     if not c.optimizer:
         yield about_the_plan("job.optimizer", message, fix=Fix("set job.optimizer to script", (say_so,)))

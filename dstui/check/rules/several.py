@@ -54,21 +54,23 @@ def no_micro_batch(c: Context) -> Problems:
 @rule("PL031", "error", when="initialize", says="requires an optimizer", source="runtime/engine.py")
 def inference_below_stage_3(c: Context) -> Problems:
     """A model for inference that is not at stage 3, or has an optimizer."""
-    for name, one in _models(c):
-        if one.role != "inference":
+    for name, config in (c.plan.configurations if c.plan is not None else {}).items():
+        if c.plan is None or c.plan.trains(name):
             continue
-        stage = stage_of(one.deepspeed)
+        root, what = (f"models.{name}.deepspeed", name) if name else ("deepspeed", "the model")
+        stage = stage_of(config)
         if stage in (1, 2):
-            path = f"models.{name}.deepspeed.zero_optimization.stage"
+            path = f"{root}.zero_optimization.stage"
             why = f"DeepSpeed: zero stage {stage} requires an optimizer"
-            fix = Fix("use 3", (_put(c, name, "zero_optimization/stage", 3),))
-            yield about_the_plan(path, f"{name} is not trained: only stage 3 shards a model without an optimizer", why, fix)
+            fix = Fix("use 3", ({"op": "replace", "path": "/" + path.replace(".", "/"), "value": 3},))
+            yield about_the_plan(path, f"{what} is not trained: only stage 3 shards a model without an optimizer", why, fix)
         for section in ("optimizer", "scheduler"):
-            if section in one.deepspeed:
-                operation = {"op": "remove", "path": f"/models/{name}/deepspeed/{section}"}
+            if section in config:
+                path = f"{root}.{section}"
+                operation = {"op": "remove", "path": "/" + path.replace(".", "/")}
                 why = "accelerate would want a dummy of it in prepare(), and an optimizer's states take memory"
-                message = f"{name} is not trained, and needs no {section}"
-                yield about_the_plan(f"models.{name}.deepspeed.{section}", message, why, Fix(f"remove {section}", (operation,)))
+                message = f"{what} is not trained, and needs no {section}"
+                yield about_the_plan(path, message, why, Fix(f"remove {section}", (operation,)))
 
 
 @rule("PL032", "error", when="launch", source="dstui/render/config_files.py (with_paths)")

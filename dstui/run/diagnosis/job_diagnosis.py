@@ -22,6 +22,7 @@ from dstui.run.diagnosis.findings import FACTS, Ended, Findings, Hit, Stop
 from dstui.run.diagnosis.kernel import KMSG, killed_for_memory
 from dstui.run.diagnosis.log_reader import read_logs
 from dstui.run.diagnosis.signatures import BY_ID
+from dstui.run.diagnosis.silences import with_silence
 from dstui.run.diagnosis.unread_config import unread_configuration
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.jobs.ranks import KILLED, Ranks, read_record
@@ -55,7 +56,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
     plan = _plan(folder)
     diagnosis = conclude(found, plan)
     if status and not status.final and diagnosis.kind in (None, "success", "benign"):
-        return replace(
+        nothing = replace(
             diagnosis,
             cause=None,
             kind=None,
@@ -64,6 +65,9 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
             notes=(),
             title="The job still runs, and nothing has failed so far",
         )
+        return with_silence(nothing, folder, status)
+    if diagnosis.kind == "stop":
+        return with_silence(diagnosis, folder, status)
     if status and status.state in ("failed", "lost") and diagnosis.kind is None:  # its records know what no line says
         return replace(diagnosis, kind="failure", title=UNKNOWN)
     if diagnosis.cause == "SUCCESS" and (unread := unread_configuration(folder)):

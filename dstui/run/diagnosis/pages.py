@@ -33,9 +33,9 @@ SHORTEST = 6
 """Characters of a sign that says something by itself."""
 
 
-def cause_names() -> list[str]:
-    """The ids of all causes."""
-    return [signature.id for signature in ALL]
+def cause_titles() -> dict[str, str]:
+    """Return the ids of all causes, each with its title."""
+    return {signature.id: signature.title for signature in ALL}
 
 
 def cause_pages(name: str) -> Iterator[str]:

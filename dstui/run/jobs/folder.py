@@ -81,6 +81,12 @@ class JobFolder:
         return self.path.name
 
     @property
+    def begun_in(self) -> str:
+        """The folder in which it was started, as far as its own place tells: the one that `dstui_runs` lies in."""
+        parent = self.path.parent
+        return str(parent.parent if parent.name == RUNS_FOLDER else parent)
+
+    @property
     def ds_configs(self) -> list[Path]:
         """The rendered configurations that are there: ds_config.json, of several models ds_config_MODEL.json for each."""
         return sorted(self.path.glob("ds_config*.json"))

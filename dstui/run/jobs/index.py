@@ -41,8 +41,7 @@ class KnownRun:
         """The folder in which it was started."""
         if self.entry and self.entry.begun_in:
             return self.entry.begun_in
-        parent = self.folder.path.parent
-        return str(parent.parent if parent.name == RUNS_FOLDER else parent)
+        return self.folder.begun_in
 
     @property
     def is_here(self) -> bool:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
-from dstui.files import FileProblem, read_text
+from dstui.files import FileProblem, is_shipped, read_text
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.scalars import yaml_scalar
 from dstui.run.jobs.folder import JobFolder
@@ -81,9 +82,13 @@ def name_of(plan: Plan) -> str:
     return plan.name or plan.job.script or plan.job.module or ""
 
 
-def project_of(plan: Plan) -> tuple[str, str, str]:
-    """By what runs are recognised as those of one project: the Plan's name, the working folder, and the script in it."""
-    return name_of(plan), plan.place(plan.job.workdir), plan.job.script or plan.job.module or ""
+def project_of(plan: Plan, begun_in: str) -> tuple[str, str, str]:
+    """By what runs are recognised as those of one project: the Plan's name, the working folder, and the script in it.
+
+    A Plan that comes with dstui lies in no project: the folder in which it was started (`begun_in`) decides.
+    """
+    place = begun_in if is_shipped(plan.base) else plan.place(plan.job.workdir)
+    return name_of(plan), place, plan.job.script or plan.job.module or ""
 
 
 def history(folders: Iterable[JobFolder]) -> Iterator[tuple[Change, ...] | None]:
@@ -98,16 +103,18 @@ def history(folders: Iterable[JobFolder]) -> Iterator[tuple[Change, ...] | None]
         except (FileProblem, PlanError):
             yield None
             continue
-        before = latest.get(project_of(plan))
+        project = project_of(plan, folder.begun_in)
+        before = latest.get(project)
         yield None if before is None else changes(before, plan)
-        latest[project_of(plan)] = plan
+        latest[project] = plan
 
 
 def last_run(plan: Plan, folders: Sequence[JobFolder]) -> tuple[JobFolder, Plan] | None:
     """The latest run of the same project, and its Plan; None where there is none that can be read. `folders`: oldest first."""
+    project = project_of(plan, str(Path.cwd()))
     for folder in reversed(folders):
         with suppress(FileProblem, PlanError):
-            if project_of(before := plan_of(folder)) == project_of(plan):
+            if project_of(before := plan_of(folder), folder.begun_in) == project:
                 return folder, before
     return None
 

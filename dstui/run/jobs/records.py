@@ -23,6 +23,8 @@ VERSION = 1
 """Of both records. A record of a later version is read as far as it has the form that is known here, and never acted on."""
 
 JobState = Literal["starting", "running", "succeeded", "failed", "stopped", "lost"]
+STATE_GLYPHS: Mapping[str, str] = {"starting": "○", "running": "●", "succeeded": "✔", "failed": "✖", "stopped": "■", "lost": "✖"}
+"""One sign for a job's state on every face."""
 RankState = Literal["waiting", "started", "ended", "lost"]
 """waiting: not started yet; ended: with an exit status; lost: gone without one, so it was killed, or its host went down."""
 HostState = Literal["starting", "reached", "unreachable", "ended"]

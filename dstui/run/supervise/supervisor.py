@@ -32,6 +32,7 @@ from dstui.run.supervise.launch_command import command, environment
 from dstui.run.supervise.resource_facts import ResourceFacts
 from dstui.run.supervise.restart import restart_arguments
 from dstui.run.supervise.shim import prctl
+from dstui.run.supervise.silence import SilenceWatch
 from dstui.run.supervise.stop import escalate, rank_processes, until_gone
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -68,6 +69,7 @@ class Supervisor:
         self.locks: list[int | None] = []
         """Held until the end, beside the one that we were born with: of folders that were deleted."""
         self.asked: int | None = None
+        self.silence = SilenceWatch(folder, self.record.silence)
         self._unwritten = self._named_late = False
         self._since: dict[str, float] = {}
 
@@ -173,6 +175,7 @@ class Supervisor:
         if self.asked is not None or self.every("builds", 1.0):  # a lock is known by its holder, who ends soon
             self.note_builds()
         self.name_the_late()
+        self.note_silence()
         if changed or self._unwritten:
             self.write()
 
@@ -285,6 +288,7 @@ class Supervisor:
         self.note_in_status(attempt=attempt, state="starting")
         self._since.clear()
         self._named_late = False
+        self.silence = SilenceWatch(self.folder, self.record.silence)
         self.launch(more)
         self.write()
 
@@ -316,6 +320,14 @@ class Supervisor:
             self._named_late = True
             named = ", ".join(f"rank {number} on {self.ranks.ranks[number].host}" for number in waiting)
             self.note(f"after {LATE:.0f} s not yet started: {named}")
+
+    def note_silence(self) -> None:
+        """Write down when no rank says anything any more, and when they go on; nothing while a host is out of sight."""
+        if any(host.state == "unreachable" for host in self.status.hosts.values()) or not self.every("silence", self.silence.pace):
+            return
+        if news := self.silence.news(self.ranks, time.time()):
+            name, facts = news
+            self.event(name, attempt=self.ranks.attempt, **facts)
 
     def every(self, what: str, seconds: float) -> bool:
         """True at most once in so many seconds."""

@@ -90,7 +90,9 @@ def ranked_rows(outlook: Outlook, found: RankedPlans, cursor: Hashable, width: i
         ways = found.ways or ("nothing that was tried: a smaller model, or larger GPUs",)
         rows += paragraph(f"Nothing fits, of {found.candidates:,} plans with the same samples in a step. What would:", width)
         return rows + [line for way in ways for line in paragraph(way, width - 2, first=(Span("- ", "accent"),))]
-    rows += paragraph(f"The best of {found.candidates:,} plans with the same samples in a step, precision and sequence:", width, "dim")
+    rows += paragraph(
+        f"The best of {found.candidates:,} plans with the same samples in a step, precision and sequence, {found.order}:", width, "dim"
+    )
     rows.append(row((headings(estimate), "faint")))
     for number, plan in enumerate(found.rows):
         rows.append(_line(_figures(plan), plan.why, plan.verdict, width, number))

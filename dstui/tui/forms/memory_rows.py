@@ -105,11 +105,18 @@ def tokens(estimate: Forecast) -> str:
 
 
 def columns(amount: int | None, headroom: float | None, tokens: float | None, place: str = "") -> str:
-    """`41.3 GB   48% 17.3k`: what is needed, what is left, tokens per second; of another place than usual its name, and no speed."""
-    left = f"{max(headroom, -9.99):.0%}" if headroom is not None else ""
+    """`41.3 GB   48% 17.3k`: what is needed, what is left, tokens per second; of another place than usual its name, and no speed.
+
+    Where it does not fit, how many times what is there would be needed: `7.9x`.
+    """
+    left = "" if headroom is None else f"{headroom:.0%}" if headroom >= 0 else _times(1 - headroom)
     if place:
         return f"{place} {size(amount)} {left:>5}"
     return f"{size(amount):>7} {left:>5} {short(tokens) if tokens else '–':>5}"
+
+
+def _times(needed: float) -> str:
+    return f"{needed:.1f}x" if needed < 100 else ">99x"
 
 
 def short(number: float) -> str:

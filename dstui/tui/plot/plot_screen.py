@@ -18,6 +18,7 @@ from dstui.plan.patterns import METRICS
 from dstui.run.jobs.folder import JobFolder
 from dstui.run.metrics.series import KEPT_RANKS, MetricSeries
 from dstui.run.observe.summary import value_text
+from dstui.text import sanitise
 from dstui.tui.dialogs.dialog import Dialog
 from dstui.tui.dialogs.over import Over
 from dstui.tui.kit.frame import label
@@ -234,7 +235,7 @@ class OtherRun(Dialog):
         self._but = but
 
     def on_mount(self) -> None:
-        """All that are still there, newest first; a thread looks for them."""
+        """All that are still there, those of the same folder and the newest first; a thread looks for them."""
         self._show([row(("Looking for runs…", "dim"))])
         self.rows.focus()
         in_thread(self, self._find)
@@ -242,9 +243,16 @@ class OtherRun(Dialog):
     def _find(self) -> None:
         from dstui.run.jobs.index import folders
 
-        known = [(folder, folder.read_status()) for folder in reversed(folders()) if folder != self._but]
-        rows = [row(folder.name, right=[(status.state if status else "", "dim")], key=str(folder.path)) for folder, status in known]
+        found = [folder for folder in reversed(folders()) if folder != self._but]
+        found.sort(key=lambda folder: folder.begun_in != self._but.begun_in)  # those of other projects last
+        rows = [self._row(folder) for folder in found]
         self.call_later(self._show, rows or [row(("There is no other run yet.", "dim"))])
+
+    def _row(self, folder: JobFolder) -> Row:
+        """A run with its state; of another project with its folder too."""
+        status = folder.read_status()
+        place = "" if folder.begun_in == self._but.begun_in else f"{sanitise(folder.begun_in)}  "
+        return row(folder.name, right=[(place, "faint"), (status.state if status else "", "dim")], key=str(folder.path))
 
     def _show(self, rows: list[Row]) -> None:
         self.rows.show_rows(rows)

@@ -71,10 +71,11 @@ def label_of(diagnosis: Diagnosis) -> str:
     """The frame's second label: the cause's name, how sure, and the key for the rest."""
     if not diagnosis.found:
         return "unknown   d all of it"
+    from dstui.run.diagnosis.wording import SURE
     from dstui.run.jobs.ranks import ranks_in_words
 
     shared = f" on {ranks_in_words(diagnosis.ranks)}" if len(diagnosis.ranks) > 1 else ""
-    return f"{diagnosis.cause}{shared}, {diagnosis.confidence} confidence   d all of it"
+    return f"{diagnosis.cause}{shared}, {SURE[diagnosis.confidence]}   d all of it"
 
 
 def _headline(diagnosis: Diagnosis, width: int) -> list[Row]:

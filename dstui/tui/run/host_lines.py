@@ -95,8 +95,8 @@ def _together(cells: Iterable[Cell], usage: Mapping[int, Usage]) -> str:
 def _evaluated(line: HostLine, contact: HostStatus | None, now: float, lead: int | None, newest: float) -> HostLine:
     """The line with its word. `lead`: the furthest step of all hosts; `newest`: seconds since the last line of any."""
     if contact is not None and contact.state == "unreachable":
-        since = f" since {seconds_text(now - contact.since)}" if contact.since is not None else ""
-        return line._replace(word="unreachable", says=f"unreachable{since}{_because(contact)}")
+        lasting = f" for {seconds_text(now - contact.since)}" if contact.since is not None else ""
+        return line._replace(word="unreachable", says=f"unreachable{lasting}{_because(contact)}")
     words = {cell.word for cell in line.ranks}
     word = min(words, key=_place, default="starting")
     if word == "killed" and words & {"running", "waiting"}:
@@ -189,7 +189,9 @@ def _facts(line: HostLine, opened: bool) -> Iterable[str]:
     """Its step, when it said something last, and what it uses."""
     if step := steps_text(line.ranks):
         yield f"{step}  "
-    if line.age is not None and line.word in ("running", "behind", "slow", "unreachable"):
+    if line.age is not None and line.word == "unreachable":
+        yield f"last line {age_text(line.age)} ago  "
+    elif line.age is not None and line.word in ("running", "behind", "slow"):
         yield f"{age_text(line.age)} ago  " if line.age >= 1 else "now  "
     if line.usage and not opened:
         yield line.usage

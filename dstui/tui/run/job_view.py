@@ -266,10 +266,11 @@ class JobView(Vertical):
 
 def job_row(folder: JobFolder, status: JobStatus) -> Row:
     """A line of the list of jobs."""
+    from dstui.run.jobs.records import STATE_GLYPHS
+
     state = status.state
     style = {"succeeded": "ok", "failed": "error", "lost": "error", "stopped": "warning", "running": "accent"}.get(state, "dim")
-    glyph = {"succeeded": "✔", "failed": "✖", "lost": "✖", "stopped": "■", "running": "●"}.get(state, "·")
     code = f"exit {status.exit_code}" if status.exit_code is not None else ""
-    left = ((f"{glyph} {state:<10}", style), f"{folder.name:<44} ", (code, "dim"))
+    left = ((f"{STATE_GLYPHS.get(state, '·')} {state:<10}", style), f"{folder.name:<44} ", (code, "dim"))
     place = f"{status.foreign}  {folder.path.parent}" if status.foreign else str(folder.path.parent)
     return row(*left, right=[(place, "faint")], key=str(folder.path))

@@ -289,9 +289,8 @@ def what_the_links_mean(machine: Machine, requirement: Requirement) -> Recommend
         why = "any two GPUs have the full width; any subset is as good as another"
         yield Recommendation(f"one NVSwitch island: tensor parallelism up to {most} is cheap", why)
     elif island.kind in ("mesh", "pair"):
-        least, _ = island.width or (0, 0)
         message = f"all {count} GPUs are joined to each other: tensor parallelism up to {most}"
-        yield Recommendation(message, f"{least} links between any two")
+        yield Recommendation(message, f"{island.width[0]} links between any two" if island.width else "NVLink between any two")
     else:
         why = "NCCL's rings reach all of them, but only within a clique is every pair joined"
         yield Recommendation(f"{island.kind} of {count} GPUs: tensor parallelism up to {most}", why)

@@ -9,6 +9,7 @@ from dstui.check.context import Context
 from dstui.machine.snapshot import Gpu, Machine
 from dstui.plan import Plan
 from dstui.plan.catalogue import release
+from dstui.plan.parallelism import sp_size
 from dstui.render.launch import RenderError, slots
 from dstui.render.spec import HERE
 
@@ -95,7 +96,7 @@ def _requirement(c: Context) -> Requirement:
         super_offload=c.on(f"{ZERO}.offload_optimizer.super_offload"),
         hpz=int(c.number(f"{ZERO}.zero_hpz_partition_size") or 1),
         tensor_parallel=int(c.number("tensor_parallel.autotp_size") or 1),
-        sequence_parallel=int(c.number("sequence_parallel_size") or 1),
+        sequence_parallel=int(c.number("sequence_parallel_size") or sp_size(plan)),
         buckets=1 if c.has(f"{ZERO}.reduce_bucket_size") or c.has(f"{ZERO}.allgather_bucket_size") else None,
         quantized_weights=c.on(f"{ZERO}.zero_quantized_weights"),
         params=plan.model.params if plan.model else None,

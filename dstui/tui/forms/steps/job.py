@@ -21,6 +21,7 @@ BUILDERS = (
     Option(value="config", label="config", says="ds_config.json names it"),
     Option(value="script", label="script", says="the script builds it"),
 )
+NO_OPTIMIZER = Option(value="none", label="none", says="nothing is trained: ZeRO inference")
 
 
 def _no_script(state: State) -> str:
@@ -50,7 +51,7 @@ JOB = Step(
         Field(path=f"{J}workdir", label="Working folder"),
         Field(path=f"{J}python", label="Interpreter"),
         Field(path=f"{J}integration", label="Who reads the config", kind="choice", options=INTEGRATIONS, title="Integration"),
-        Field(path=f"{J}optimizer", label="Optimizer from", kind="choice", options=BUILDERS),
+        Field(path=f"{J}optimizer", label="Optimizer from", kind="choice", options=(*BUILDERS, NO_OPTIMIZER)),
         Field(path=f"{J}scheduler", label="Scheduler from", kind="choice", options=BUILDERS),
         *(replace(one, title="Model") for one in which_model(state)),
         *role(state),

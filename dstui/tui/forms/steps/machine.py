@@ -16,17 +16,24 @@ if TYPE_CHECKING:
     from dstui.machine.snapshot import Gpu
     from dstui.plan.finding import Finding
 
+LOCAL = "localhost"
 INCLUDE, CPU_RANKS = "cluster.include", "cluster.cpu_ranks"
+
+
+def in_slots(state: State) -> frozenset[int]:
+    """The GPUs of this machine that the Plan has slots for: {localhost: 2} are the first two."""
+    slots = (state.plan.cluster.hosts or {}).get(LOCAL)
+    return frozenset(g.index for g in state.gpus if slots is None or g.index < slots)
 
 
 def picked(state: State) -> frozenset[int]:
     """The GPUs of this machine that the Plan's include leaves in; all where it says nothing of this machine."""
-    everything = frozenset(g.index for g in state.gpus)
+    everything = in_slots(state)
     include = state.plan.get(INCLUDE, None)
     if not isinstance(include, str):
         return everything
     host, _, slots = include.partition(":")
-    if host != "localhost" or "@" in include:
+    if host != LOCAL or "@" in include:
         return everything
     return frozenset(int(s) for s in slots.split(",") if s.isdecimal()) if slots else everything
 
@@ -34,8 +41,7 @@ def picked(state: State) -> frozenset[int]:
 def _pick(gpu: int) -> Any:
     def write(state: State, use: bool) -> tuple[Edit, ...]:
         chosen = picked(state) | {gpu} if use else picked(state) - {gpu}
-        everything = {g.index for g in state.gpus}
-        return ((INCLUDE, UNSET if chosen >= everything or not chosen else f"localhost:{','.join(map(str, sorted(chosen)))}"),)
+        return ((INCLUDE, UNSET if chosen >= in_slots(state) or not chosen else f"localhost:{','.join(map(str, sorted(chosen)))}"),)
 
     return write
 
@@ -44,8 +50,11 @@ def _disabled(gpu: Gpu) -> Any:
     def disabled(state: State) -> str:
         if gpu.problem:
             return gpu.problem
-        if state.plan.cluster.hosts or state.plan.cluster.hostfile:
+        hosts = state.plan.cluster.hosts
+        if state.plan.cluster.hostfile or (hosts and set(hosts) != {LOCAL}):
             return "other hosts are given: choose in step 7"
+        if hosts and gpu.index not in in_slots(state):
+            return f"cluster.hosts gives {LOCAL} {hosts[LOCAL]} slots: the GPUs from 0 on"
         return "the last one: use at least one" if picked(state) == {gpu.index} else ""
 
     return disabled

@@ -1,0 +1,127 @@
+"""Known regressions of DeepSpeed: which releases have them, when they matter, what they look like, where that is told.
+
+A table of facts, each read in the thread or the pull request that it links to and, for the versions, in the tags of DeepSpeed's
+repository. An entry that no release in use has any more can go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dstui.check.context import Context
+
+AS_OF = "2026-11-23"
+"""When the table was last gone through."""
+DEEPSPEED = "https://github.com/deepspeedai/DeepSpeed"
+ZERO = "zero_optimization"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regression:
+    """One defect of some releases."""
+
+    since: str
+    """The first release that has it."""
+    fixed: str
+    """The first release that has it no more."""
+    applies: Callable[[Context], bool]
+    path: str
+    """The key that it is about."""
+    symptom: str
+    """What happens, as the end of a sentence."""
+    instead: str
+    """What to do where the release has to stay; empty where nothing helps."""
+    link: str
+
+
+def _trains_a_part(c: Context) -> bool:
+    """Tell whether some weights are frozen."""
+    model = c.plan.model if c.plan is not None else None
+    return model is not None and (model.lora is not None or model.trainable is not None)
+
+
+def _recomputes(c: Context) -> bool:
+    return c.plan is not None and c.plan.model is not None and bool(c.plan.model.activation_checkpointing)
+
+
+def _accumulates(c: Context) -> bool:
+    return (c.number("gradient_accumulation_steps") or 1) > 1
+
+
+REGRESSIONS = (
+    Regression(
+        since="0.14.0",
+        fixed="0.19.3",
+        applies=lambda c: c.stage == 3 and _trains_a_part(c) and _recomputes(c),
+        path=f"{ZERO}.stage",
+        symptom="with frozen weights and non-reentrant checkpointing (the default of transformers 5) the backward pass dies of "
+        "CheckpointError: Recomputed values … have different metadata, saved [1024] and recomputed [0]",
+        instead="checkpoint with use_reentrant=True, or use stage 2",
+        link="https://github.com/huggingface/transformers/issues/47254",
+    ),
+    Regression(
+        since="0.17.6",
+        fixed="0.18.3",
+        applies=lambda c: c.stage == 2,
+        path=f"{ZERO}.stage",
+        symptom="the gradients of ZeRO-2 are wrong without a word: their norm is too small, and training learns less",
+        instead="use stage 1 or 3",
+        link=f"{DEEPSPEED}/issues/7718",
+    ),
+    Regression(
+        since="0.18.5",
+        fixed="0.18.7",
+        applies=lambda c: c.stage in (1, 2, 3),
+        path=f"{ZERO}.stage",
+        symptom="each hook of a gradient counts all parameters anew: steps took 2.5 times as long (24 layers, ZeRO-2, 8 GPUs)",
+        instead="",
+        link=f"{DEEPSPEED}/issues/7885",
+    ),
+    Regression(
+        since="0.15.2",
+        fixed="0.19.0",
+        applies=lambda c: c.stage in (1, 2) and c.offload("optimizer") == "cpu" and _accumulates(c),
+        path=f"{ZERO}.offload_optimizer",
+        symptom="of the accumulated micro-batches only the first counts for the norm of the gradients: it is too small, "
+        "and they are hardly ever clipped",
+        instead="use stage 3, or keep the optimizer on the GPU",
+        link=f"{DEEPSPEED}/pull/7967",
+    ),
+    Regression(
+        since="0.18.6",
+        fixed="0.19.0",
+        applies=lambda c: c.stage == 1 and c.on("bf16.enabled") and c.text("data_types.grad_accum_dtype") in ("fp32", "float32"),
+        path="data_types.grad_accum_dtype",
+        symptom="the last micro-batch of each step is left out of the average over the ranks: loss and gradients depend on the micro-batch",
+        instead="use stage 2, or leave grad_accum_dtype out",
+        link=f"{DEEPSPEED}/pull/7985",
+    ),
+    Regression(
+        since="0.17.5",
+        fixed="0.18.5",
+        applies=lambda c: c.stage == 2 and c.on(f"{ZERO}.overlap_comm"),
+        path=f"{ZERO}.overlap_comm",
+        symptom="overlap_comm overlaps nothing: the reduction waits for the backward pass",
+        instead="",
+        link=f"{DEEPSPEED}/issues/7804",
+    ),
+    Regression(
+        since="0.16.6",
+        fixed="0.19.6",
+        applies=lambda c: c.stage == 3 and c.on("compile.deepcompile") and _trains_a_part(c),
+        path="compile.deepcompile",
+        symptom="DeepCompile dies of a KeyError in engine.compile() where a weight is frozen",
+        instead="turn deepcompile off",
+        link=f"{DEEPSPEED}/pull/8214",
+    ),
+    Regression(
+        since="0.14.0",
+        fixed="0.19.5",
+        applies=lambda c: c.stage == 3 and (c.number(f"{ZERO}.zero_hpz_partition_size") or 1) > 1,
+        path=f"{ZERO}.zero_hpz_partition_size",
+        symptom="the second copy of a small weight may lie outside of it: IndexError in _partition_param_sec",
+        instead="leave zero_hpz_partition_size out",
+        link=f"{DEEPSPEED}/issues/6659",
+    ),
+)

@@ -1,0 +1,35 @@
+"""Keys of DeepSpeed that change memory or speed and that the forecast leaves out: they are listed as not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dstui.check.context import Context
+
+NOT_RECKONED: Mapping[str, str] = {
+    "activation_checkpointing.cpu_checkpointing": "the script's checkpoints go to RAM: less memory of the GPU, more RAM, and slower",
+    "activation_checkpointing.partition_activations": "checkpoints are split over the ranks of a model: less memory of the GPU",
+    "zero_optimization.mics_shard_size": "the model is split over fewer ranks: more memory of the GPU, less traffic between the nodes",
+    "zero_optimization.zenflow": "most gradients are applied later, on the CPUs: more RAM, and faster",
+    "zero_optimization.offload_optimizer.super_offload": "the optimizer's step runs beside the backward pass: more RAM, and faster",
+    "zero_optimization.zero_quantized_nontrainable_weights": "frozen weights are kept in 8 bits: less memory of the GPU",
+    "pipeline": "a script with stages of a pipeline holds a part of the layers on each rank",
+    "compile": "compiled code keeps other activations, and is faster",
+    "expert_parallel.enabled": "experts are split over the ranks: less memory of the GPU, more traffic",
+    "hybrid_engine.enabled": "generation holds caches and buffers of its own",
+}
+"""Path -> what the key does, as the end of a sentence."""
+
+
+def not_reckoned(c: Context) -> Iterator[str]:
+    """Yield a sentence for each of these keys that the configuration turns on."""
+    for path, effect in NOT_RECKONED.items():
+        if _is_on(c.flat.get(path)):
+            yield f"{path} is not reckoned with: {effect}"
+
+
+def _is_on(value: object) -> bool:
+    """Tell whether a value turns a key on: a section that holds something, true, or a number above 0."""
+    if isinstance(value, Mapping):
+        return any(not isinstance(inner, bool) or inner for inner in value.values())
+    return value is True or (isinstance(value, int) and value > 0)

@@ -1,0 +1,83 @@
+"""Each known regression is told for the releases that have it and a Plan that meets it, and for no other."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from dstui.check import check
+from dstui.check.regressions import AS_OF, REGRESSIONS, Regression
+from dstui.machine.snapshot import Machine, Software
+from dstui.plan import Plan, load
+from dstui.plan.catalogue import version_tuple
+from dstui.plan.finding import Finding
+
+LORA = "model: {params: 7.0e9, activation_checkpointing: true, lora: {r: 8}}"
+ADAM = "optimizer: {type: AdamW, params: {lr: 1e-4}}"
+MEETS = {
+    # link: its Plan, and one that just does not meet it; the last release that has it, and the first that has not
+    "transformers/issues/47254": ((LORA, "zero_optimization: {stage: 3}"), (LORA, "zero_optimization: {stage: 2}"), "0.19.2", "0.19.3"),
+    "issues/7718": (("", "zero_optimization: {stage: 2}"), ("", "zero_optimization: {stage: 1}"), "0.18.2", "0.18.3"),
+    "issues/7885": (("", "zero_optimization: {stage: 1}"), ("", "zero_optimization: {stage: 0}"), "0.18.6", "0.18.7"),
+    "pull/7967": (
+        ("", "gradient_accumulation_steps: 4, zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}"),
+        ("", "gradient_accumulation_steps: 1, zero_optimization: {stage: 2, offload_optimizer: {device: cpu}}"),
+        "0.18.9",
+        "0.19.0",
+    ),
+    "pull/7985": (
+        ("", "bf16: {enabled: true}, data_types: {grad_accum_dtype: fp32}, zero_optimization: {stage: 1}"),
+        ("", "bf16: {enabled: true}, zero_optimization: {stage: 1}"),
+        "0.18.9",
+        "0.19.0",
+    ),
+    "issues/7804": (
+        ("", "zero_optimization: {stage: 2, overlap_comm: true}"),
+        ("", "zero_optimization: {stage: 2, overlap_comm: false}"),
+        "0.18.4",
+        "0.18.5",
+    ),
+    "pull/8214": (
+        (LORA, "compile: {deepcompile: true}, zero_optimization: {stage: 3}"),
+        ("", "compile: {deepcompile: true}, zero_optimization: {stage: 3}"),
+        "0.19.5",
+        "0.19.6",
+    ),
+    "issues/6659": (
+        ("", "zero_optimization: {stage: 3, zero_hpz_partition_size: 8}"),
+        ("", "zero_optimization: {stage: 3}"),
+        "0.19.4",
+        "0.19.5",
+    ),
+}
+
+
+def plan(model: str, config: str) -> Plan:
+    return load(f"version: 1\njob: {{script: t.py}}\n{model}\ndeepspeed: {{train_micro_batch_size_per_gpu: 1, {ADAM}, {config}}}\n")
+
+
+def told(given: Plan, version: str) -> list[Finding]:
+    """What is said of an interpreter that has this release."""
+    return [f for f in check(given, Machine(source="a test", software=Software(deepspeed=version))) if f.code == "KR001"]
+
+
+@pytest.mark.parametrize("known", REGRESSIONS, ids=lambda known: known.link.rpartition("com/")[2])
+def test_a_regression_is_told_where_a_plan_meets_it(known: Regression) -> None:
+    link = next(link for link in MEETS if known.link.endswith(link))
+    meets, passes, last, first = MEETS[link]
+    found = [f for f in told(plan(*meets), last) if known.link in f.why]
+    assert found and found[0].severity == "warning" and found[0].fix is not None and first in found[0].fix.text
+    for given, version in ((meets, first), (passes, last)):
+        assert not [f for f in told(plan(*given), version) if known.link in f.why]
+
+
+def test_the_table_is_dated_and_its_releases_are_in_order() -> None:
+    assert datetime.date.fromisoformat(AS_OF)
+    assert all(version_tuple(known.since) < version_tuple(known.fixed) for known in REGRESSIONS)
+    assert len({known.link for known in REGRESSIONS}) == len(REGRESSIONS)
+
+
+def test_without_a_release_nothing_is_claimed() -> None:
+    meets = MEETS["issues/7718"][0]
+    assert [f for f in check(plan(*meets), Machine(source="a test")) if f.code == "KR001"] == []
