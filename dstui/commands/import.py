@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from dstui.documents import Opened, open_document, open_text
-from dstui.files import FileProblem, write_atomic
+from dstui.files import FileProblem, read_standard_input, write_atomic
 from dstui.output import refuse, say, tell
 from dstui.plan import Plan, PlanError
 
@@ -28,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print or write the Plan, and say what was changed or not understood; 0, or 2 with a sentence."""
     try:
-        opened = [open_text(sys.stdin.read()) if name == "-" else open_document(name) for name in args.files]
+        opened = [open_text(read_standard_input()) if name == "-" else open_document(name) for name in args.files]
         plan = _joined(opened)
         for note in (note for one in opened for note in one.notes):
             say(note)
