@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
@@ -56,15 +57,28 @@ def read_text(path: Path, opened: int | None = None) -> str:
         raise FileProblem(f"{path} is a folder: name a file in it") from None
     except (OSError, ValueError) as error:
         raise FileProblem(f"{path}: {reason(error)}") from None
+    return _text_of(raw, str(path))
+
+
+def read_standard_input() -> str:
+    """The text that stands on standard input, under the same conditions as that of a file. Raises FileProblem."""
+    try:
+        raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FileProblem(f"standard input: {reason(error)}") from None
+    return _text_of(raw, "standard input")
+
+
+def _text_of(raw: bytes, name: str) -> str:
     if len(raw) > MAX_BYTES:
-        raise FileProblem(f"{path} is larger than {MAX_BYTES // 1024**2} MiB: no configuration is, so this is another file")
+        raise FileProblem(f"{name} is larger than {MAX_BYTES // 1024**2} MiB: no configuration is, so this is another file")
     if b"\0" in raw:
-        raise FileProblem(f"{path} is a binary file: a Plan is YAML text")
+        raise FileProblem(f"{name} is a binary file: a Plan is YAML text")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise FileProblem(f"{path}:{line}: not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8") from None
+        raise FileProblem(f"{name}:{line}: not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8") from None
 
 
 def _bytes(path: Path, most: int, opened: int | None = None) -> bytes:

@@ -76,7 +76,9 @@ class Results:
 
 
 def begin() -> None:
-    """Let what the encoding of standard output has no letter for be spelled, not end the command."""
+    """Spell what the encoding of standard output has no letter for. A closed standard input is an empty one."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115 - for as long as the process lives
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import argparse
+<<<<<<< HEAD
 import shlex
 import sys
+=======
+>>>>>>> a1
 from pathlib import Path
 
 from dstui.documents import Opened, open_document, open_text
-from dstui.files import FileProblem, write_atomic
+from dstui.files import FileProblem, read_standard_input, write_atomic
 from dstui.output import refuse, say, tell
 from dstui.plan import Plan, PlanError
 
@@ -35,8 +38,12 @@ def run(args: argparse.Namespace) -> int:
     if args.launch < 0:
         return refuse("--launch counts from 1")
     try:
+<<<<<<< HEAD
         opened = [_opened(name, args.launch) for name in args.files]
         opened += [open_text(shlex.join(args.command), args.launch)] if args.command else []
+=======
+        opened = [open_text(read_standard_input()) if name == "-" else open_document(name) for name in args.files]
+>>>>>>> a1
         plan = _joined(opened)
         for note in (note for one in opened for note in one.notes):
             say(note)
@@ -54,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _opened(name: str, launch: int) -> Opened:
-    return open_text(sys.stdin.read(), launch) if name == "-" else open_document(name, launch=launch)
+    return open_text(read_standard_input(), launch) if name == "-" else open_document(name, launch=launch)
 
 
 def _joined(opened: list[Opened]) -> Plan:

@@ -187,21 +187,21 @@ class DstuiApp(TerminalApp):
 
     def on_unmount(self) -> None:
         """No child outlives the app; edits are kept where a signal or an error ends the session."""
-        self.autosave.end(keep=self.status != 0)
+        self.autosave.end(keep=self.return_code != 0)
         self.checkpoints.close()
         for service in self.services:
             service.close()
 
     def last_words(self) -> None:
         """Keep the edits now, and leave no child: the end comes from outside, and the app may not come to it. Any thread may call it."""
-        if self.status != 0:  # who left by himself was asked
+        if self.return_code != 0:  # who left by himself was asked
             self.autosave.keep_now()
         if self.reference is not None:
             self.reference.stop_child()
 
     def receipt(self) -> list[str]:
         """What was done, for the terminal that is left behind."""
-        kept = self.status and not self.session.state.saved
+        kept = self.return_code != 0 and not self.session.state.saved
         unsaved = ["unsaved  The edits are kept; dstui offers them when this Plan is opened again."] if kept else []
         return [*self.session.receipt, *(line for folder in self.session.jobs for line in job_lines(folder)), *unsaved]
 

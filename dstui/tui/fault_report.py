@@ -22,13 +22,11 @@ def run_reported(app: TerminalApp) -> int:
     """Run the app to its end; the exit status. Where a fault has ended it, say what failed and where its traceback is."""
     try:
         app.run()
-        status = app.status
     except (Exception, SystemExit):  # past Textual, which has restored the terminal all the same
         app.tracebacks.append(traceback.format_exc())
-        status = app.status or 1
     if app.tracebacks:
         _report(app.tracebacks)
-    return status
+    return app.return_code or int(app.return_code is None or bool(app.tracebacks))
 
 
 def _report(tracebacks: list[str]) -> None:

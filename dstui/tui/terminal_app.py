@@ -39,11 +39,6 @@ class TerminalApp(App[int]):
         self.tracebacks: list[str] = []
         """Of the faults that have ended the session."""
 
-    @property
-    def status(self) -> int:
-        """The exit status: 0 only where somebody asked for the end."""
-        return 1 if self.return_code is None else self.return_code
-
     def refresh_css(self, animate: bool = True) -> None:
         """Other colours: parse the styles anew. Before there is a screen, its first widget parses them anyway."""
         if self.screen_stack:
@@ -74,27 +69,24 @@ class TerminalApp(App[int]):
         super().exit(result, return_code, message)
 
     def _handle_exception(self, error: Exception) -> None:
-        """End the app, and keep the traceback for the report."""
+        """End the app, and keep the traceback for the report. Textual would print it with the values of all variables: secrets too."""
         self.tracebacks.append("".join(traceback.format_exception(error)))
-        super()._handle_exception(error)
-
-    def _fatal_error(self) -> None:
-        """End the app. Textual would also draw the traceback with the values of all variables, which may be secrets."""
+        self._return_code = 1
+        if self._exception is None:  # what a test's pilot raises again
+            self._exception = error
+            self._exception_event.set()
         self._close_messages_no_wait()
-
-    def _print_error_renderables(self) -> None:
-        """Nothing: whoever runs the app tells what has ended it."""
-        self._exit_renderables.clear()
 
     async def on_event(self, event: events.Event) -> None:
         """What is typed after the end is for nobody, nor is a click on what has gone already."""
         if self.leaving and isinstance(event, (events.InputEvent, events.Paste)):
             return
-        if not (isinstance(event, events.MouseEvent) and self._has_gone(event)):
+        if not (isinstance(event, events.MouseEvent) and _has_gone(self, event)):
             await super().on_event(event)
 
-    def _has_gone(self, event: events.MouseEvent) -> bool:
-        """Whether what is seen at this place was removed since the last frame, which Textual does not expect."""
-        with suppress(NoWidget):
-            return self.get_widget_at(event.x, event.y)[0].parent is None
-        return False
+
+def _has_gone(app: TerminalApp, event: events.MouseEvent) -> bool:
+    """Whether what is seen at this place was removed since the last frame, which Textual does not expect."""
+    with suppress(NoWidget):
+        return app.get_widget_at(event.x, event.y)[0].parent is None
+    return False

@@ -66,6 +66,16 @@ def test_a_command_that_begins_with_variables_is_a_command(folder: Path) -> None
     assert plan.cluster.env == {"CUDA_VISIBLE_DEVICES": "1", "NCCL_DEBUG": "INFO"}
 
 
+@pytest.mark.parametrize(
+    "given", [b"deepspeed train.py --name caf\xe9\n", b"\xff\xfea", b"a\0b", b"#" * 2**21], ids=["Latin-1", "alone", "binary", "large"]
+)
+def test_what_is_pasted_and_no_text_is_a_sentence(folder: Path, given: bytes) -> None:
+    env = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}  # as in any locale but C
+    command = [sys.executable, "-m", "dstui", "import", "-"]
+    done = subprocess.run(command, cwd=folder, env=env, input=given, capture_output=True, check=False)
+    assert done.returncode == 2 and done.stderr.startswith(b"dstui: standard input") and done.stderr.count(b"\n") == 1, done.stderr
+
+
 def test_a_line_of_a_deepspeed_env_that_is_no_variable_is_told(folder: Path) -> None:
     (folder / ".deepspeed_env").write_text("# ours\nNCCL_IB_DISABLE=1\n\nFOO BAR\n")
     done = dstui("import", ".deepspeed_env", folder=folder)

@@ -7,13 +7,14 @@ import os
 import signal
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.terminal import Terminal
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 PLAN = "version: 1\nname: mine\njob: {script: t.py}\ndeepspeed:\n  train_micro_batch_size_per_gpu: 3  # mine\n"
 
@@ -100,9 +101,11 @@ def test_bytes_that_are_no_utf8_are_characters_like_others(opened: list[Terminal
         os.write(terminal.fd, data)
         terminal.settle()
     terminal.press("\x1b")
-    terminal.settle()  # an escape and a key in one read are another key
-    terminal.press("8")
-    terminal.wait("What will be written")
+    deadline = time.monotonic() + PATIENCE
+    while "What will be written" not in terminal.text:  # an escape and a key in one read are another key
+        assert time.monotonic() < deadline, terminal.text
+        terminal.press("8")
+        terminal.settle()
     assert ": 37" in draft(tmp_path)
     terminal.press("q")
     terminal.wait("edits that are not saved")

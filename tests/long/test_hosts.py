@@ -276,4 +276,4 @@ def test_a_number_of_hosts_takes_those_of_the_allocation(far: Far, launcher: str
     code, out, err = far.wait()
     assert code == 0, out + err + far.words()
     assert {rank["host"] for rank in far.status["ranks"].values()} == {"h1", "h2"}
-    nothing_left(far)
+    far.nothing_left()
