@@ -171,18 +171,17 @@ def test_a_file_that_is_swapped_for_a_link_while_it_is_read_stays_out(job: JobFo
     private.write_text("my private words\n" * 50)
     swapped = [job.log(0), job.path / "plan.yaml", job.path / "notes.txt"]
     swap = """
-import os, sys
+import ctypes, os, sys
 private, *paths = sys.argv[1:]
+exchange = ctypes.CDLL(None).renameat2
 for path in paths:
-    open(path + ".own", "w").write("harmless words")
+    open(path, "w").write("harmless words")
     os.symlink(private, path + ".link")
 print("swapping", flush=True)
+pairs = [(path.encode(), f"{path}.link".encode()) for path in paths]
 while True:
-    for path in paths:
-        os.link(path + ".link", path + ".new", follow_symlinks=False)
-        os.rename(path + ".new", path)
-        os.link(path + ".own", path + ".new")
-        os.rename(path + ".new", path)
+    for path, link in pairs:
+        exchange(-100, path, -100, link, 2)
 """
     with subprocess.Popen([sys.executable, "-c", swap, private, *swapped], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as swapper:
         try:
