@@ -46,6 +46,7 @@ def check(  # noqa: PLR0913 - all but the first two are named
     from dstui.plan.catalogue import is_version, release
     from dstui.plan.env_file import EnvFiles
     from dstui.plan.holes import holes_of
+    from dstui.render.reaching import env_file_lines
     from dstui.render.target import Target
 
     of_machine = machine.software.deepspeed if machine is not None else None
@@ -60,10 +61,10 @@ def check(  # noqa: PLR0913 - all but the first two are named
         root, whole = f"models.{name}.deepspeed." if name else "deepspeed.", plan if number == 0 else None
         trained = plan.trains(name)
         architecture = (models or {}).get(name, model)
-        context = Context(config, known, reader, ranks, machine, whole, root, plan.line_of, script, architecture, trained, pool, installed)
-        found += _evaluated(context)
+        lines = env_file_lines(target) if whole is not None else ()
+        around = (script, architecture, trained, pool, installed, lines)
+        found += _evaluated(Context(config, known, reader, ranks, machine, whole, root, plan.line_of, *around))
     found += _no_command(target, found)
-    found += _env_files(target)
     if plan.accelerate and reader == "accelerate":
         from dstui.check.accelerate import check_section
 
@@ -104,14 +105,6 @@ def _no_command(target: Target, found: list[Finding]) -> Iterator[Finding]:
         sections = ("job.", "cluster.", "accelerate.")
         if not any(finding.severity == "error" and finding.path.startswith(sections) for finding in found):
             yield Finding("PL050", "error", error.path, error.message, "no command can be made of it", "launch", plan.line_of(error.path))
-
-
-def _env_files(target: Target) -> Iterator[Finding]:
-    """What becomes of the .deepspeed_env files that lie around."""
-    from dstui.render.reaching import env_file_lines
-
-    for severity, line in env_file_lines(target):
-        yield Finding("PL051", severity, "cluster.env", line, line=target.plan.line_of("cluster.env"))
 
 
 def _evaluated(context: Any) -> Iterator[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +67,8 @@ class Context:
     """What the Plan's hostfile holds, or why that is not known; None where it names none, or nobody has looked."""
     installed: str | None = None
     """The exact release of DeepSpeed that is installed, or was asked about; `release` may be an older one with a catalogue."""
+    env_lines: Sequence[tuple[Severity, str]] = ()
+    """What becomes of the .deepspeed_env files that lie around, for the Plan as a whole."""
     config: Mapping[str, Any] = field(init=False)
     """The configuration that reaches DeepSpeed: "auto" as the reader fills it, and without the key where that is not known before."""
     flat: dict[str, Any] = field(init=False)

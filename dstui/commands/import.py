@@ -4,11 +4,7 @@
 from __future__ import annotations
 
 import argparse
-<<<<<<< HEAD
 import shlex
-import sys
-=======
->>>>>>> a1
 from pathlib import Path
 
 from dstui.documents import Opened, open_document, open_text
@@ -38,12 +34,8 @@ def run(args: argparse.Namespace) -> int:
     if args.launch < 0:
         return refuse("--launch counts from 1")
     try:
-<<<<<<< HEAD
         opened = [_opened(name, args.launch) for name in args.files]
         opened += [open_text(shlex.join(args.command), args.launch)] if args.command else []
-=======
-        opened = [open_text(read_standard_input()) if name == "-" else open_document(name) for name in args.files]
->>>>>>> a1
         plan = _joined(opened)
         for note in (note for one in opened for note in one.notes):
             say(note)

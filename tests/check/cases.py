@@ -16,6 +16,7 @@ from typing import Any
 from configs import put
 from dstui.adopt.script import NoScript, ScriptFacts, inspect_script
 from dstui.machine.snapshot import GIB, Host, Machine, NumaNode, Software
+from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import HostfileProblem
 from tests import machines
 from tests.machines import NO_GPU
@@ -56,6 +57,8 @@ class Case:
     model: dict[str, Any] | None = None
     pool: Mapping[str, int] | HostfileProblem | None = None
     pool_passes: Mapping[str, int] | HostfileProblem | None = None
+    env_files: EnvFiles | None = None
+    env_files_passes: EnvFiles | None = None
     proof: str = ""
     steps: int = 0
     bare: bool = False
@@ -696,6 +699,7 @@ PLANS = [
     Case("PL040", plan=cluster("hostfile: h"), pool=HostfileProblem("'h1 slots=two' is not `HOST slots=N`", 2), pool_passes={"h1": 2}),
     Case("PL041", plan=cluster("hosts: {h1: 2, root@H1: 2}"), plan_passes=cluster("hosts: {h1: 2, h2: 2}")),
     Case("PL041", plan=cluster("hostfile: h"), pool={"h1": 2, "h2": 0}, pool_passes={"h1": 2, "h2": 1}),
+    Case("PL051", plan=cluster("hosts: {a: 1, b: 1}"), env_files=EnvFiles(("/home/u/.deepspeed_env",), {"NCCL_DEBUG": "INFO"})),
     Case("PL006", plan=cluster("hostfile: h, include: h3"), pool={"h1": 2, "h2": 2}, pool_passes={"h1": 2, "h3": 2}),
     Case("PL010", plan=cluster("hostfile: h, launcher: impi"), pool={"h1": 2, "h2": 1}, pool_passes={"h1": 2, "h2": 2}),
     *(

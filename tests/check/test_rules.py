@@ -31,6 +31,7 @@ def findings(case: Case, which: str) -> list[Finding]:
     if lines:
         plan = load(f"version: 1\n{lines}\ndeepspeed: {json.dumps(config)}\n")
         more = {"script": case.facts(which), "model": case.model, "pool": getattr(case, "pool_passes" if which == "passes" else "pool")}
+        more["env_files"] = case.env_files if which == "fires" else case.env_files_passes
         return check(plan, machine, world_size=case.ranks, deepspeed_version=case.version, **more)
     return check_config(config, machine, world_size=case.ranks, integration=case.reader, deepspeed_version=case.version)
 

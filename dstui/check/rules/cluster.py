@@ -158,6 +158,13 @@ def accelerate_writes_secrets(c: Context) -> Problems:
         yield about_the_plan("cluster.launcher", message, why, fix)
 
 
+@rule("PL051", "info", source="launcher/runner.py:main, DEEPSPEED_ENVIRONMENT_PATHS")
+def env_files(c: Context) -> Problems:
+    """A .deepspeed_env in the home or the job's folder: whether the ranks get its variables."""
+    for severity, line in c.env_lines:
+        yield about_the_plan("cluster.env", line, severity=severity)
+
+
 @rule("PL021", "warning", source=RUNNER)
 def binding_is_not_passed_on(c: Context) -> Problems:
     """The launcher does not pass the binding on to the other hosts."""
