@@ -83,7 +83,7 @@ def assess(
         if target.hosts_machine is not None:
             findings += findings_of(target.plan, facts.models, target.machine, target.pool, found, measured=measured)
     if facts.locks and not target.machine.recorded:
-        from dstui.run.jobs.op_locks import lock_findings
+        from dstui.jobs.store.op_locks import lock_findings
 
         findings += lock_findings(facts.locks)
     return Assessment(tuple(ranked(findings)), found)

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui import looking
-from dstui.files import FileProblem, read_text, write_atomic
-from dstui.limits import parse_json
+from dstui.base import looking
+from dstui.base.files import FileProblem, read_text, write_atomic
+from dstui.base.limits import parse_json
 from dstui.machine.child import output_of
 from dstui.machine.snapshot import Machine, known
 

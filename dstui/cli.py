@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if words == ["--version"]:
         print(f"dstui {__version__}")  # noqa: T201 - nothing else is to be imported for it
         return 0
-    from dstui import output
+    from dstui.base import output
 
     output.begin()
     try:
@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(name: str, words: list[str]) -> int:
     from importlib import import_module
 
-    from dstui.arguments import Parser
+    from dstui.base.arguments import Parser
 
     module = import_module(f"dstui.commands.{name}")
     parser = Parser(prog=f"dstui {name}", description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".")
@@ -78,14 +78,14 @@ def _session(words: list[str]) -> int:
 def _interactive(args: argparse.Namespace) -> int:
     if args.script:
         return _refuse("a script after -- goes with --headless")
-    from dstui.output import no_screen
+    from dstui.base.output import no_screen
 
     if why := no_screen():
         return _refuse(f"{why}: use dstui --headless PLAN, or run dstui in a terminal that draws screens")
     from pathlib import Path
 
+    from dstui.base.files import FileProblem
     from dstui.documents import open_document
-    from dstui.files import FileProblem
     from dstui.plan import PlanError
 
     try:
@@ -103,7 +103,7 @@ def _interactive(args: argparse.Namespace) -> int:
 
 
 def _refuse(sentence: str) -> int:
-    from dstui.output import refuse
+    from dstui.base.output import refuse
 
     return refuse(sentence)
 

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dstui.adopt.signs import Kind, kind_of
-from dstui.files import FileProblem, find_plan, is_file, is_folder, overridden, read_plan, read_text, typed_path
+from dstui.base.files import FileProblem, is_file, is_folder, read_text, typed_path
 from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError
+from dstui.plan_files import find_plan, overridden, read_plan
 
 if TYPE_CHECKING:
     from dstui.adopt.every_kind import FilesBeside
@@ -113,7 +114,7 @@ def _beside(path: Path, kind: Kind, launch: int) -> FilesBeside:
         return FilesBeside(reader, lambda name: _facts_of(Path(name)))
     from dstui.adopt.shell.read import Unparsed
     from dstui.adopt.shell.shell_state import Node, ShellContext
-    from dstui.shell_parser import ShellSyntax, parse_shell
+    from dstui.base.shell_parser import ShellSyntax, parse_shell
 
     def parse(text: str) -> Node:
         try:

@@ -18,27 +18,28 @@ from types import FrameType
 from typing import Any
 
 from dstui.assess import assess
+from dstui.base.files import FileProblem
+from dstui.base.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
+from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
 from dstui.documents import open_document
-from dstui.files import FileProblem, read_pool
+from dstui.jobs.store.access_time import all_read
+from dstui.jobs.store.events import Event, Exited, HostChange, Line, Notice, RankState, Started
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.ranks import hosts_of_ranks, rank_label
+from dstui.jobs.store.records import JobStatus
+from dstui.jobs.supervise.start import LaunchError, start
+from dstui.jobs.supervise.stop import stop
+from dstui.jobs.watch.follow import Follower
+from dstui.jobs.watch.hangs import SILENCE, Watch
+from dstui.jobs.watch.summary import summary
 from dstui.machine.snapshot import Machine
-from dstui.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
 from dstui.plan.holes import filled, holes_of, refusal
+from dstui.plan_files import read_pool
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
-from dstui.run.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
-from dstui.run.jobs.access_time import all_read
-from dstui.run.jobs.events import Event, Exited, HostChange, Line, Notice, RankState, Started
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.ranks import hosts_of_ranks, rank_label
-from dstui.run.jobs.records import JobStatus
-from dstui.run.observe.follow import Follower
-from dstui.run.observe.hangs import SILENCE, Watch
-from dstui.run.observe.summary import summary
-from dstui.run.supervise.start import LaunchError, start
-from dstui.run.supervise.stop import stop
 from dstui.surroundings import gather
 
 ENV_FILES = "PL051"
@@ -115,7 +116,7 @@ def _show(target: Target) -> int:
 
 def _not_ready(target: Target) -> bool:
     """Whether a host is not ready for this job; says what is wrong, and what to do. Nothing is looked at for a job of this machine."""
-    from dstui.run.supervise.start import check as check_launcher
+    from dstui.jobs.supervise.start import check as check_launcher
 
     try:
         if target.launch.only_here:

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dstui.files import FileProblem, is_file, is_folder, is_there, read_text, reason, typed_path
+from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text, reason, typed_path
+from dstui.base.limits import parse_json
+from dstui.base.regular import open_regular
 from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, unknown_model
 from dstui.forecast.presets import preset
 from dstui.forecast.setup import configurations
-from dstui.limits import parse_json
 from dstui.plan import Plan
 from dstui.plan.model import Model
-from dstui.regular import open_regular
 
 HEADER_LIMIT = 8 << 20
 """Bytes of a safetensors header, enough for 60,000 tensors; what is made of them takes twenty times as much."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from dstui.assess import Facts
 from dstui.documents import allocation_of, script_facts_of
-from dstui.files import env_files_of, hostfile_of
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
+from dstui.plan_files import env_files_of, hostfile_of
 from dstui.render.target import Target
 
 
@@ -21,7 +21,7 @@ def gather(plan: Plan, machine: Machine, *, launches: bool = False) -> tuple[Tar
     target = Target(plan, machine, pool if isinstance(pool, dict) else None, env_files_of(plan))
     stale: tuple[Path, ...] = ()
     if launches and not machine.recorded:
-        from dstui.run.jobs.op_locks import folder_of, stale_locks
+        from dstui.jobs.store.op_locks import folder_of, stale_locks
 
         stale = stale_locks(folder_of(plan))
     if plan.model is None and not plan.models:

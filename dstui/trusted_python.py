@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.files import FileProblem, read_text, write_atomic
-from dstui.limits import parse_json
+from dstui.base.files import FileProblem, read_text, write_atomic
+from dstui.base.limits import parse_json
 from dstui.plan import Plan
 from dstui.render.launch import interpreter
 

@@ -88,7 +88,7 @@ def whole_deepspeed(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown() -> None:
     """What a process has started and no index could take is known to it until its end: forgotten after each test and its fixtures."""
-    if own := sys.modules.get("dstui.run.jobs.ownership"):
+    if own := sys.modules.get("dstui.jobs.store.ownership"):
         own._of_this_process.clear()
 
 

@@ -15,9 +15,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.status import initial
 from dstui.logs.log_rows import LogRows
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.status import initial
 
 TICK = 0.1
 """Seconds in which every rank writes once."""

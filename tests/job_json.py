@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.status import refresh
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.status import refresh
 
 
 def status_json(folder: JobFolder) -> dict[str, Any]:

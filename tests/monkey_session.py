@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dstui.run.jobs.folder import JobFolder
+from dstui.jobs.store.folder import JobFolder
 from tests.keyboard import bytes_of
 from tests.monkey import Input, Resized, inputs
 from tests.terminal import UNKNOWN, Terminal

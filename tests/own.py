@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from dstui.run.jobs.folder import JobFolder
+from dstui.jobs.store.folder import JobFolder
 
 
 def owned(folder: JobFolder, tag: str = "a-tag") -> JobFolder:

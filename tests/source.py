@@ -14,7 +14,7 @@ TOGETHER = pytest.mark.xdist_group("source")
 
 
 def name_of(path: Path) -> str:
-    """dstui.run.jobs.folder"""
+    """dstui.jobs.store.folder"""
     return ".".join(("dstui", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
 
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.output import Ink, remark, tell
-from dstui.text import escaped
+from dstui.base.output import Ink, remark, tell
+from dstui.base.text import escaped
 
 ANY = st.text(st.characters() | st.characters(categories=["Cs"]) | st.sampled_from("\x1b[]0;m\x07\r\n\t\x9b\u202e\U000e0041"), max_size=100)
 

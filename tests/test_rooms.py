@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from dstui.run.jobs.folder import JobFolder
+from dstui.jobs.store.folder import JobFolder
 from tests import source
 from tests.source import MODULES, ROOT
 
@@ -142,7 +142,7 @@ def test_the_first_frame_is_imported_without_what_it_does_not_show() -> None:
         "dstui.machine.snapshot",
         "dstui.check.rules",
         "dstui.forecast",
-        "dstui.run",
+        "dstui.jobs",
         "dstui.logs",
         "dstui.tui.run_screen",
         "dstui.tui.commands",
@@ -155,11 +155,11 @@ def test_the_first_frame_is_imported_without_what_it_does_not_show() -> None:
 def test_a_job_that_ended_well_is_seen_to_have_without_the_engine_of_the_diagnosis(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path)
     folder.append_event(1.0, "exit", state="succeeded", exit_code=0, config_read=True)
-    asks = "from dstui.run.diagnosis import unread_configuration as asked; from dstui.run.jobs.folder import JobFolder"
+    asks = "from dstui.diagnosis import unread_configuration as asked; from dstui.jobs.store.folder import JobFolder"
     program = f"import sys; {asks}; print(asked(JobFolder(sys.argv[1])), *sys.modules)"
     answer, *modules = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True).stdout.split()
-    assert answer == "None" and "dstui.run.diagnosis.unread_config" in modules
-    assert [name for name in modules if name.startswith(("dstui.run.diagnosis.engine", "dstui.run.diagnosis.signatures"))] == []
+    assert answer == "None" and "dstui.diagnosis.unread_config" in modules
+    assert [name for name in modules if name.startswith(("dstui.diagnosis.engine", "dstui.diagnosis.signatures"))] == []
 
 
 def test_no_two_test_files_of_a_run_share_a_name() -> None:

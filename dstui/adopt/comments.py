@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from dstui.adopt.positions import Comment, Position, Positions
+from dstui.base.text import sanitise
 from dstui.plan import Plan, PlanError, load
-from dstui.text import sanitise
 
 MISSING = object()
 

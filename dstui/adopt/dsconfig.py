@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dstui.adopt.positions import Position, Positions, positions
-from dstui.limits import MAX_DIGITS, MOST_LISTED, LimitError, fraction, whole
+from dstui.base.limits import MAX_DIGITS, MOST_LISTED, LimitError, fraction, whole
 from dstui.plan.catalogue import release
 from dstui.plan.finding import Finding, Fix
 from dstui.plan.scalars import resolve

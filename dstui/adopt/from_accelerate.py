@@ -13,7 +13,7 @@ from dstui.adopt.accelerate import read_accelerate
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.new_plan import Imported, doubts, plan_text
 from dstui.adopt.published import repaired
-from dstui.limits import MAX_SLOTS
+from dstui.base.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import FILE, PLUGIN, SECTION, TOP
 from dstui.plan.hostfile import wrong_with_host
 from dstui.plan.kinds import is_whole

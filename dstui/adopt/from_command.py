@@ -10,7 +10,7 @@ from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
 from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
 from dstui.adopt.script import CONFIG, OPTIONS, ScriptFacts
-from dstui.limits import MAX_SLOTS
+from dstui.base.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PLUGIN, TOP, AccelerateKey
 from dstui.plan.launchers import LAUNCHERS
 from dstui.plan.parallelism import PARALLELISM

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from dstui.adopt.comments import with_comments
 from dstui.adopt.dsconfig import DsConfig, read_dsconfig
+from dstui.base.text import sanitise
 from dstui.plan import PlanError, load
 from dstui.plan.finding import Finding
-from dstui.text import sanitise
 
 if TYPE_CHECKING:
     from dstui.adopt.script import ScriptFacts

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dstui.limits import MAX_DEPTH, MAX_PATH, MAX_VALUES, TOO_DEEP, TOO_LONG, TOO_MANY, LimitError
+from dstui.base.limits import MAX_DEPTH, MAX_PATH, MAX_VALUES, TOO_DEEP, TOO_LONG, TOO_MANY, LimitError
 
 TOKEN = re.compile(
     r"""(?P<space>[ \t\r\f\ufeff]+) | (?P<comment>/\*.*?(?:\*/|\Z) | (?://|\#)[^\n]*) | (?P<mark>[{}\[\]:,\n])

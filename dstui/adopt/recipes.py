@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dstui.adopt.script import ScriptFacts
+from dstui.base.text import sanitise
 from dstui.machine.snapshot import Machine, known
 from dstui.plan.scalars import yaml_scalar
-from dstui.text import sanitise
 
 ROOM = 0.7
 """Share of the memory for the model's states; the rest is for activations, buffers and fragments."""

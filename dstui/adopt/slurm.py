@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import product
 
-from dstui.limits import MAX_RANKS, MAX_SLOTS
+from dstui.base.limits import MAX_RANKS, MAX_SLOTS
 from dstui.plan.hostfile import HostfileError, wrong_with_host
 
 _NAME = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")

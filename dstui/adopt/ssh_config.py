@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from dstui.limits import MAX_RANKS
+from dstui.base.limits import MAX_RANKS
 from dstui.plan.hostfile import wrong_with_host
 
 _HOST = re.compile(r"\s*host(?:\s*=\s*|\s+)(.*)", re.IGNORECASE)

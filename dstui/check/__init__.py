@@ -38,7 +38,7 @@ def check(  # noqa: PLR0913 - all but the first two are named
 
     `script` is what a look into the Plan's script has found (`dstui.documents.script_facts_of`); `model` what stands in the model's
     config.json, `models` the same for each of several (`dstui.model_files.read_model_configs`); `pool` what stands in its hostfile
-    (`dstui.files.hostfile_of`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`dstui.files.env_files_of`).
+    (`dstui.plan_files.hostfile_of`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`dstui.plan_files.env_files_of`).
     Without a version the machine's DeepSpeed decides, else the newest release that is known.
     """
     from dstui.check.context import Context

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dstui import looking
+from dstui.base import looking
 from dstui.machine.codec import Unknown
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan

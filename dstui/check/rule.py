@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from dstui.base.limits import MOST_LISTED
 from dstui.check.context import Context, Problem
-from dstui.limits import MOST_LISTED
 from dstui.plan.catalogue import NEWEST, RELEASES, version_tuple
 from dstui.plan.finding import Finding, Severity, When
 

@@ -21,9 +21,9 @@ from typing import Literal
 
 import psutil
 
+from dstui.base.files import FileProblem, is_there, reason, write_atomic
+from dstui.base.text import sanitise
 from dstui.checkpoints.look import Checkpoint
-from dstui.files import FileProblem, is_there, reason, write_atomic
-from dstui.text import sanitise
 
 Kind = Literal["fp32", "universal"]
 SAFE = Path(__file__).parent.parent / "oracle" / "convert_checkpoint.py"

@@ -10,9 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text
+from dstui.base.text import sanitise
 from dstui.checkpoints.torch_file import TorchFileProblem, elements, mapping, read_torch_file
-from dstui.files import FileProblem, is_file, is_folder, is_there, read_text
-from dstui.text import sanitise
 
 MODEL = re.compile(r"(?:zero_pp_rank_(?P<rank>\d+)_)?mp_rank_(?P<mp>\d+)_model_states\.pt")
 OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_(?P<rank>\d+)_mp_rank_(?P<mp>\d+)_optim_states\.pt")

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from dstui.regular import open_regular
-from dstui.zips import open_member, open_zip
+from dstui.base.regular import open_regular
+from dstui.base.zips import open_member, open_zip
 
 MOST = 32 << 20
 """Bytes of a data.pkl that are read: the names and shapes of a hundred thousand tensors take less, and each byte may become an object."""

@@ -35,7 +35,7 @@ def session_parser() -> argparse.ArgumentParser:
     """The arguments of dstui without a command: the TUI, and --headless."""
     from argparse import RawDescriptionHelpFormatter
 
-    from dstui.arguments import Parser
+    from dstui.base.arguments import Parser
 
     parser = Parser(
         prog="dstui",

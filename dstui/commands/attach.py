@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from dstui.output import no_screen, refuse, say
-from dstui.run.jobs.index import RUN, find
+from dstui.base.output import no_screen, refuse, say
+from dstui.jobs.store.index import RUN, find
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -6,13 +6,13 @@ import argparse
 import json
 from pathlib import Path
 
-from dstui.arguments import bounded
-from dstui.files import FileProblem, is_folder, is_there
+from dstui.base.arguments import bounded
+from dstui.base.files import FileProblem, is_folder, is_there
+from dstui.base.output import refuse, remark, say, tell
+from dstui.bundle.bundle import LAST_LINES, bundle
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.index import RUN, find
 from dstui.machine.probe import probe
-from dstui.output import refuse, remark, say, tell
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.index import RUN, find
-from dstui.run.report.bundle import LAST_LINES, bundle
 
 MOST_LINES = 1_000_000
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from dstui.adopt.accelerate import AccelerateConfig, read_accelerate
 from dstui.adopt.published import ESCAPE, repaired
+from dstui.base.files import FileProblem, is_file, read_text, typed_path
 from dstui.check.accelerate import check_accelerate
-from dstui.files import FileProblem, is_file, read_text, typed_path
 from dstui.plan.accelerate_keys import FILE, SECTION
 from dstui.plan.finding import Finding, Fix, ranked
 from dstui.plan.hostfile import HostfileError, parse_hostfile, select

@@ -12,9 +12,9 @@ from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.script import NoScript
 from dstui.adopt.signs import kind_of
 from dstui.assess import assess
+from dstui.base.files import FileProblem, read_text
 from dstui.check import check_config
 from dstui.commands.checked_accelerate import accelerate_findings, named_config
-from dstui.files import FileProblem, read_text
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError, load
 from dstui.plan.finding import Finding, ranked

@@ -7,15 +7,16 @@ import json
 import os
 from pathlib import Path
 
+from dstui.base.files import FileProblem
+from dstui.base.output import Ink, refuse, remark, say, tell
+from dstui.base.text import sanitise
 from dstui.checkpoints.checkpoint_facts import cannot_convert, facts_of
 from dstui.checkpoints.convert import Conversion, Kind, convert, cost, gib
 from dstui.checkpoints.look import Checkpoint, read_checkpoint
 from dstui.checkpoints.resume import can_resume
 from dstui.commands.plan_argument import plan_of
-from dstui.files import FileProblem, read_pool
-from dstui.output import Ink, refuse, remark, say, tell
 from dstui.plan import PlanError
-from dstui.text import sanitise
+from dstui.plan_files import read_pool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,9 +11,9 @@ import shlex
 from collections.abc import Iterator
 from importlib import import_module
 
+from dstui.base.output import tell
 from dstui.commands import COMMANDS, session_parser
-from dstui.files import SHIPPED
-from dstui.output import tell
+from dstui.plan_files import SHIPPED
 
 Options = dict[str, argparse.Action]
 """An option as it is typed -> what the parser knows of it."""

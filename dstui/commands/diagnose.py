@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 
-from dstui.files import FileProblem
-from dstui.output import refuse, tell
-from dstui.run.diagnosis import diagnose, report
+from dstui.base.files import FileProblem
+from dstui.base.output import refuse, tell
+from dstui.diagnosis import diagnose, report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from itertools import takewhile
 
+from dstui.base.output import say, tell
 from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.auto_values import FILLED
 from dstui.check.context import flatten
@@ -16,15 +17,14 @@ from dstui.check.regressions import AS_OF, REGRESSIONS
 from dstui.check.rule import Rule, quoted
 from dstui.check.rules.all_rules import RULES
 from dstui.commands.topics import GROUPS, topics, topics_called
-from dstui.files import SHIPPED, find_plan, read_plan
-from dstui.output import say, tell
+from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
 from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
 from dstui.plan.model import NamedModel
 from dstui.plan.scalars import yaml_scalar
-from dstui.run.diagnosis.pages import cause_pages, cause_titles, causes_document
+from dstui.plan_files import SHIPPED, find_plan, read_plan
 
 MOMENTS = {
     "parse": "whoever reads the file refuses it",

@@ -6,12 +6,12 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 
+from dstui.base.files import FileProblem
+from dstui.base.output import refuse, tell
 from dstui.commands.plan_argument import plan_of
 from dstui.doctor.deep import all_reduce
 from dstui.doctor.examine import Result, examine, ready
 from dstui.doctor.gather import cases
-from dstui.files import FileProblem
-from dstui.output import refuse, tell
 from dstui.plan import PlanError
 from dstui.trusted_python import HELP, OPTION, own, remember
 

@@ -7,22 +7,22 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from dstui.arguments import a_rank, bounded
-from dstui.files import is_folder
+from dstui.base.arguments import a_rank, bounded
+from dstui.base.files import is_folder
+from dstui.base.output import Results, flush, put, refuse, say
+from dstui.base.text import sanitise
+from dstui.jobs.metrics.export import export
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.index import RUN, find
+from dstui.jobs.store.ranks import hosts_of_ranks, rank_label
+from dstui.jobs.store.record_forms import MOST_ATTEMPTS
+from dstui.jobs.store.status import has_ended
 from dstui.logs.decode import decode
 from dstui.logs.grep import finder
 from dstui.logs.levels import ALL, NAMES, Levels, level_named
 from dstui.logs.time_parsing import clock, moment
 from dstui.logs.timeline import Slice, Timeline
-from dstui.output import Results, flush, put, refuse, say
 from dstui.plan.patterns import Expression, compiled
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.index import RUN, find
-from dstui.run.jobs.ranks import hosts_of_ranks, rank_label
-from dstui.run.jobs.record_forms import MOST_ATTEMPTS
-from dstui.run.jobs.status import has_ended
-from dstui.run.metrics.export import export
-from dstui.text import sanitise
 
 POLL = 0.2
 FIND_EVERY = 1.0

@@ -10,15 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dstui.arguments import seconds
+from dstui.base.arguments import seconds
+from dstui.base.files import FileProblem, check_unused, read_text, write_atomic
+from dstui.base.output import refuse, remark, tell
 from dstui.check.rules.machine.recommendations import recommendation_lines
-from dstui.files import FileProblem, check_unused, read_text, write_atomic
 from dstui.machine.discreet import without_names
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.machine.report import report
 from dstui.machine.words import summary
-from dstui.output import refuse, remark, tell
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dstui.base.output import say
 from dstui.documents import open_document
-from dstui.output import say
 from dstui.plan import Plan
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from dstui.output import refuse, say
+from dstui.base.output import refuse, say
 from dstui.stand_ins.run_session import CAUGHT, Options, RunSession
 
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

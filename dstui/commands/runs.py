@@ -8,16 +8,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dstui.files import FileProblem
-from dstui.output import refuse, say, tell
+from dstui.base.files import FileProblem
+from dstui.base.output import refuse, say, tell
+from dstui.base.text import sanitise
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.index import find, runs
+from dstui.jobs.store.plan_diff import Change, changes, history, plan_of
+from dstui.jobs.store.records import STATE_GLYPHS, JobStatus
+from dstui.jobs.store.status import no_sign_of_life, unconfirmed
+from dstui.jobs.watch.summary import duration_text
 from dstui.plan import PlanError
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.index import find, runs
-from dstui.run.jobs.plan_diff import Change, changes, history, plan_of
-from dstui.run.jobs.records import STATE_GLYPHS, JobStatus
-from dstui.run.jobs.status import no_sign_of_life, unconfirmed
-from dstui.run.observe.summary import duration_text
-from dstui.text import sanitise
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

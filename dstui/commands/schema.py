@@ -6,8 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from dstui.files import FileProblem, write_atomic
-from dstui.output import refuse, say, tell
+from dstui.base.files import FileProblem, write_atomic
+from dstui.base.output import refuse, say, tell
 from dstui.plan.catalogue import RELEASES, nearest_release, version_tuple
 from dstui.plan.json_schema import plan_schema
 

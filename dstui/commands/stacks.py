@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 
-from dstui.arguments import a_rank, seconds
-from dstui.output import say, tell
-from dstui.run.jobs.index import RUN, find
-from dstui.run.observe.hang_analysis import grouped
-from dstui.run.observe.stacks import DEADLINE, report, stacks
+from dstui.base.arguments import a_rank, seconds
+from dstui.base.output import say, tell
+from dstui.jobs.store.index import RUN, find
+from dstui.jobs.watch.hang_analysis import grouped
+from dstui.jobs.watch.stacks import DEADLINE, report, stacks
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

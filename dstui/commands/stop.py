@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from dstui.output import refuse, say, tell
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.index import RUN, find, known
-from dstui.run.jobs.status import has_ended
-from dstui.run.supervise.stop import stop
+from dstui.base.output import refuse, say, tell
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.index import RUN, find, known
+from dstui.jobs.store.status import has_ended
+from dstui.jobs.supervise.stop import stop
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

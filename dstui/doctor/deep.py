@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
-from dstui import looking
+from dstui.base import looking
 from dstui.doctor.case import Case
 from dstui.doctor.gather import PORT, JobOnHosts
 from dstui.hosts.ssh import python_command, ssh_command

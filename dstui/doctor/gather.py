@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dstui import looking
+from dstui.base import looking
+from dstui.base.files import FileProblem, is_there, read_text
 from dstui.check.reference import with_types
 from dstui.check.rules.machine.requirement import Requirement, requirement_for
 from dstui.doctor.case import Case
 from dstui.documents import allocation_of
-from dstui.files import FileProblem, is_there, read_text
 from dstui.forecast.forecast import forecast
 from dstui.hosts.address import is_address, meeting_address
 from dstui.hosts.ssh import Failure

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dstui.base.regular import json_object
+from dstui.base.text import sanitise
 from dstui.hosts.agent import CHUNK, READY
-from dstui.regular import json_object
-from dstui.text import sanitise
 
 MOST_NOISE = 1 << 16
 """Bytes that a login shell may print before the agent begins."""

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dstui import looking
-from dstui.text import sanitise
+from dstui.base import looking
+from dstui.base.text import sanitise
 
 CONNECT_SECONDS = 5
 ALIVE_SECONDS = 3

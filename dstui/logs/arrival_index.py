@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from dstui.base.regular import open_regular
 from dstui.logs.log_folder import LogFolder
-from dstui.regular import open_regular
 
 RECORD = struct.Struct("<dIIQ")
 HEADER = b"dstui arrivals 1\n".ljust(RECORD.size)

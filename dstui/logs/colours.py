@@ -9,8 +9,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, TypeAlias
 
+from dstui.base.text import ESCAPES, LINE_CAP, UNSAFE, last_segment
 from dstui.logs.decode import LONGEST
-from dstui.text import ESCAPES, LINE_CAP, UNSAFE, last_segment
 
 Colour: TypeAlias = int | tuple[int, int, int]
 """One of the 256 of a terminal (the first 16 are the theme's), or red, green and blue."""

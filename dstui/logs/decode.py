@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from dstui.text import LINE_CAP, sanitise
+from dstui.base.text import LINE_CAP, sanitise
 
 LONGEST = 64 * 1024
 """Bytes of one line that are looked at."""

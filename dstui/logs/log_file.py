@@ -12,8 +12,8 @@ import stat
 from pathlib import Path
 from typing import ClassVar
 
+from dstui.base.regular import open_regular
 from dstui.logs.decode import LONGEST, decode
-from dstui.regular import open_regular
 
 CHUNK = 64 * 1024
 ASIDE = 64

@@ -1,4 +1,4 @@
-"""Where the logs of a job lie, as far as readers of logs need to know it; `dstui.run.jobs.folder.JobFolder` is one such folder."""
+"""Where the logs of a job lie, as far as readers of logs need to know it; `dstui.jobs.store.folder.JobFolder` is one such folder."""
 
 from __future__ import annotations
 

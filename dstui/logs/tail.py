@@ -7,9 +7,9 @@ import resource
 from pathlib import Path
 from stat import S_ISREG
 
+from dstui.base.regular import open_regular
 from dstui.logs.decode import LONGEST, decode, decode_lines, overdrawn
 from dstui.logs.grep import Wanted, only
-from dstui.regular import open_regular
 
 
 def allow_files(count: int) -> None:

@@ -14,13 +14,13 @@ from itertools import groupby
 from math import ceil
 from typing import NamedTuple
 
+from dstui.base.text import sanitise
 from dstui.logs.arrival_index import ATTEMPT, LAUNCHER, Arrivals, Record
 from dstui.logs.decode import is_unadorned
 from dstui.logs.grep import Wanted, only
 from dstui.logs.log_file import LogFile
 from dstui.logs.log_folder import LogFolder
 from dstui.logs.tail import allow_files
-from dstui.text import sanitise
 
 SHARE = 16 * 1024
 """Bytes of the longest of several logs without times that are told before it is the next one's turn."""

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from dstui import looking
+from dstui.base import looking
 
 Line = tuple[str, Any]
 """The kind of a fact ("gpu", "host", …) and its value."""

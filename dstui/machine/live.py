@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import TracebackType
 
-from dstui import looking
+from dstui.base import looking
 from dstui.machine.child import HERE
 from dstui.machine.codec import Maybe, Unknown, decode
 from dstui.machine.snapshot import NOT_ASKED, Machine

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from dstui.files import FileProblem, read_text
-from dstui.limits import parse_json
+from dstui.base.files import FileProblem, read_text
+from dstui.base.limits import parse_json
 from dstui.machine.codec import MissingField
 from dstui.machine.paste import PasteError, machine_from_text
 from dstui.machine.snapshot import Machine

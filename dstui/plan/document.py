@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import yaml
 
-from dstui.limits import MAX_DEPTH, MAX_DIGITS, MAX_PATH, MAX_VALUES, TOO_DEEP, TOO_LONG, TOO_MANY, LimitError
+from dstui.base.limits import MAX_DEPTH, MAX_DIGITS, MAX_PATH, MAX_VALUES, TOO_DEEP, TOO_LONG, TOO_MANY, LimitError
 from dstui.plan.scalars import is_null, resolve
 
 Path = tuple[str | int, ...]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dstui.limits import MAX_DIGITS, MAX_RANKS, MAX_SLOTS
+from dstui.base.limits import MAX_DIGITS, MAX_RANKS, MAX_SLOTS
 
 _LINE = re.compile(r"^(\S+)\s+slots=(\d+)")
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"

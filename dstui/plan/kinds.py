@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from dstui.limits import MAX_SLOTS, MAX_TEXT
+from dstui.base.limits import MAX_SLOTS, MAX_TEXT
 from dstui.plan.document import Path
 from dstui.plan.hostfile import wrong_with_host
 

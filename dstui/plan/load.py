@@ -13,7 +13,7 @@ from dataclasses import MISSING, Field, fields
 from itertools import islice
 from typing import Any
 
-from dstui.limits import MOST_LISTED
+from dstui.base.limits import MOST_LISTED
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.finding import Finding
 from dstui.plan.kinds import KINDS, LISTS_OF_TEXTS, TEXTS, shown

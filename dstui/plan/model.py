@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from dstui.limits import MAX_RANKS, MAX_SLOTS
+from dstui.base.limits import MAX_RANKS, MAX_SLOTS
 from dstui.plan.launchers import LAUNCHERS
 
 MOST_PARAMETERS = 10**14

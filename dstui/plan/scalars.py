@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from dstui.limits import of_few_digits
+from dstui.base.limits import of_few_digits
 
 _NULL = frozenset({"null", "Null", "NULL", "~", ""})
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}

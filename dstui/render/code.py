@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from dstui.base.text import sanitise
 from dstui.plan import Plan
 from dstui.render.code_of_accelerate import lines_for_accelerate
 from dstui.render.code_of_deepspeed import lines_for_deepspeed
 from dstui.render.code_of_several import lines_for_several
 from dstui.render.code_parts import on_cpus, peft, stage_of
-from dstui.text import sanitise
 
 YOURS = re.compile(r"\b(?:build_\w+|load_data|loss_of|schedule)\b")
 """The functions that the printed lines use and do not define; `schedule` maps a step to a factor of the learning rate."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from dstui.base.text import sanitise
 from dstui.plan import Plan
-from dstui.text import sanitise
 
 AUTO = "auto"
 LATER = "# ---- in a script of its own, after the training: no launcher and no GPU ----"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dstui.base.text import escaped
 from dstui.plan.scalars import json_number
-from dstui.text import escaped
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,13 @@ from typing import Any
 
 import yaml
 
+from dstui.base.text import sanitise
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.render.accelerate import PORT, plain
 from dstui.render.quoting import quoted, variable
 from dstui.render.sbatch import Made, about, for_cluster, identifier
 from dstui.render.spec import LaunchSpec
-from dstui.text import sanitise
 
 CONFIG = "/etc/deepspeed"
 IMAGE = "REPLACE-WITH-YOUR-IMAGE"

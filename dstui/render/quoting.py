@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from dstui.text import UNSAFE
+from dstui.base.text import UNSAFE
 
 _VARIABLE = re.compile(r"\0(\w+)\0")
 

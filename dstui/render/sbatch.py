@@ -12,13 +12,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dstui.base.text import sanitise
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.render.accelerate import PORT
 from dstui.render.launch import RenderError, launch_spec, says_cpu, slots
 from dstui.render.quoting import FILES, quoted, variable
 from dstui.render.spec import LaunchSpec
-from dstui.text import sanitise
 
 CHECKPOINT = "{checkpoint}"
 WARNED = 120

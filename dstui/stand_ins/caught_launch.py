@@ -14,9 +14,9 @@ from dstui.adopt.from_command import plan_of_command
 from dstui.adopt.script import ScriptFacts
 from dstui.adopt.shell.recognise import recognise
 from dstui.adopt.shell.shell_state import Launch
+from dstui.base.files import FileProblem, write_atomic
+from dstui.base.output import begin, flush, remark, say
 from dstui.documents import file_reader, script_facts, script_facts_of
-from dstui.files import FileProblem, write_atomic
-from dstui.output import begin, flush, remark, say
 from dstui.plan import Plan, PlanError, load
 from dstui.stand_ins.run_session import LET_THROUGH, SESSION, RunSession
 
@@ -121,9 +121,9 @@ def _started(plan: Plan, session: RunSession) -> int:
     """Check and start a launch, and wait for its end."""
     from dstui import headless
     from dstui.check import check
+    from dstui.jobs.supervise.start import LaunchError, start
     from dstui.machine.probe import probe
     from dstui.render.target import Target
-    from dstui.run.supervise.start import LaunchError, start
 
     target = Target(plan, probe(), None)
     findings = [

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dstui.documents import Opened
+    from dstui.jobs.store.folder import JobFolder
     from dstui.machine.snapshot import Machine
-    from dstui.run.jobs.folder import JobFolder
 
 
 def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool = True) -> int:
@@ -23,10 +23,10 @@ def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool =
 
 def attach_tui(folder: JobFolder) -> int:
     """Look at a job that was started before, with the Plan that it was started from; the exit status."""
+    from dstui.base.files import FileProblem
     from dstui.documents import Opened
-    from dstui.files import FileProblem
+    from dstui.jobs.store.plan_diff import plan_of
     from dstui.plan import PlanError
-    from dstui.run.jobs.plan_diff import plan_of
 
     try:
         plan = plan_of(folder)
@@ -40,7 +40,7 @@ def _run(opened: Opened | None, machine: Machine | None, job: JobFolder | None, 
     import os
 
     gc.disable()  # until the first frame is painted: collecting what is only being built costs a tenth of it
-    from dstui.output import tell
+    from dstui.base.output import tell
     from dstui.tui.app import DstuiApp
     from dstui.tui.fault_report import run_reported
     from dstui.tui.kit import ascii_output

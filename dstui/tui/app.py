@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from textual.widget import AwaitMount
 
     from dstui.documents import Opened
+    from dstui.jobs.store.folder import JobFolder
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
-    from dstui.run.jobs.folder import JobFolder
     from dstui.tui.run_screen import RunScreen
 
 PLAN_MODE, RUN_MODE = "plan", "run"

@@ -10,8 +10,8 @@ from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from dstui.output import say
-from dstui.regular import append_regular
+from dstui.base.output import say
+from dstui.base.regular import append_regular
 from dstui.tui.terminal_app import TerminalApp
 
 KEPT = 20

@@ -9,8 +9,8 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 
+from dstui.jobs.store.folder import JobFolder
 from dstui.logs.log_rows import LogRows
-from dstui.run.jobs.folder import JobFolder
 from dstui.tui.flows.explaining import Explaining
 from dstui.tui.flows.launching import Launching
 from dstui.tui.flows.log_prompts import LogPrompts, no_rank

@@ -16,7 +16,7 @@ import pytest
 
 from dstui.adopt.shell.read import ShellText, Unparsed, read_shell
 from dstui.adopt.shell.shell_state import Node, ShellContext, as_plan_text
-from dstui.shell_parser import ShellSyntax, parse_shell
+from dstui.base.shell_parser import ShellSyntax, parse_shell
 
 LAUNCHERS = ("deepspeed", "torchrun", "accelerate")
 RECORD = """\

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dstui.base.files import FileProblem
 from dstui.documents import open_document, plan_of_both
-from dstui.files import FileProblem
 from dstui.plan import load
 
 HERE = {

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dstui.adopt.positions import positions
-from dstui.limits import LimitError
+from dstui.base.limits import LimitError
 
 NAMES = st.text(st.characters(codec="ascii", categories=("L", "N")), min_size=1, max_size=5)
 VALUES: st.SearchStrategy[Any] = st.recursive(

@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from dstui.run.diagnosis import diagnose
+from dstui.diagnosis import diagnose
 
 SIZE = 100_000_000
 SLOWER = 10.0

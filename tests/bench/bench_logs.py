@@ -18,11 +18,11 @@ from pathlib import Path
 
 import pytest
 
+from dstui.jobs.store.folder import JobFolder
 from dstui.logs import newlines
 from dstui.logs.log_filter import Filter
 from dstui.logs.log_rows import LogRows
 from dstui.logs.log_search import PROBLEM, Search
-from dstui.run.jobs.folder import JobFolder
 from tests.flood import end, running_job
 
 SIZE = int(os.environ.get("DSTUI_LOG_BYTES", str(10**9)))

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from dstui.base.files import FileProblem
 from dstui.checkpoints import convert as conversion
 from dstui.checkpoints.convert import Conversion, convert
 from dstui.checkpoints.look import Checkpoint, read_checkpoint
 from dstui.checkpoints.resume import can_resume
 from dstui.cli import main
-from dstui.files import FileProblem
 from dstui.plan import load
 
 pytestmark = [pytest.mark.launcher, pytest.mark.xdist_group("checkpoints")]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.jobs.access_time import was_read, watch
+from dstui.jobs.store.access_time import was_read, watch
 from tests.command import dstui
 
 READS = """\

@@ -90,7 +90,7 @@ def test_python_m_dstui_imports_no_module_of_the_folder(cloned: Path) -> None:
 
 
 def test_children_that_look_have_no_entry_of_the_path_that_means_the_current_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dstui import looking
+    from dstui.base import looking
 
     (cloned / "lib").mkdir()
     monkeypatch.chdir(cloned)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from targets import EIGHT_H100, ONE_4090, PLAN
 
+from dstui.base.files import FileProblem
 from dstui.commands.forecast import bytes_of
-from dstui.files import FileProblem
 from dstui.machine.snapshot import Machine
 from tests import command
 
@@ -68,7 +68,7 @@ def test_a_size_stands_in_for_a_machine(tmp_path: Path) -> None:
 
 
 def test_a_row_of_the_json_can_be_applied_as_a_json_patch(tmp_path: Path) -> None:
-    from dstui.files import read_plan
+    from dstui.plan_files import read_plan
 
     path = written(tmp_path, stage=0)
     done = dstui("forecast", path, "--machine", saved(EIGHT_H100, tmp_path), "--recommend", "--json", home=tmp_path)

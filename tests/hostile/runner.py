@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dstui.run.jobs.processes import find
-from dstui.run.jobs.records import ProcessRecord
+from dstui.jobs.store.processes import find
+from dstui.jobs.store.records import ProcessRecord
 from tests.hostile.forked import UNCAUGHT, Forked, Ran, spawned
 from tests.hostile.words import prepare
 

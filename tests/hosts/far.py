@@ -16,8 +16,8 @@ from typing import Any
 
 from farm import Farm, command_of
 
+from dstui.jobs.store.folder import JobFolder
 from dstui.logs.log_folder import FINAL
-from dstui.run.jobs.folder import JobFolder
 from tests.job_json import status_json
 from tests.waiting import wait_for
 
@@ -138,7 +138,7 @@ class Far:
 
     def silence(self) -> None:
         """Let the host that looks after the job be gone: its dstui processes, its network, and its heartbeat for two minutes."""
-        self.kill_on("login", "dstui.run.supervise.supervisor", str(self.folder.path))
+        self.kill_on("login", "dstui.jobs.supervise.supervisor", str(self.folder.path))
         self.farm.cable("login", plugged=False)
         self.silence_since(time.time() - 120)
 

@@ -12,7 +12,7 @@ import pytest
 from far import BEHAVE
 from farm import Farm
 
-from dstui.run.jobs.folder import JobFolder
+from dstui.jobs.store.folder import JobFolder
 from tests.terminal import Terminal
 from tests.waiting import wait_for
 

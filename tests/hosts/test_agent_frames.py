@@ -12,12 +12,12 @@ import pytest
 
 from dstui.hosts.agent import CHUNK, READY
 from dstui.hosts.frames import LONGEST_HEAD, MOST_NOISE, AgentFrames, FrameError
-from dstui.run.hosts.job_host import JobHost
-from dstui.run.hosts.job_hosts import JobHosts
-from dstui.run.hosts.mirror import Mirror
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.ranks import Ranks, rank_label
-from dstui.run.jobs.records import JobStatus, RankStatus
+from dstui.jobs.hosts.job_host import JobHost
+from dstui.jobs.hosts.job_hosts import JobHosts
+from dstui.jobs.hosts.mirror import Mirror
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.ranks import Ranks, rank_label
+from dstui.jobs.store.records import JobStatus, RankStatus
 
 
 def frame(what: str, data: bytes = b"", **facts: Any) -> bytes:

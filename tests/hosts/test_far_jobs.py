@@ -25,8 +25,8 @@ from farm import SSH, Farm, command_of, etc, forced
 
 from dstui.hosts.agent import READY
 from dstui.hosts.ssh import SSH_OPTIONS
-from dstui.run.jobs.ranks import read_record
-from dstui.run.observe.usage import Sampler, together
+from dstui.jobs.store.ranks import read_record
+from dstui.jobs.watch.usage import Sampler, together
 from tests.waiting import wait_for
 
 
@@ -125,7 +125,7 @@ def test_a_supervisor_that_is_killed_is_replaced_and_nothing_is_lost(far: Far) -
     far.start("all:count 800 0.01")
     far.ready()
     first = far.status["supervisor"]["ticks"]
-    assert far.kill_on("login", "dstui.run.supervise.supervisor", str(far.folder.path)) == 1
+    assert far.kill_on("login", "dstui.jobs.supervise.supervisor", str(far.folder.path)) == 1
     code, out, err = far.wait()
     assert code == 0, out + err + far.words()
     assert far.status["supervisor"]["ticks"] != first
@@ -290,7 +290,9 @@ def test_a_folder_that_another_user_has_made_on_a_host_is_refused(far: Far) -> N
     far.start("all:hang", words=("--detach",))
     far.wait()
     far.ready()
-    (supervisor,) = [pid for pid in far.farm.pids("login") if b"dstui.run.supervise.supervisor" in read_bytes(Path(f"/proc/{pid}/cmdline"))]
+    (supervisor,) = [
+        pid for pid in far.farm.pids("login") if b"dstui.jobs.supervise.supervisor" in read_bytes(Path(f"/proc/{pid}/cmdline"))
+    ]
     far.farm.run("h2", "sh", "-c", f"chmod 777 /tmp/dstui-{far.status['tag']}-h2")
     os.kill(supervisor, signal.SIGKILL)
     stopped = far.run("stop", str(far.folder.path))

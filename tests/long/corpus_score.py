@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from dstui.run.diagnosis import Diagnosis, diagnose
-from dstui.run.diagnosis.signatures import BY_ID
+from dstui.diagnosis import Diagnosis, diagnose
+from dstui.diagnosis.signatures import BY_ID
 
 INDEX = Path(__file__).parent / "corpus" / "index.csv"
 SILENT = frozenset({"CUT", "UNKNOWN", "GOOD"})

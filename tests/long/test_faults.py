@@ -25,14 +25,14 @@ from textual.pilot import Pilot
 sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
 from lab import memory_cgroup
 
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.status import ranks_of
+from dstui.jobs.supervise.start import start
+from dstui.jobs.supervise.stop import stop
 from dstui.logs.log_folder import FINAL
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.render.target import Target
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.status import ranks_of
-from dstui.run.supervise.start import start
-from dstui.run.supervise.stop import stop
 from dstui.tui.app import DstuiApp
 from dstui.tui.dialogs.text_viewer import TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane

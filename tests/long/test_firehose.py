@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from dstui.jobs.store.events import Event, Exited, Line
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.supervise import shim
+from dstui.jobs.watch.follow import Follower
 from dstui.logs.log_file import LogFile
-from dstui.run.jobs.events import Event, Exited, Line
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.observe.follow import Follower
-from dstui.run.supervise import shim
 from tests.flood import Numbers, end, lines_of_each, running_job, shown, start_flood
 
 WRITER = "import sys\nfor number in range(int(sys.argv[1])):\n    print(f'line {number} of a flood that goes on and on', flush=True)\n"

@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "run"))
 from lab import Lab, gone, of_job, ready
 from scenarios import LAUNCHER, NODE, buffers
 
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.supervise.stop import stop
 from dstui.logs.log_folder import FINAL
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.supervise.stop import stop
 from tests.job_json import refreshed_json, status_json
 from tests.terminal import Terminal
 

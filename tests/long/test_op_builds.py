@@ -12,7 +12,7 @@ from select import select
 
 import pytest
 
-from dstui.run.jobs.cleanup import OpBuilds
+from dstui.jobs.store.cleanup import OpBuilds
 from tests.waiting import wait_for
 
 BUILDS = """

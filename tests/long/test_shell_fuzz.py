@@ -13,7 +13,7 @@ from typing import Any
 
 from dstui.adopt.shell.read import Unparsed, read_shell
 from dstui.adopt.shell.shell_state import ShellContext, ShellLimit
-from dstui.shell_parser import SECONDS
+from dstui.base.shell_parser import SECONDS
 from tests.adopt.shell_launches import parse, parse_inner
 from tests.adopt.test_shell import SAME_AS_BASH
 

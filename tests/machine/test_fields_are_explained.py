@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent.parent / "dstui"
 EXPLAINED_BY_ITS_NAME = {"state", "exit_code", "pid", "host", "workdir", "command", "ranks", "version", "rank"}
 
 
-@pytest.mark.parametrize("module", ["machine/snapshot.py", "run/jobs/records.py"])
+@pytest.mark.parametrize("module", ["machine/snapshot.py", "jobs/store/records.py"])
 def test_every_public_field_says_what_it_holds(module: str) -> None:
     text = (ROOT / module).read_text()
     lines, silent = text.splitlines(), []

@@ -8,7 +8,7 @@ import fakenvml
 import pytest
 from fakenvml import rows_of
 
-from dstui.files import FileProblem
+from dstui.base.files import FileProblem
 from dstui.machine.recorded import read_machine
 from dstui.machine.snapshot import Machine, Unknown
 from dstui.machine.words import summary

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakenvml import Look
 
-from dstui.files import FileProblem
+from dstui.base.files import FileProblem
 from dstui.machine.codec import encode
 from dstui.machine.recorded import read_machine
 from dstui.machine.snapshot import Machine, Unknown

@@ -10,15 +10,15 @@ from pathlib import Path
 import fakenvml
 import pytest
 
+from dstui.jobs.store.folder import JobFolder, read_json
+from dstui.jobs.store.status import initial
+from dstui.jobs.supervise.start import start
+from dstui.jobs.supervise.stop import stop
+from dstui.jobs.watch.usage import Sampler, Usage, together
 from dstui.machine.probe import probe
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.render.target import Target
-from dstui.run.jobs.folder import JobFolder, read_json
-from dstui.run.jobs.status import initial
-from dstui.run.observe.usage import Sampler, Usage, together
-from dstui.run.supervise.start import start
-from dstui.run.supervise.stop import stop
 from tests.job_json import write_status_json
 from tests.own import owned
 from tests.waiting import wait_for

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dstui.base.text import escaped
 from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError, launch_spec, slots
 from dstui.render.quoting import quoted
 from dstui.render.target import Target
-from dstui.text import escaped
 from tests import machines
 from tests.machines import NO_GPU, gpus
 

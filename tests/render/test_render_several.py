@@ -8,12 +8,12 @@ import json
 import pytest
 import yaml
 
+from dstui.jobs.metrics.measurements import Measure, RankView
+from dstui.jobs.metrics.per_model import metrics_of
 from dstui.plan import load
 from dstui.render.artifacts import artifacts
 from dstui.render.code import code
 from dstui.render.target import Target
-from dstui.run.metrics.measurements import Measure, RankView
-from dstui.run.metrics.per_model import metrics_of
 from tests.machines import NO_GPU
 
 PLAN = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dstui.run.diagnosis import Diagnosis, diagnose
+from dstui.diagnosis import Diagnosis, diagnose
 
 SAMPLES: dict[str, tuple[str, ...]] = {
     "OOM-GPU": (

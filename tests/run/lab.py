@@ -13,12 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.supervise.start import start
 from dstui.logs.log_folder import FINAL
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.render.target import Target
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.supervise.start import start
 from tests.job_json import status_json
 from tests.waiting import wait_for
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from dstui.run.jobs.folder import JobFolder
+from dstui.jobs.store.folder import JobFolder
 from tests import command
 from tests.job_json import write_status_json
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from dstui.jobs.store.folder import JobFolder
 from dstui.logs.arrival_index import ArrivalWriter
 from dstui.logs.time_parsing import iso
-from dstui.run.jobs.folder import JobFolder
 
 BEGAN = 1_760_000_000.0
 """When each of these jobs began, seconds since the epoch."""

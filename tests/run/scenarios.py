@@ -16,11 +16,11 @@ from typing import Any
 
 from lab import WHOLE_DEEPSPEED, Lab, end_of, gone, kills_by_the_kernel, of_job, read, ready, shims
 
+from dstui.jobs.store.events import Event, Exited, Notice
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.supervise.stop import stop
+from dstui.jobs.watch.follow import Follower
 from dstui.logs.log_folder import FINAL
-from dstui.run.jobs.events import Event, Exited, Notice
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.observe.follow import Follower
-from dstui.run.supervise.stop import stop
 from tests.job_json import refreshed_json, status_json
 from tests.waiting import wait_for
 

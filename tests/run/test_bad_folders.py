@@ -12,11 +12,11 @@ import pytest
 from lab import Lab, end_of, of_job, ready
 from made import dstui, made
 
-from dstui.run.diagnosis import diagnose_job
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.index import find
-from dstui.run.jobs.status import rebuilt, refresh
-from dstui.run.supervise.stop import stop
+from dstui.diagnosis import diagnose_job
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.index import find
+from dstui.jobs.store.status import rebuilt, refresh
+from dstui.jobs.supervise.stop import stop
 from tests.job_json import refreshed_json, status_json, write_status_json
 from tests.own import owned
 from tests.waiting import wait_for

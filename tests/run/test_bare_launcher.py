@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.supervise.launch_command import free_port
+from dstui.jobs.supervise.launch_command import free_port
 from tests.whole_deepspeed import BARE_LAUNCHER
 
 WRITE_MODULES = """\

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.files import write_atomic
+from dstui.base.files import write_atomic
 from dstui.machine.snapshot import Host, Machine
 from dstui.plan import Plan, load
 from dstui.render.artifacts import artifacts

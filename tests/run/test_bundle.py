@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from made import PLAN, dstui, made
 
-from dstui.files import FileProblem
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.report.bundle import bundle
-from dstui.text import UNSAFE
+from dstui.base.files import FileProblem
+from dstui.base.text import UNSAFE
+from dstui.bundle.bundle import bundle
+from dstui.jobs.store.folder import JobFolder
 from tests.job_json import status_json, write_status_json
 
 SWAPS = 12

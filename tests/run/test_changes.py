@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made import PLAN, dstui, made
 
-from dstui.files import find_plan, read_plan
+from dstui.jobs.store.plan_diff import Change, changes, history, last_run
 from dstui.plan import load
-from dstui.run.jobs.plan_diff import Change, changes, history, last_run
+from dstui.plan_files import find_plan, read_plan
 
 BASE = load(PLAN)
 

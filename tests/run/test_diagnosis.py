@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dstui.cli import main
+from dstui.diagnosis import diagnose, report
+from dstui.diagnosis.signatures import ALL, BY_ID
 from dstui.plan import load
-from dstui.run.diagnosis import diagnose, report
-from dstui.run.diagnosis.signatures import ALL, BY_ID
 
 ROOTS = [(cause, last) for cause, texts in SAMPLES.items() for last in texts]
 QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

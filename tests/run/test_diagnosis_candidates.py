@@ -6,7 +6,7 @@ from pathlib import Path
 
 from crash_texts import SAMPLES, ended, fallout, of_lines, spawned, traceback
 
-from dstui.run.diagnosis import report
+from dstui.diagnosis import report
 from dstui.tui.run.diagnosis_rows import whole_rows
 
 LIBRARY = "/opt/env/lib/python3.11/site-packages/{}/part.py"

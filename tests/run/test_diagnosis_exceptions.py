@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from crash_texts import ended, fallout, of_lines, spawned, traceback
 
-from dstui.run.diagnosis import report
+from dstui.diagnosis import report
 
 LIBRARY = "/opt/env/lib/python3.11/site-packages/torch/nn/functional.py"
 OFFLINE = "requests.exceptions.ConnectionError: HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /x"

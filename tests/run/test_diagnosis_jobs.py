@@ -17,8 +17,8 @@ from lab import memory_cgroup
 from made import PLAN, made
 
 from dstui.cli import main
-from dstui.run.diagnosis import diagnose, diagnose_job, report
-from dstui.run.jobs.folder import JobFolder
+from dstui.diagnosis import diagnose, diagnose_job, report
+from dstui.jobs.store.folder import JobFolder
 
 
 def job(path: Path, logs: dict[int, list[str]], ends: dict[int, tuple[int, float]], plan: str = PLAN, **status: Any) -> JobFolder:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from crash_texts import of_lines, traceback
 
-from dstui.run.diagnosis import diagnose
+from dstui.diagnosis import diagnose
 
 WHO = re.compile(r"((?:process|rank|RANK|index): )3")
 BUG = traceback(None, "NameError: name 'x' is not defined")

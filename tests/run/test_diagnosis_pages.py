@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from crash_texts import of_lines, traceback
 
-from dstui.run.diagnosis import report
-from dstui.run.diagnosis.pages import cause_pages, cause_titles, causes_document
-from dstui.run.diagnosis.signature import Signature
-from dstui.run.diagnosis.signatures import ALL, BY_ID
-from dstui.run.diagnosis.subjects import FUNCTIONS, KINDS, MESSAGES, RAISERS
+from dstui.diagnosis import report
+from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
+from dstui.diagnosis.signature import Signature
+from dstui.diagnosis.signatures import ALL, BY_ID
+from dstui.diagnosis.subjects import FUNCTIONS, KINDS, MESSAGES, RAISERS
 
 
 @pytest.mark.parametrize("name", cause_titles())

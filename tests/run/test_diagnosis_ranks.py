@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from crash_texts import of_lines, traceback
 
-from dstui.run.diagnosis.shapes import Shapes
-from dstui.run.diagnosis.world_size import world_in
+from dstui.diagnosis.shapes import Shapes
+from dstui.diagnosis.world_size import world_in
 
 SITE = "/opt/env/lib/python3.11/site-packages/"
 WHERE = ["Traceback (most recent call last):", '  File "/home/u/train.py", line 30, in <module>', "    main()"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.diagnosis import diagnose
+from dstui.diagnosis import diagnose
 
 LOGS = Path(__file__).parent / "crash_logs"
 ANY = -1

@@ -16,12 +16,12 @@ import pytest
 from crash_texts import SAMPLES, ended, fallout, of_lines, spawned, traceback
 from made import PLAN, made
 
-from dstui import zips
+from dstui.base import zips
+from dstui.base.files import FileProblem
+from dstui.bundle.bundle import bundle
 from dstui.cli import main
-from dstui.files import FileProblem
-from dstui.run.diagnosis import diagnose, packed
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.report.bundle import bundle
+from dstui.diagnosis import diagnose, packed
+from dstui.jobs.store.folder import JobFolder
 
 FAILED = [*spawned(4), "step 1 loss 2.0", *traceback(2, SAMPLES["OOM-GPU"][0]), *fallout(0), *ended(4, 1)]
 TEXT = "\n".join(FAILED) + "\n"
@@ -179,7 +179,7 @@ def test_torchruns_label_is_the_rank_where_all_ranks_are_on_one_host(tmp_path: P
 
 
 def test_lines_that_are_all_different_and_long_do_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dstui.run.diagnosis import shapes
+    from dstui.diagnosis import shapes
 
     monkeypatch.setattr(shapes, "MOST_BYTES", 1 << 20)
     seen = shapes.Shapes()

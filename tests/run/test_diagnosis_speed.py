@@ -10,12 +10,12 @@ from functools import partial
 
 import pytest
 
+from dstui.base.text import LINE_CAP
+from dstui.diagnosis.scan import Scanner
+from dstui.diagnosis.shapes import FACTS, Shapes
+from dstui.diagnosis.signature import Sign, Signature
+from dstui.diagnosis.signatures import ALL
 from dstui.logs.decode import LONGEST
-from dstui.run.diagnosis.scan import Scanner
-from dstui.run.diagnosis.shapes import FACTS, Shapes
-from dstui.run.diagnosis.signature import Sign, Signature
-from dstui.run.diagnosis.signatures import ALL
-from dstui.text import LINE_CAP
 
 LENGTH = LINE_CAP
 """Characters of a line: no more of one are looked at."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from crash_texts import ended, fallout, of_lines, spawned, traceback
 
-from dstui.run.diagnosis import report
+from dstui.diagnosis import report
 
 SITE = "/opt/env/lib/python3.11/site-packages/"
 RAISED = [

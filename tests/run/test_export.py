@@ -11,11 +11,11 @@ from pathlib import Path
 
 from made import dstui, made
 
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.metrics.export import export, metrics
-from dstui.run.metrics.measurements import Measure, RankView
-from dstui.run.observe.follow import Follower
-from dstui.run.observe.summary import summary
+from dstui.jobs.metrics.export import export, metrics
+from dstui.jobs.metrics.measurements import Measure, RankView
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.watch.follow import Follower
+from dstui.jobs.watch.summary import summary
 
 LOGS = {
     0: "starting\nstep 1 loss 2.5 lr 1e-3\n  0%| | 0/2\r 50%|# | 1/2\nstep=2, loss=nan\n{'loss': 1.5, 'step': 3}",
@@ -122,7 +122,7 @@ def test_a_pattern_that_takes_too_long_is_given_up_and_everything_else_goes_on(t
     assert found == ["loss", "mine"] * 400
     notices = measure.notices()
     assert [note.split(" took")[0].split(":")[0] for note in notices] == [
-        *("run.metrics. is not looked for", "run.metrics.endless is not looked for", "run.metrics.slow"),
+        *("jobs.metrics. is not looked for", "jobs.metrics.endless is not looked for", "jobs.metrics.slow"),
     ], "each is said once"
     assert measure.notices() == []
 

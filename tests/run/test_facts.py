@@ -15,9 +15,9 @@ from crash_texts import SAMPLES, fallout, traceback
 from lab import Lab, end_of, memory_cgroup, ready
 from made import made
 
-from dstui.run.diagnosis import Diagnosis, diagnose_job
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.supervise.resource_facts import ResourceFacts, cgroup_of, kills_in, least, resources
+from dstui.diagnosis import Diagnosis, diagnose_job
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.supervise.resource_facts import ResourceFacts, cgroup_of, kills_in, least, resources
 from tests.job_json import status_json, write_status_json
 from tests.waiting import wait_for
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.jobs.events import Event, Exited, Line, Metric, Notice, RankState, Started
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.status import initial
-from dstui.run.observe.follow import BAR_EVERY, Follower
-from dstui.run.observe.summary import summary
+from dstui.jobs.store.events import Event, Exited, Line, Metric, Notice, RankState, Started
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.status import initial
+from dstui.jobs.watch.follow import BAR_EVERY, Follower
+from dstui.jobs.watch.summary import summary
 from tests.job_json import status_json, write_status_json
 from tests.own import owned
 
@@ -22,7 +22,7 @@ from tests.own import owned
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """One poll reads all there is, also where the machine is too busy for it in a poll's usual spell."""
-    monkeypatch.setattr("dstui.run.observe.follow.SPELL", 60.0)
+    monkeypatch.setattr("dstui.jobs.watch.follow.SPELL", 60.0)
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_a_progress_bar_is_alive_between_lines_and_told_now_and_then(folder: Job
     assert follower.poll() == []
     assert follower.ranks[0].live == " 20%|## | 2/10 loss=0.5"
     later = time.monotonic() + BAR_EVERY
-    monkeypatch.setattr("dstui.run.observe.follow.time.monotonic", lambda: later)
+    monkeypatch.setattr("dstui.jobs.watch.follow.time.monotonic", lambda: later)
     assert follower.poll() == [Line(0, " 20%|## | 2/10 loss=0.5"), Metric(0, 1, "loss", 0.5)]
 
 
@@ -141,7 +141,7 @@ def test_the_step_of_a_progress_bar_is_known_before_it_is_told(folder: JobFolder
     follower.poll()
     write(folder, 0, b"\r 12%|# | 12/100 [00:12<01:28,  1.00it/s]")
     later = time.monotonic() + BAR_EVERY / 2
-    monkeypatch.setattr("dstui.run.observe.follow.time.monotonic", lambda: later)
+    monkeypatch.setattr("dstui.jobs.watch.follow.time.monotonic", lambda: later)
     assert follower.poll() == [] and follower.progress == (12, 100)
 
 
@@ -185,7 +185,7 @@ def test_the_time_that_remains_follows_from_the_pace_and_evaluations_do_not_dist
     folder: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     follower, now = Follower(folder), time.monotonic()
-    monkeypatch.setattr("dstui.run.observe.follow.time.monotonic", lambda: now)
+    monkeypatch.setattr("dstui.jobs.watch.follow.time.monotonic", lambda: now)
     rank(folder, 1, "started")
     for line in (b"step 10/100 loss 2\n", b"step 20/100 loss 2\n", b" 50%|##  | 5/10 [00:01<00:01]\n", b"step 40/100\n"):
         write(folder, 1, line)

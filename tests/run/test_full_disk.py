@@ -18,12 +18,12 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from lab import Lab, ready
 from scenarios import told
-from dstui.run.observe.follow import Follower
-from dstui.run.jobs.status import refresh
-from dstui.run.supervise.stop import stop
+from dstui.jobs.watch.follow import Follower
+from dstui.jobs.store.status import refresh
+from dstui.jobs.supervise.stop import stop
 from tests.waiting import wait_for
 from tests.job_json import refreshed_json, status_json
-from dstui.run.diagnosis import diagnose_job
+from dstui.diagnosis import diagnose_job
 lab = Lab(Path(sys.argv[1]))
 folder = lab.start(f"all:wait {sys.argv[1]}-go", "1:exit 7", "0:hang")
 ready(folder)

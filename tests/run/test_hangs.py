@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.run.metrics.measurements import RankView
-from dstui.run.observe.hangs import Watch, verdict
+from dstui.jobs.metrics.measurements import RankView
+from dstui.jobs.watch.hangs import Watch, verdict
 
 NOW = 10_000.0
 SILENCE = 60.0

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from made import made
 
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.metrics.buckets import LIMIT, Buckets, Fault, Point, smoothed, thinned
-from dstui.run.metrics.series import KEPT_RANKS, Curve, MetricSeries
+from dstui.jobs.metrics.buckets import LIMIT, Buckets, Fault, Point, smoothed, thinned
+from dstui.jobs.metrics.series import KEPT_RANKS, Curve, MetricSeries
+from dstui.jobs.store.folder import JobFolder
 
 
 def whole(folder: JobFolder) -> MetricSeries:
@@ -107,7 +107,7 @@ def test_a_log_of_rubbish_and_a_folder_that_is_gone_do_no_harm(tmp_path: Path) -
 
 
 def test_of_enormous_logs_pieces_at_equal_distances_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dstui.run.metrics.series.WHOLE", 1 << 20)
+    monkeypatch.setattr("dstui.jobs.metrics.series.WHOLE", 1 << 20)
     folder = made(tmp_path / "job", logs={0: "".join(f"step {n} loss {n}\n" for n in range(200_000))}, state="running")
     history = whole(folder)
     with folder.log(0).open("a") as log:
@@ -122,7 +122,7 @@ def test_of_enormous_logs_pieces_at_equal_distances_are_read(tmp_path: Path, mon
 
 
 def test_a_state_has_one_sign_on_every_face() -> None:
-    from dstui.run.jobs.records import STATE_GLYPHS
+    from dstui.jobs.store.records import STATE_GLYPHS
     from dstui.tui.run.run_head import STATES
 
     assert {state: glyph for state, (glyph, _) in STATES.items()} == STATE_GLYPHS

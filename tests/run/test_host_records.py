@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.jobs.events import HostChange
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.records import HostStatus, JobStatus, RankStatus
-from dstui.run.jobs.status import initial
-from dstui.run.observe.follow import Follower
+from dstui.jobs.store.events import HostChange
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.records import HostStatus, JobStatus, RankStatus
+from dstui.jobs.store.status import initial
+from dstui.jobs.watch.follow import Follower
 
 HOSTS = {"h1": HostStatus("reached", 1000.0), "h2": HostStatus("unreachable", 1012.5, "no answer for 8 s", 3)}
 

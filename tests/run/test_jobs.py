@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dstui.run.jobs.events import Exited, Line, Metric, Notice, RankState, Started
+from dstui.jobs.store.events import Exited, Line, Metric, Notice, RankState, Started
 
 pytestmark = pytest.mark.launcher
 

@@ -15,8 +15,8 @@ from typing import Any
 import psutil
 import pytest
 
-from dstui.run.jobs.cleanup import BuildNews, OpBuilds, build_root, remove_buffers
-from dstui.run.jobs.op_locks import lock_findings, remove_locks, stale_locks
+from dstui.jobs.store.cleanup import BuildNews, OpBuilds, build_root, remove_buffers
+from dstui.jobs.store.op_locks import lock_findings, remove_locks, stale_locks
 from tests.waiting import wait_for
 
 HOLD = (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from dstui.run.report.redact import MASK, mask, secrets
+from dstui.bundle.redact import MASK, mask, secrets
 
 NAMES = (
     *("GITHUB_PAT", "DOCKER_CREDS", "wandb-token", "clientSecret2"),

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.run.metrics.line_hints import hints_of
-from dstui.run.metrics.line_patterns import PATTERNS, scan
-from dstui.run.metrics.measurements import Measure, RankView
+from dstui.jobs.metrics.line_hints import hints_of
+from dstui.jobs.metrics.line_patterns import PATTERNS, scan
+from dstui.jobs.metrics.measurements import Measure, RankView
 
 GIB = 1 << 30
 

@@ -17,16 +17,16 @@ import psutil
 import pytest
 from lab import HERE, Lab, end_of, of_job, ready
 
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.records import JobStatus, RankStatus
+from dstui.jobs.store.status import ranks_of
+from dstui.jobs.supervise.notify import facts_of, notify
+from dstui.jobs.supervise.start import start
+from dstui.jobs.supervise.stop import stop
+from dstui.jobs.watch.follow import Follower
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.render.target import Target
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.records import JobStatus, RankStatus
-from dstui.run.jobs.status import ranks_of
-from dstui.run.observe.follow import Follower
-from dstui.run.supervise.notify import facts_of, notify
-from dstui.run.supervise.start import start
-from dstui.run.supervise.stop import stop
 from tests.job_json import refreshed_json, status_json
 from tests.waiting import wait_for
 

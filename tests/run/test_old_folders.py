@@ -10,15 +10,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.records import JobStatus, LaunchRecord, RestartPolicy
+from dstui.jobs.store.status import refresh
+from dstui.jobs.watch.follow import Follower
+from dstui.jobs.watch.stacks import PACKAGE
 from made import dstui
 from scenarios import told
 
 from dstui.logs.time_parsing import iso
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.records import JobStatus, LaunchRecord, RestartPolicy
-from dstui.run.jobs.status import refresh
-from dstui.run.observe.follow import Follower
-from dstui.run.observe.stacks import PACKAGE
 from tests.own import owned
 
 OLD = Path(__file__).parent / "old_folders"
@@ -94,6 +94,6 @@ def test_a_record_with_few_keys_has_defaults_and_one_of_a_later_version_starts_n
     assert JobStatus.from_json({"version": 1}) is None and JobStatus.from_json({}) is None
 
 
-@pytest.mark.parametrize("place", ["dstui/run/shim.py", "dstui/run/supervise/shim.py"])
+@pytest.mark.parametrize("place", ["dstui/run/shim.py", "dstui/run/supervise/shim.py", "dstui/jobs/supervise/shim.py"])
 def test_a_rank_that_an_older_dstui_started_has_its_shim_elsewhere_and_it_is_no_users_program(place: str) -> None:
     assert PACKAGE.search(f"/home/user/dstui/{place}") and not PACKAGE.search("/home/user/project/shim.py")

@@ -20,15 +20,15 @@ import pytest
 from lab import Lab, end_of, of_job, ready
 from made import made
 
-from dstui.run.jobs.create import create
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.index import find
-from dstui.run.jobs.ownership import NotOwn, own_tag, remember
-from dstui.run.jobs.processes import Process, boot
-from dstui.run.jobs.processes import find as process_with
-from dstui.run.jobs.records import ProcessRecord
-from dstui.run.jobs.status import ranks_of
-from dstui.run.supervise.stop import stop
+from dstui.jobs.store.create import create
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.index import find
+from dstui.jobs.store.ownership import NotOwn, own_tag, remember
+from dstui.jobs.store.processes import Process, boot
+from dstui.jobs.store.processes import find as process_with
+from dstui.jobs.store.records import ProcessRecord
+from dstui.jobs.store.status import ranks_of
+from dstui.jobs.supervise.stop import stop
 from tests import command
 from tests.job_json import refreshed_json, status_json
 from tests.own import owned
@@ -116,10 +116,10 @@ def test_a_folder_that_came_with_a_repository_is_only_looked_at(tmp_path: Path, 
             assert "is not in your index of runs" in done.stderr and "nothing was done" in done.stderr
     if command == "supervisor":
         done = subprocess.run(
-            [sys.executable, "-m", "dstui.run.supervise.supervisor", str(folder.path)], capture_output=True, text=True, check=False
+            [sys.executable, "-m", "dstui.jobs.supervise.supervisor", str(folder.path)], capture_output=True, text=True, check=False
         )
         assert done.returncode == 1 and "is not in your index" in done.stderr
-        subprocess.run([sys.executable, "-m", "dstui.run.supervise.notify", str(folder.path)], check=False)
+        subprocess.run([sys.executable, "-m", "dstui.jobs.supervise.notify", str(folder.path)], check=False)
     assert not canary.exists()
     assert contents(folder.path) == before, "nothing is written there"
     assert not [process for process in psutil.process_iter(["cmdline"]) if str(folder.path) in " ".join(process.info["cmdline"] or ())]
@@ -283,7 +283,7 @@ BAD_INDEX: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("case", BAD_INDEX)
 def test_an_index_that_cannot_be_trusted_or_read_knows_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("dstui.run.jobs.ownership._of_this_process", [])
+    monkeypatch.setattr("dstui.jobs.store.ownership._of_this_process", [])
     index = tmp_path / "state" / "dstui" / "runs.jsonl"
     index.parent.mkdir(parents=True)
     BAD_INDEX[case](index)
@@ -363,7 +363,7 @@ def run_in(place: Path, name: str, second: int, plan: str) -> JobFolder:
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path, Path]:
     """Three folders: in two of them jobs were started, two of the first one's of the same Plan; the second is where the last one was."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr("dstui.run.jobs.ownership._of_this_process", [])
+    monkeypatch.setattr("dstui.jobs.store.ownership._of_this_process", [])
     first, second, third = tmp_path / "first", tmp_path / "second", tmp_path / "third"
     for place in (first, second, third):
         place.mkdir()

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from made import PLAN, made
 
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.report.bundle import bundle
-from dstui.run.report.redact import mask
+from dstui.bundle.bundle import bundle
+from dstui.bundle.redact import mask
+from dstui.jobs.store.folder import JobFolder
 
 ALPHABETS = (string.ascii_letters + string.digits, string.ascii_letters + string.digits + "_-", string.hexdigits[:16])
 LENGTHS = (9, 12, 16, 20, 24, 32, 40, 51, 64, 70)

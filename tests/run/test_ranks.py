@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.processes import find
-from dstui.run.jobs.ranks import Ranks
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.processes import find
+from dstui.jobs.store.ranks import Ranks
 
 HERE = os.uname().nodename
 NOW = 2000.0

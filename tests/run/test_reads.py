@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.jobs.access_time import was_read, watch
+from dstui.jobs.store.access_time import was_read, watch
 
 
 def test_the_first_read_after_the_watch_began_is_seen(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.jobs.records import LaunchRecord, RestartPolicy
-from dstui.run.supervise.restart import restart_arguments
+from dstui.jobs.store.records import LaunchRecord, RestartPolicy
+from dstui.jobs.supervise.restart import restart_arguments
 
 
 def checkpoint(folder: Path, written: float, mark: str = "latest") -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from lab import gone, read
 
-from dstui.run.supervise import shim
+from dstui.jobs.supervise import shim
 from tests.waiting import wait_for
 
 RANK = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29501"}

@@ -9,9 +9,9 @@ import pytest
 from lab import Lab, end_of
 from made import dstui
 
-from dstui.run.diagnosis import diagnose_job
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.supervise.stop import stop
+from dstui.diagnosis import diagnose_job
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.supervise.stop import stop
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.launcher

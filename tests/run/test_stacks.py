@@ -13,13 +13,13 @@ import pytest
 from lab import Lab, ready
 from made import dstui, made
 
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.status import ranks_of
-from dstui.run.observe.follow import Follower
-from dstui.run.observe.hang_analysis import grouped
-from dstui.run.observe.hangs import Watch
-from dstui.run.observe.stacks import Stack, Thread, find_program, report, stacks, why_not
-from dstui.run.supervise.stop import stop
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.status import ranks_of
+from dstui.jobs.supervise.stop import stop
+from dstui.jobs.watch.follow import Follower
+from dstui.jobs.watch.hang_analysis import grouped
+from dstui.jobs.watch.hangs import Watch
+from dstui.jobs.watch.stacks import Stack, Thread, find_program, report, stacks, why_not
 from tests.waiting import wait_for
 
 needs_py_spy = pytest.mark.skipif(find_program() is None, reason="py-spy is not installed")

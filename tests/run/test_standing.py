@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.observe.follow import Follower
+from dstui.jobs.watch.follow import Follower
 from tests.run.made import made
 
 

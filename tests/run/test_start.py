@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.index import find, folders, runs
+from dstui.jobs.supervise.start import LaunchError, start
+from dstui.jobs.supervise.stop import stop
 from dstui.machine.recorded import read_machine
 from dstui.machine.snapshot import Machine
 from dstui.plan import load
 from dstui.render.target import Target
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.index import find, folders, runs
-from dstui.run.supervise.start import LaunchError, start
-from dstui.run.supervise.stop import stop
 from tests.job_json import write_status_json
 
 
@@ -109,7 +109,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {root!r})
 from tests.run.test_start import launch
-from dstui.run.supervise.start import LaunchError
+from dstui.jobs.supervise.start import LaunchError
 place = Path(sys.argv[1])
 before = sorted(place.rglob("*"))
 try:

@@ -12,13 +12,13 @@ from made import made
 from dstui.forecast.findings import findings_of
 from dstui.forecast.forecast import forecast
 from dstui.forecast.recommend import recommend
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.supervise.start import start
+from dstui.jobs.watch.taken import keep, kept
 from dstui.machine.snapshot import Machine
 from dstui.measured import KEPT_RUNS, Taken, model_key, read_measured, remember
 from dstui.plan import Plan, load
 from dstui.render.target import Target
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.observe.taken import keep, kept
-from dstui.run.supervise.start import start
 from tests.forecast.targets import EIGHT_H100, FOUR_A100, NO_GPU, facts, plan
 from tests.waiting import wait_for
 

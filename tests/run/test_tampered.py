@@ -12,7 +12,7 @@ import psutil
 import pytest
 from lab import Lab, end_of, gone, of_job, ready
 
-from dstui.run.jobs.folder import JobFolder
+from dstui.jobs.store.folder import JobFolder
 from tests.job_json import status_json
 from tests.waiting import wait_for
 

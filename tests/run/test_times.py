@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dstui.jobs.store.folder import JobFolder
 from dstui.logs.arrival_index import ATTEMPT, HEADER, LAUNCHER, RECORD, Arrivals, ArrivalWriter
-from dstui.run.jobs.folder import JobFolder
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.jobs.folder import JobFolder
+from dstui.jobs.store.folder import JobFolder
 from tests.tui.conftest import Open, attach, screen, until
 from tests.tui.test_reason import job
 

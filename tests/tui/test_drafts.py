@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.files import write_atomic
+from dstui.base.files import write_atomic
 from dstui.tui.session.drafts import Draft, drafts_folder, left_behind
 from tests.tui.conftest import PLAN, Open, screen, store, text_of, until, value
 from tests.waiting import wait_for

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.jobs.index import folders
-from dstui.run.jobs.plan_diff import plan_of
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.index import folders
+from dstui.jobs.store.plan_diff import plan_of
 from dstui.tui.app import DstuiApp
 from dstui.tui.kit.keys import KEYS, PLOT
 from dstui.tui.plot.plot_screen import Plot

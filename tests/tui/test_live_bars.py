@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dstui.run.metrics.measurements import RankView
+from dstui.jobs.metrics.measurements import RankView
 from dstui.tui.run.live_bars import bar_rows, live_bars
 from tests.own import owned
 from tests.tui.conftest import Open, attach, job_view, screen, until

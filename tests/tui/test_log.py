@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dstui.run.jobs.folder import JobFolder
+from dstui.jobs.store.folder import JobFolder
 from tests.job_json import status_json, write_status_json
 from tests.own import owned
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until

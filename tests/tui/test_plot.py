@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.metrics.series import MetricSeries
-from dstui.run.observe.summary import value_text
+from dstui.jobs.metrics.series import MetricSeries
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.watch.summary import value_text
 from dstui.tui.plot.curves import Picture, PlotLine, View, decades, picture, ticks
 from tests.own import owned
 from tests.tui.conftest import Open, attach, screen, text_of, until, value
@@ -210,7 +210,7 @@ async def test_numbers_of_ones_own_are_typed_in_the_form_and_a_bad_pattern_is_re
         await until(pilot, lambda: value(pilot, "run.metrics") == {"reward": "r[=: ]+([0-9]+)", "kl": "kl (\\S+)"})
         await pilot.press("enter", "end", "backspace")  # the last group has no end now
         await until(pilot, lambda: "no regular expression" in screen(pilot))
-        assert value(pilot, "run.metrics.kl") != "kl (\\S+"
+        assert value(pilot, "jobs.metrics.kl") != "kl (\\S+"
 
 
 async def test_q_leaves_from_the_plot_too(open_app: Open, tmp_path: Path) -> None:

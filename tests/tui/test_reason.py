@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.observe.stacks import find_program
-from dstui.run.supervise.stop import stop
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.supervise.stop import stop
+from dstui.jobs.watch.stacks import find_program
 from dstui.tui.dialogs.text_viewer import TextViewer
 from dstui.tui.run.diagnosis_pane import DiagnosisPane
 from tests.job_json import status_json, write_status_json

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from dstui.run.jobs.folder import JobFolder
+from dstui.jobs.store.folder import JobFolder
 from dstui.tui.kit.text_row import row
 from dstui.tui.session.messages import Launched
 from tests.tui.conftest import Open, attach, job_view, screen, store, text_of, until

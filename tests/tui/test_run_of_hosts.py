@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from dstui.jobs.metrics.measurements import RankView
+from dstui.jobs.store.records import HostStatus
+from dstui.jobs.watch.usage import Usage
 from dstui.logs.time_parsing import iso
-from dstui.run.jobs.records import HostStatus
-from dstui.run.metrics.measurements import RankView
-from dstui.run.observe.usage import Usage
 from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.host_names import short_names
 from dstui.tui.run.rank_cell import cells_of

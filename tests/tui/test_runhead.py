@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dstui.jobs.metrics.per_model import metrics_of
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.watch.follow import Follower
+from dstui.jobs.watch.usage import Usage, together
 from dstui.plan import load
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.metrics.per_model import metrics_of
-from dstui.run.observe.follow import Follower
-from dstui.run.observe.usage import Usage, together
 from dstui.tui.run.rank_cell import cells_of
 from dstui.tui.run.run_head import first_facts, fitting, more_facts, spark
 from tests.own import owned
@@ -40,7 +40,7 @@ def folder(tmp_path: Path) -> JobFolder:
 def follower(folder: JobFolder, monkeypatch: pytest.MonkeyPatch) -> Follower:
     """It has made 100 steps, two of them a second, and lost two to overflow."""
     follower, now = Follower(folder), time.monotonic()
-    monkeypatch.setattr("dstui.run.observe.follow.time.monotonic", lambda: now)
+    monkeypatch.setattr("dstui.jobs.watch.follow.time.monotonic", lambda: now)
     for step in (10, 50, 100):
         with folder.log(0).open("a") as log:
             log.write(LINE.format(step, 5 - step / 50) + (OVERFLOW if step > 10 else ""))

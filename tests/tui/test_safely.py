@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.segment import Segment
 from textual.pilot import Pilot
 
-from dstui.text import UNSAFE
+from dstui.base.text import UNSAFE
 from dstui.tui.kit.safe_drawing import SAFELY
 from tests.terminal import Terminal
 from tests.tui.conftest import PLAN, Open, screen, store, until

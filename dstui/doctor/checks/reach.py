@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from dstui.base.files import FileProblem, read_text
 from dstui.doctor.case import Case, Judgement, check
-from dstui.files import FileProblem, read_text
 from dstui.machine.codec import Unknown
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 from dstui.trusted_python import OPTION

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from textual import events
 
+from dstui.base.text import sanitise
 from dstui.checkpoints.checkpoint_facts import cannot_convert, facts_of
 from dstui.checkpoints.convert import ConversionCost, gib
-from dstui.text import sanitise
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask, Lines
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, paragraph, row
 

@@ -19,7 +19,7 @@ from dstui.tui.kit.threads import in_thread
 if TYPE_CHECKING:
     from dstui.forecast.forecast import Verdict
     from dstui.forecast.recommend import RankedPlan, RankedPlans
-    from dstui.run.jobs.plan_diff import Change
+    from dstui.jobs.store.plan_diff import Change
     from dstui.tui.session.forecasts import Outlook
 
 WIDTH = 108
@@ -112,7 +112,7 @@ def _figures(plan: RankedPlan) -> str:
 
 def _changes(outlook: Outlook, plan: RankedPlan, width: int) -> list[Row]:
     """What a plan would write, key by key, and what bounds it."""
-    from dstui.run.jobs.plan_diff import changes
+    from dstui.jobs.store.plan_diff import changes
 
     try:
         lines = [_sentence(change) for change in changes(outlook.plan, outlook.plan.patch(plan.patch))]

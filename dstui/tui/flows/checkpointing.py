@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from textual.app import App
 
-from dstui.files import FileProblem, is_folder, is_there, typed_path
-from dstui.text import sanitise
+from dstui.base.files import FileProblem, is_folder, is_there, typed_path
+from dstui.base.text import sanitise
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
 from dstui.tui.kit.notes import say
 from dstui.tui.kit.threads import in_thread

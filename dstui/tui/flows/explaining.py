@@ -11,7 +11,7 @@ from dstui.tui.run.diagnosis_rows import stack_rows, whole_rows
 from dstui.tui.run.job_view import JobView
 
 if TYPE_CHECKING:
-    from dstui.run.observe.stacks import Stack
+    from dstui.jobs.watch.stacks import Stack
 
 
 class Explaining:
@@ -27,7 +27,7 @@ class Explaining:
 
     def show_evidence(self, evidence: object) -> None:
         """A line of evidence where it stands in the log; any other row of that pane leads nowhere."""
-        from dstui.run.diagnosis import Evidence
+        from dstui.diagnosis import Evidence
 
         if not isinstance(evidence, Evidence) or self._view.job is None:
             return
@@ -40,7 +40,7 @@ class Explaining:
 
     def show_stacks(self, stacks: list[Stack]) -> None:
         """Where the ranks are, in the pane under the log and whole."""
-        from dstui.run.observe.hang_analysis import grouped
+        from dstui.jobs.watch.hang_analysis import grouped
 
         self._view.why.stand(grouped(stacks))
         self._view.app.push_screen(TextViewer("Where the ranks are", stack_rows(stacks, self._room)))

@@ -34,7 +34,7 @@ class Fixing:
             say(self._app, f"{finding.fix.text}: this one is yours to do.")
 
     def _remove_files(self, fix: Fix) -> None:
-        from dstui.run.jobs.op_locks import remove_locks
+        from dstui.jobs.store.op_locks import remove_locks
 
         self._app.call_later(say, self._app, remove_locks(fix.removes))
         self._app.post_message(FilesChanged())

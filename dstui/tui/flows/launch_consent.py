@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dstui.text import sanitise
+from dstui.base.text import sanitise
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
 from dstui.tui.kit.text_row import BLANK, Row, Span, paragraph
 
@@ -32,9 +32,9 @@ def reasons(plan: Plan) -> list[str]:
 
 def foreign_folder(plan: Plan) -> str:
     """Return why the job folder that a Plan was read from is not the user's own; "" where it is, or where it was read from elsewhere."""
-    from dstui.run.jobs.folder import JobFolder
-    from dstui.run.jobs.index import is_job
-    from dstui.run.jobs.ownership import NotOwn, own_tag
+    from dstui.jobs.store.folder import JobFolder
+    from dstui.jobs.store.index import is_job
+    from dstui.jobs.store.ownership import NotOwn, own_tag
 
     folder = JobFolder(Path(plan.source).parent)
     if not is_job(folder):

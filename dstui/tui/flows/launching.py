@@ -17,9 +17,9 @@ from dstui.tui.session.messages import FixApplied, Launched
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
+    from dstui.jobs.store.folder import JobFolder
     from dstui.plan import Plan
     from dstui.plan.finding import Fix
-    from dstui.run.jobs.folder import JobFolder
     from dstui.tui.run.watched_job import WatchedJob
 
 FRESH = 0.7
@@ -99,7 +99,7 @@ class Launching:
         in_thread(self._app, self._start)
 
     def _start(self) -> None:
-        from dstui.run.supervise.start import LaunchError, start
+        from dstui.jobs.supervise.start import LaunchError, start
 
         try:
             folder = start(self._session.state.launch_target())
@@ -126,9 +126,9 @@ class Launching:
 
     def _with_its_plan(self, job: WatchedJob, then: Callable[[], object]) -> None:
         """Do something once the Plan of the job is the open one. Edits of another Plan are never lost."""
-        from dstui.files import FileProblem
+        from dstui.base.files import FileProblem
+        from dstui.jobs.store.plan_diff import plan_of, same_document
         from dstui.plan import PlanError
-        from dstui.run.jobs.plan_diff import plan_of, same_document
 
         try:
             plan = plan_of(job.folder)
@@ -168,7 +168,7 @@ class Launching:
             in_thread(self._app, partial(self._stop_it, job.folder))
 
     def _stop_it(self, folder: JobFolder) -> None:
-        from dstui.run.supervise.stop import stop
+        from dstui.jobs.supervise.stop import stop
 
         report = stop(folder)
         left = f", but: {'; '.join(map(str, report.left))}. s once more tries again." if report.left else ". No process is left."
@@ -180,7 +180,7 @@ def job_lines(folder: JobFolder) -> list[str]:
     """A job in the receipt: where it is, and the commands that make sense for it now."""
     import shlex
 
-    from dstui.run.jobs.status import refresh
+    from dstui.jobs.store.status import refresh
 
     name, status = shlex.quote(folder.path.name), refresh(folder)
     lives = status is not None and not status.final and not status.foreign

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from textual.app import App
 
-from dstui.files import FileProblem, find_plan, read_plan
+from dstui.base.files import FileProblem
 from dstui.plan import Plan, PlanError, load
+from dstui.plan_files import find_plan, read_plan
 from dstui.tui.dialogs.dialog import WIDTH, Answer, Ask
 from dstui.tui.kit.notes import say
 from dstui.tui.kit.text_row import BLANK, Row, fit, row

@@ -8,7 +8,7 @@ from dstui.tui.run.job_view import JobView
 from dstui.tui.run.watched_job import WatchedJob
 
 if TYPE_CHECKING:
-    from dstui.run.metrics.series import MetricSeries
+    from dstui.jobs.metrics.series import MetricSeries
 
 
 class Plotting:
@@ -20,7 +20,7 @@ class Plotting:
 
     def show(self, job: WatchedJob) -> None:
         """The numbers of this job, under the head that it has."""
-        from dstui.run.metrics.series import MetricSeries
+        from dstui.jobs.metrics.series import MetricSeries
         from dstui.tui.plot.plot_screen import Plot
 
         if self._series is None or self._series.folder != job.folder:

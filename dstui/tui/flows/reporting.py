@@ -16,7 +16,7 @@ from dstui.tui.session.messages import StacksRead
 from dstui.tui.session.session import Session
 
 if TYPE_CHECKING:
-    from dstui.run.jobs.folder import JobFolder
+    from dstui.jobs.store.folder import JobFolder
 
 
 class Reporting:
@@ -31,7 +31,7 @@ class Reporting:
         in_thread(self._screen, partial(self._read_stacks, job.folder))
 
     def _read_stacks(self, folder: JobFolder) -> None:
-        from dstui.run.observe.stacks import stacks
+        from dstui.jobs.watch.stacks import stacks
 
         self._screen.post_message(StacksRead(folder, stacks(folder)))
 
@@ -40,8 +40,8 @@ class Reporting:
         in_thread(self._screen, partial(self._write_bundle, job.folder))
 
     def _write_bundle(self, folder: JobFolder) -> None:
-        from dstui.files import FileProblem
-        from dstui.run.report.bundle import bundle
+        from dstui.base.files import FileProblem
+        from dstui.bundle.bundle import bundle
 
         try:
             written = bundle(folder, free_name(Path.cwd() / f"{folder.name}-bundle.zip"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from textual.app import App
 
-from dstui.files import FileProblem, is_file, is_there, typed_path
+from dstui.base.files import FileProblem, is_file, is_there, typed_path
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
 from dstui.tui.kit.notes import say
 from dstui.tui.session.session import Session

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import App
 
-from dstui.files import FileProblem, is_folder, typed_path, write_atomic
+from dstui.base.files import FileProblem, is_folder, typed_path, write_atomic
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
 from dstui.tui.kit.notes import say
 from dstui.tui.session.messages import FilesChanged
@@ -31,7 +31,7 @@ class Writing:
     def _write_to(self, folder: str | None) -> None:
         if not folder:
             return
-        from dstui.files import state_on_disk
+        from dstui.base.files import state_on_disk
         from dstui.render.artifacts import artifacts
         from dstui.render.launch import RenderError
 

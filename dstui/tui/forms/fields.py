@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass
 from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any, Literal
 
-from dstui.limits import LimitError
+from dstui.base.limits import LimitError
 from dstui.tui.session.edits import UNSET, Edit
 
 if TYPE_CHECKING:

@@ -51,8 +51,8 @@ class Review(Horizontal):
         in_thread(self, partial(self._find_last_run, plan))
 
     def _find_last_run(self, plan: Plan) -> None:
-        from dstui.run.jobs.index import folders
-        from dstui.run.jobs.plan_diff import last_run
+        from dstui.jobs.store.index import folders
+        from dstui.jobs.store.plan_diff import last_run
 
         found = last_run(plan, folders())
         self.call_later(self._last_run_found, (found[0].name, found[1]) if found else None)
@@ -192,7 +192,7 @@ def _changed_rows(plan: Plan, last: tuple[str, Plan] | None, width: int) -> list
     """What differs from the last run of this name."""
     if last is None:
         return []
-    from dstui.run.jobs.plan_diff import changes
+    from dstui.jobs.store.plan_diff import changes
 
     name, before = last
     found = changes(before, plan)

@@ -7,7 +7,7 @@ from typing import Any
 from textual.app import App
 from textual.notifications import SeverityLevel
 
-from dstui.files import FileProblem, write_atomic
+from dstui.base.files import FileProblem, write_atomic
 
 
 def say(app: App[Any], text: str, severity: SeverityLevel = "information") -> None:

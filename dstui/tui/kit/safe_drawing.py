@@ -15,7 +15,7 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
-from dstui.text import UNSAFE
+from dstui.base.text import UNSAFE
 
 UNDRAWN: Final = re.compile(f"{UNSAFE.pattern}|\t")
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from dstui.run.metrics.buckets import Fault, Point, smoothed, thinned
+from dstui.jobs.metrics.buckets import Fault, Point, smoothed, thinned
 
 if TYPE_CHECKING:
-    from dstui.run.metrics.series import Curve, MetricSeries
+    from dstui.jobs.metrics.series import Curve, MetricSeries
 
 WEIGHTS = (0.0, 0.6, 0.9, 0.97, 0.99)
 """Steps of the smoothing: TensorBoard's usual 0.6 is the second."""

@@ -14,11 +14,11 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.message import Message
 
+from dstui.base.text import sanitise
+from dstui.jobs.metrics.series import KEPT_RANKS, MetricSeries
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.watch.summary import value_text
 from dstui.plan.patterns import METRICS
-from dstui.run.jobs.folder import JobFolder
-from dstui.run.metrics.series import KEPT_RANKS, MetricSeries
-from dstui.run.observe.summary import value_text
-from dstui.text import sanitise
 from dstui.tui.dialogs.dialog import Dialog
 from dstui.tui.dialogs.over import Over
 from dstui.tui.kit.frame import label
@@ -241,7 +241,7 @@ class OtherRun(Dialog):
         in_thread(self, self._find)
 
     def _find(self) -> None:
-        from dstui.run.jobs.index import folders
+        from dstui.jobs.store.index import folders
 
         found = [folder for folder in reversed(folders()) if folder != self._but]
         found.sort(key=lambda folder: folder.begun_in != self._but.begun_in)  # those of other projects last

@@ -18,11 +18,11 @@ from dstui.tui.kit.threads import in_thread
 from dstui.tui.run.diagnosis_rows import label_of, waiting_rows, why_rows
 
 if TYPE_CHECKING:
+    from dstui.diagnosis import Diagnosis
+    from dstui.jobs.store.folder import JobFolder
+    from dstui.jobs.watch.follow import Follower
+    from dstui.jobs.watch.hangs import Hang
     from dstui.plan.finding import Fix
-    from dstui.run.diagnosis import Diagnosis
-    from dstui.run.jobs.folder import JobFolder
-    from dstui.run.observe.follow import Follower
-    from dstui.run.observe.hangs import Hang
 
 WARM_UP = 3.0
 """Seconds after which what a diagnosis needs is loaded: a third of a second that nobody should wait for at the end."""
@@ -90,8 +90,8 @@ class DiagnosisPane(RowList):
         return next((fix for fix in self.diagnosis.fixes if fix.patch), None) if self.diagnosis is not None else None
 
     def _diagnose(self, folder: JobFolder, moment: Moment) -> None:
-        from dstui.files import FileProblem
-        from dstui.run.diagnosis import diagnose_job
+        from dstui.base.files import FileProblem
+        from dstui.diagnosis import diagnose_job
 
         try:
             self.post_message(self.Diagnosed(folder, moment, diagnose_job(folder)))
@@ -131,4 +131,4 @@ class DiagnosisPane(RowList):
 
 
 def _load() -> None:
-    import dstui.run.diagnosis.job_diagnosis  # noqa: F401
+    import dstui.diagnosis.job_diagnosis  # noqa: F401

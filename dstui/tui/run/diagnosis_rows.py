@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dstui.tui.kit.text_row import BLANK, Row, Span, fit, paragraph, row
 
 if TYPE_CHECKING:
-    from dstui.run.diagnosis import Diagnosis, Evidence
-    from dstui.run.observe.stacks import Stack
+    from dstui.diagnosis import Diagnosis, Evidence
+    from dstui.jobs.watch.stacks import Stack
 
 EVIDENCE, FIXES = 2, 2
 """How many lines and ways out the pane shows; the dialog has all."""
@@ -52,8 +52,8 @@ def waiting_rows(hang: str, grouped: tuple[str, ...], width: int) -> list[Row]:
 
 def stack_rows(found: Sequence[Stack], width: int) -> list[Row]:
     """Where each rank is: first what follows from it, then the frames, those at the same place together."""
-    from dstui.run.observe.hang_analysis import grouped
-    from dstui.run.observe.stacks import report
+    from dstui.jobs.watch.hang_analysis import grouped
+    from dstui.jobs.watch.stacks import report
 
     rows = [line for text in grouped(found) for line in paragraph(text, width)]
     frames = [row((fit(line, min(len(line), width)), "dim" if line.startswith(" ") else "title")) for line in report(found).split("\n")]
@@ -71,8 +71,8 @@ def label_of(diagnosis: Diagnosis) -> str:
     """The frame's second label: the cause's name, how sure, and the key for the rest."""
     if not diagnosis.found:
         return "unknown   d all of it"
-    from dstui.run.diagnosis.wording import SURE
-    from dstui.run.jobs.ranks import ranks_in_words
+    from dstui.diagnosis.wording import SURE
+    from dstui.jobs.store.ranks import ranks_in_words
 
     shared = f" on {ranks_in_words(diagnosis.ranks)}" if len(diagnosis.ranks) > 1 else ""
     return f"{diagnosis.cause}{shared}, {SURE[diagnosis.confidence]}   d all of it"
@@ -88,7 +88,7 @@ def _headline(diagnosis: Diagnosis, width: int) -> list[Row]:
 def _others(diagnosis: Diagnosis, width: int) -> list[Row]:
     if not diagnosis.others:
         return []
-    from dstui.run.diagnosis.wording import named
+    from dstui.diagnosis.wording import named
 
     return [line for one in diagnosis.others for line in paragraph(f"and, independently of it, {named(one)}", width, indent="  ")]
 
@@ -96,7 +96,7 @@ def _others(diagnosis: Diagnosis, width: int) -> list[Row]:
 def _could_be(diagnosis: Diagnosis, width: int) -> list[Row]:
     if not diagnosis.could_be:
         return []
-    from dstui.run.diagnosis.wording import named_with_proof
+    from dstui.diagnosis.wording import named_with_proof
 
     return [line for one in diagnosis.could_be for line in paragraph(named_with_proof(one), width, indent="  ")]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len
 
-from dstui.run.jobs.ranks import ranks_in_words
+from dstui.jobs.store.ranks import ranks_in_words
 from dstui.tui.kit.text_row import Row, Span, fit, row
 from dstui.tui.run.rank_cell import GLYPH, LIVES, Cell, age_text
 from dstui.tui.run.rank_summary import counts, steps_text
 
 if TYPE_CHECKING:
-    from dstui.run.jobs.records import HostStatus
-    from dstui.run.observe.usage import Usage
+    from dstui.jobs.store.records import HostStatus
+    from dstui.jobs.watch.usage import Usage
 
 HOST_WORST = (
     "unreachable",
@@ -87,7 +87,7 @@ def host_lines(
 
 
 def _together(cells: Iterable[Cell], usage: Mapping[int, Usage]) -> str:
-    from dstui.run.observe.usage import together
+    from dstui.jobs.watch.usage import together
 
     return together(usage[cell.rank] for cell in cells if cell.rank in usage and cell.word in LIVES)
 

@@ -8,12 +8,12 @@ from math import isnan
 from time import monotonic
 from typing import Any
 
+from dstui.jobs.store.folder import JobFolder
 from dstui.logs import newlines
 from dstui.logs.levels import ALL
 from dstui.logs.log_filter import Filter
 from dstui.logs.log_rows import LogRows, Nothing
 from dstui.logs.log_search import PROBLEM, Search, expression_of
-from dstui.run.jobs.folder import JobFolder
 from dstui.tui.kit.frame import label
 from dstui.tui.run.host_names import short_names
 from dstui.tui.run.log_view import LogView

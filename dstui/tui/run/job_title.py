@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from dstui.run.jobs.plan_diff import changes
+from dstui.jobs.store.plan_diff import changes
 from dstui.tui.forms.titlebar import TitleBar, configuration
 from dstui.tui.kit.text_row import Row, Span, fit
 from dstui.tui.session.state import State

@@ -13,8 +13,8 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.timer import Timer
 
+from dstui.jobs.store.events import Event, Exited, Metric, Notice
 from dstui.logs.levels import ALL
-from dstui.run.jobs.events import Event, Exited, Metric, Notice
 from dstui.tui.kit.frame import label
 from dstui.tui.kit.keys import log_bindings
 from dstui.tui.kit.notes import say
@@ -33,8 +33,8 @@ from dstui.tui.run.watched_job import WatchedJob
 from dstui.tui.session.messages import JobStateChanged
 
 if TYPE_CHECKING:
-    from dstui.run.jobs.folder import JobFolder
-    from dstui.run.jobs.records import JobStatus
+    from dstui.jobs.store.folder import JobFolder
+    from dstui.jobs.store.records import JobStatus
 
 POLL = 1 / 12
 """Seconds between two looks at the job; what is new is painted at most this often, however fast the logs grow."""
@@ -93,7 +93,7 @@ class JobView(Vertical):
         in_thread(self, self._find_jobs)
 
     def _find_jobs(self) -> None:
-        from dstui.run.jobs.index import runs
+        from dstui.jobs.store.index import runs
 
         self.call_later(self._jobs_found, runs()[::-1])
 
@@ -266,7 +266,7 @@ class JobView(Vertical):
 
 def job_row(folder: JobFolder, status: JobStatus) -> Row:
     """A line of the list of jobs."""
-    from dstui.run.jobs.records import STATE_GLYPHS
+    from dstui.jobs.store.records import STATE_GLYPHS
 
     state = status.state
     style = {"succeeded": "ok", "failed": "error", "lost": "error", "stopped": "warning", "running": "accent"}.get(state, "dim")

@@ -13,7 +13,7 @@ from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit
 
 if TYPE_CHECKING:
-    from dstui.run.metrics.measurements import RankView
+    from dstui.jobs.metrics.measurements import RankView
 
 MOST = 3
 """Bars that are shown."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from dstui.tui.kit.text_row import Span, fit
 
 if TYPE_CHECKING:
-    from dstui.run.metrics.measurements import RankView
-    from dstui.run.observe.usage import Usage
+    from dstui.jobs.metrics.measurements import RankView
+    from dstui.jobs.watch.usage import Usage
 
 GLYPH = {
     "waiting": ("○", "dim"),

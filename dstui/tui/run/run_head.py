@@ -13,9 +13,9 @@ from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, Span, fit, paragraph
 
 if TYPE_CHECKING:
-    from dstui.run.metrics.buckets import Buckets
-    from dstui.run.observe.follow import Follower
-    from dstui.run.observe.usage import Sampler
+    from dstui.jobs.metrics.buckets import Buckets
+    from dstui.jobs.watch.follow import Follower
+    from dstui.jobs.watch.usage import Sampler
 
 STATES = {
     "starting": ("○", "accent"),
@@ -58,7 +58,7 @@ class RunHead(RowList):
 
     def begin(self) -> None:
         """Another job."""
-        from dstui.run.metrics.buckets import Buckets
+        from dstui.jobs.metrics.buckets import Buckets
 
         self._losses, self._spark = Buckets(), ""
 
@@ -87,7 +87,7 @@ def _place(folder: Path, width: int) -> tuple[Span, ...]:
 
 def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]:
     """State, time, step, loss (of several models that of each), what remains, speed."""
-    from dstui.run.observe.summary import duration_text
+    from dstui.jobs.watch.summary import duration_text
 
     state = str(follower.state)
     glyph, style = STATES.get(state, ("·", "dim"))
@@ -118,9 +118,9 @@ def losses_by_model(follower: Follower) -> dict[str, float]:
 
 def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
     """What the ranks use, and what their lines tell beside the loss: the Plan's own numbers first."""
+    from dstui.jobs.watch.summary import value_text
+    from dstui.jobs.watch.usage import together
     from dstui.plan.patterns import METRICS
-    from dstui.run.observe.summary import value_text
-    from dstui.run.observe.usage import together
 
     facts = []
     if sampler is not None:
@@ -170,7 +170,7 @@ def _joined(facts: Iterable[Fact]) -> Iterable[Span]:
 
 def stop_stage(seconds: float) -> str:
     """Where a stop has got to: what was asked, and what comes next, and when."""
-    from dstui.run.supervise.stop import STEP
+    from dstui.jobs.supervise.stop import STEP
 
     rungs = ("asked the ranks to end", "SIGTERM to every process of the job", "SIGKILL to whatever is left", "looking for what is left")
     at = min(int(seconds // STEP), len(rungs) - 1)

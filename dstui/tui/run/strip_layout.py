@@ -11,7 +11,7 @@ from dstui.tui.run.rank_cell import Cell, spans, stragglers_first
 from dstui.tui.run.rank_summary import counts, steps_text, total_row, worst_first
 
 if TYPE_CHECKING:
-    from dstui.run.metrics.measurements import RankView
+    from dstui.jobs.metrics.measurements import RankView
 
 FULL, WIDE, TIGHT = 72, 46, 16
 """Cells for one rank: with words and what it uses where there are few, with words, without where there are many. What is known of a rank

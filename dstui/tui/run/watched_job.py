@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from dstui.logs.log_folder import FINAL
 
 if TYPE_CHECKING:
+    from dstui.jobs.store.events import Event
+    from dstui.jobs.store.folder import JobFolder
+    from dstui.jobs.watch.hangs import Hang
+    from dstui.jobs.watch.usage import Usage
     from dstui.plan import Plan
-    from dstui.run.jobs.events import Event
-    from dstui.run.jobs.folder import JobFolder
-    from dstui.run.observe.hangs import Hang
-    from dstui.run.observe.usage import Usage
 
 BACKLOG = 4 << 20
 """Bytes of each log whose numbers are told; the log itself is shown whole."""
@@ -26,12 +26,12 @@ class WatchedJob:
 
     def __init__(self, folder: JobFolder, silence: float) -> None:
         """`silence`: seconds without a line after which a rank is called silent."""
-        from dstui.files import FileProblem
+        from dstui.base.files import FileProblem
+        from dstui.jobs.store.plan_diff import plan_of
+        from dstui.jobs.watch.follow import Follower
+        from dstui.jobs.watch.hangs import Watch
+        from dstui.jobs.watch.usage import Sampler
         from dstui.plan import PlanError
-        from dstui.run.jobs.plan_diff import plan_of
-        from dstui.run.observe.follow import Follower
-        from dstui.run.observe.hangs import Watch
-        from dstui.run.observe.usage import Sampler
 
         self.folder, self.silence = folder, silence
         self.plan: Plan | None = None

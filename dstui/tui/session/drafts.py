@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dstui.files import FileProblem, write_atomic
-from dstui.regular import read_regular
+from dstui.base.files import FileProblem, write_atomic
+from dstui.base.regular import read_regular
 
 if TYPE_CHECKING:
     from dstui.plan import Plan
@@ -101,7 +101,7 @@ def take_over(old: Draft, mine: Draft) -> None:
 
 
 def _ticks(pid: int) -> int:
-    from dstui.run.jobs.processes import find
+    from dstui.jobs.store.processes import find
 
     process = find(pid)
     return process.ticks if process is not None else 0

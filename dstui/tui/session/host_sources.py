@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dstui.adopt.slurm import hosts_of_allocation
 from dstui.adopt.ssh_config import included, ssh_hosts
-from dstui.files import FileProblem, read_text
+from dstui.base.files import FileProblem, read_text
 from dstui.plan.hostfile import HostfileError, parse_hostfile
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from textual.message import Message
 
 if TYPE_CHECKING:
     from dstui.check.reference import ReferenceVerdict
+    from dstui.jobs.store.folder import JobFolder
+    from dstui.jobs.watch.stacks import Stack
     from dstui.machine.live import GpuState
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan
-    from dstui.run.jobs.folder import JobFolder
-    from dstui.run.observe.stacks import Stack
     from dstui.tui.session.file_lookups import Lookup
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dstui.files import typed_path
+from dstui.base.files import typed_path
 
 if TYPE_CHECKING:
     from dstui.forecast.forecast import Facts

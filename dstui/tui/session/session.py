@@ -19,10 +19,10 @@ from dstui.tui.session.state import State
 if TYPE_CHECKING:
     from dstui.assess import Assessment, Facts
     from dstui.check.reference import ReferenceVerdict
+    from dstui.jobs.store.folder import JobFolder
     from dstui.machine.snapshot import Machine
     from dstui.plan.finding import Finding, Fix
     from dstui.render.target import Target
-    from dstui.run.jobs.folder import JobFolder
     from dstui.tui.session.drafts import Draft
     from dstui.tui.session.file_lookups import Lookup
     from dstui.tui.session.forecasts import Outlook
@@ -242,7 +242,7 @@ class Session:
 
     def moved_on_disk(self) -> str:
         """What became of the Plan's file since it was read or saved, in a sentence; "" where it is as it was, or gone."""
-        from dstui.files import FileProblem, is_there, read_text
+        from dstui.base.files import FileProblem, is_there, read_text
 
         if self.path is None or not is_there(self.path):
             return ""
@@ -254,7 +254,7 @@ class Session:
 
     def save(self, path: Path, *, replace_other: bool) -> None:
         """Write the Plan. FileProblem says what stands in the way."""
-        from dstui.files import write_atomic
+        from dstui.base.files import write_atomic
 
         write_atomic(path, self.state.plan.text, replace=replace_other)
         self.path, self.on_disk = path, self.state.plan.text

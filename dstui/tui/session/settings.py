@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.files import FileProblem, read_text, write_atomic
-from dstui.limits import parse_json
+from dstui.base.files import FileProblem, read_text, write_atomic
+from dstui.base.limits import parse_json
 
 
 def settings_file() -> Path:

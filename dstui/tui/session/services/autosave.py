@@ -8,7 +8,7 @@ from threading import Thread
 
 from textual.message_pump import MessagePump
 
-from dstui.files import FileProblem
+from dstui.base.files import FileProblem
 from dstui.tui.kit.threads import in_thread
 from dstui.tui.session.drafts import Draft
 from dstui.tui.session.latest_value import Latest

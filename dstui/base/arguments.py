@@ -1,0 +1,37 @@
+"""The parser of the command line, and the numbers that its options take."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Callable
+from typing import NoReturn
+
+from dstui.base.limits import MAX_RANKS
+from dstui.base.text import escaped
+
+
+class Parser(ArgumentParser):
+    """argparse's own, whose errors repeat what was typed and are therefore made safe to show."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say how it is called and what is wrong, and end with 2."""
+        super().error(escaped(message))
+
+
+def bounded(kind: type[int] | type[float], least: float, most: float) -> Callable[[str], float]:
+    """The type of an option that takes a number within these bounds."""
+
+    def number(text: str) -> float:
+        try:
+            found = kind(text)
+        except ValueError:
+            found = None
+        if found is None or not least <= found <= most:
+            raise ArgumentTypeError(f"{text[:40]!r} is no {'whole ' * (kind is int)}number from {least:,g} to {most:,g}")
+        return found
+
+    return number
+
+
+a_rank = bounded(int, 0, MAX_RANKS)
+seconds = bounded(float, 0.01, 86400)

@@ -1,0 +1,189 @@
+"""Reading and writing files: a size limit, one encoding, atomic replacement, and nothing replaced unasked."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+import sys
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+from dstui.base.limits import MAX_BYTES
+
+PRIVATE = 0o7700
+"""The bits of a mode that are left to a file for its owner alone."""
+
+
+class FileProblem(Exception):
+    """A file cannot be read or written: a sentence that says which, why and what to do."""
+
+
+def read_text(path: Path, opened: int | None = None) -> str:
+    """The text of a UTF-8 file, newlines as they stand. Raises FileProblem.
+
+    `opened`: a descriptor of it, which is closed; what was looked at through it is then what is read.
+    """
+    try:
+        raw = _bytes(path, MAX_BYTES + 1, opened)
+    except IsADirectoryError:
+        raise FileProblem(f"{path} is a folder: name a file in it") from None
+    except (OSError, ValueError) as error:
+        raise FileProblem(f"{path}: {reason(error)}") from None
+    return _text_of(raw, str(path))
+
+
+def read_standard_input() -> str:
+    """The text that stands on standard input, under the same conditions as that of a file. Raises FileProblem."""
+    try:
+        raw = sys.stdin.buffer.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise FileProblem(f"standard input: {reason(error)}") from None
+    return _text_of(raw, "standard input")
+
+
+def _text_of(raw: bytes, name: str) -> str:
+    if len(raw) > MAX_BYTES:
+        raise FileProblem(f"{name} is larger than {MAX_BYTES // 1024**2} MiB: no configuration is, so this is another file")
+    if b"\0" in raw:
+        raise FileProblem(f"{name} is a binary file: a Plan is YAML text")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise FileProblem(f"{name}:{line}: not UTF-8 (byte 0x{raw[error.start]:02x}): save the file as UTF-8") from None
+
+
+def _bytes(path: Path, most: int, opened: int | None = None) -> bytes:
+    """The beginning of a regular file. Nothing blocks on a pipe that has its name; ENXIO says that it is no regular file."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC) if opened is None else opened
+    with open(fd, "rb") as file:  # noqa: PTH123 - a descriptor
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise IsADirectoryError if stat.S_ISDIR(mode) else OSError(errno.ENXIO, "no regular file")
+        data: bytes | None = file.read(most)
+        if data is None:  # nothing yet, and more to come: /proc/kmsg calls itself regular
+            raise OSError(errno.ENXIO, "no regular file")
+        return data
+
+
+def is_there(path: Path | str) -> bool:
+    """Whether there is anything; False also for what no path can be (too long, a byte 0 in it), where Path's own method raises."""
+    return os.path.exists(path)  # noqa: PTH110
+
+
+def is_file(path: Path | str) -> bool:
+    """Whether a regular file is there; False also for what no path can be."""
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def is_folder(path: Path | str) -> bool:
+    """Whether a folder is there; False also for what no path can be."""
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def typed_path(text: str) -> Path:
+    """A path as somebody typed it, with `~` as the shell has it."""
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - Path's own raises where there is no such user
+
+
+def reason(error: OSError | ValueError) -> str:
+    """Why a path cannot be used, in words, with what to do where that is plain."""
+    if isinstance(error, ValueError):
+        return "no file can have this name"
+    hints = {
+        "FileNotFoundError": "no such file or folder",
+        "PermissionError": "no permission: choose another place, or change its mode",
+        "IsADirectoryError": "is a folder",
+        "NotADirectoryError": "a part of this path is a file, not a folder",
+    }
+    if error.errno == errno.ENOSPC:
+        return "the disk is full: free some space, or choose another place"
+    if error.errno == errno.ENAMETOOLONG:
+        return "longer than the name of any file"
+    if error.errno == errno.ENXIO:
+        return "is neither a file nor a folder: name a regular file"
+    if error.errno == errno.EROFS:
+        return "the file system is read-only: choose another place"
+    return hints.get(type(error).__name__, error.strerror or str(error))
+
+
+def state_on_disk(path: Path, text: str) -> Literal["new", "changed", "same"]:
+    """How a text compares with what stands at the path: nothing (`new`), other content, or the same bytes."""
+    wanted = text.encode()
+    try:
+        return "same" if _bytes(path, len(wanted) + 1) == wanted else "changed"
+    except (FileNotFoundError, ValueError):
+        return "new"
+    except OSError as error:
+        return "new" if error.errno == errno.ENAMETOOLONG else "changed"
+
+
+def check_unused(path: Path) -> None:
+    """Raise FileProblem where `write_atomic` would refuse a new text without `replace`: before the work that makes the text."""
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise FileProblem(f"{path}: {reason(error)}") from None
+    _check_replaceable(path)
+    if is_file(path):
+        raise FileProblem(_taken(path))
+
+
+def _taken(path: Path) -> str:
+    return f"{path} exists with other content: it is replaced only when asked (--force)"
+
+
+def _check_replaceable(path: Path) -> None:
+    if is_there(path) and not is_file(path):
+        raise FileProblem(f"{path}: {reason(OSError(errno.EISDIR if is_folder(path) else errno.ENXIO, ''))}, and is not replaced")
+
+
+def write_atomic(path: Path, text: str, *, replace: bool = False, executable: bool = False, private: bool = False) -> bool:
+    """Write a file whole or not at all; False where the same bytes stood there already.
+
+    `private`: nobody but the owner may read it, whatever the umask and the mode of the file that it replaces.
+
+    Raises FileProblem, also where other content is there and `replace` is not asked for. A symbolic link stays one:
+    its target is replaced.
+    """
+    path = path.resolve() if os.path.islink(path) else path  # noqa: PTH114 - never raises
+    state = state_on_disk(path, text)
+    if state == "same":
+        if private:
+            _close_to_others(path)
+        return False
+    _check_replaceable(path)
+    if state == "changed" and not replace:
+        raise FileProblem(_taken(path))
+    temporary = None
+    try:
+        mode = path.stat().st_mode & 0o7777 if state == "changed" else (0o777 if executable else 0o666) & ~_umask()
+        mode &= PRIVATE if private else 0o7777
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except (OSError, ValueError) as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise FileProblem(f"{path}: {reason(error)}") from None
+    return True
+
+
+def _close_to_others(path: Path) -> None:
+    with contextlib.suppress(OSError):  # somebody else's file: it is as it was
+        path.chmod(path.stat().st_mode & PRIVATE)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current

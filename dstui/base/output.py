@@ -1,0 +1,116 @@
+"""Standard output and standard error: what commands print goes through here, made safe to show, and its reader may go.
+
+Standard output belongs to results, standard error to what dstui has to say about them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import termios
+from io import TextIOWrapper
+from typing import TextIO
+
+from dstui.base.text import escaped
+
+
+class Ink(str):
+    """A colour of dstui's own, which goes to the terminal as it is."""
+
+    __slots__ = ()
+
+
+def tell(*texts: str, end: str = "\n") -> None:
+    """Print a result to standard output; what is unsafe in a piece is made visible."""
+    _write(sys.stdout, *texts, end)
+
+
+def remark(*texts: str) -> None:
+    """Print a line to standard error, made safe likewise."""
+    _write(sys.stderr, *texts, "\n")
+
+
+def say(sentence: str) -> None:
+    """What dstui has to say, to standard error."""
+    remark("dstui: ", sentence)
+
+
+def refuse(sentence: str) -> int:
+    """Say why nothing was done; the exit status for that."""
+    say(sentence)
+    return 2
+
+
+def no_screen() -> str:
+    """Why no screen can be drawn here; "" where one can."""
+    if not (os.isatty(0) and os.isatty(2)):
+        return "no terminal here"
+    return "this terminal (TERM=dumb) cannot draw screens" if os.environ.get("TERM", "dumb") == "dumb" else ""
+
+
+def put(text: str) -> None:
+    """Write to standard output what is known to be safe: gigabytes of log lines, each of which was sanitised."""
+    if sys.stdout is not None:
+        sys.stdout.write(text)
+
+
+def flush() -> None:
+    """Let the reader of standard output have what was written."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def coloured() -> bool:
+    """Whether standard output is a terminal that wants colours."""
+    return sys.stdout is not None and sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class Results:
+    """Standard output as a file, for what writes to one; made safe likewise."""
+
+    def write(self, text: str) -> None:
+        """Write a piece."""
+        tell(text, end="")
+
+
+def begin() -> None:
+    """Spell what the encoding of standard output has no letter for. A closed standard input is an empty one."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull)  # noqa: PTH123, SIM115 - for as long as the process lives
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _write(stream: TextIO | None, *texts: str) -> None:
+    if stream is not None:  # closed by who started us
+        stream.write("".join(text if isinstance(text, Ink) else escaped(text) for text in texts))
+
+
+def reader_gone(error: OSError) -> signal.Signals | None:
+    """What such an error of a write amounts to: the signal that ends who does not look; None where it is something else."""
+    if error.errno == errno.EPIPE:
+        return signal.SIGPIPE
+    return signal.SIGHUP if error.errno == errno.EIO and (_hung_up(1) or _hung_up(2)) else None
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a write failed for want of room: a full disk under `> FILE`, a quota, a limit on the size of files."""
+    return error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+def write_no_more() -> None:
+    """From now on nothing that is written to standard output or standard error can fail, also what Python flushes at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for number in (1, 2):
+        os.dup2(nowhere, number)
+
+
+def _hung_up(fd: int) -> bool:
+    """Whether this was a terminal: a disk may give the same error, and a file is none."""
+    try:
+        termios.tcgetattr(fd)
+    except termios.error as error:
+        return bool(error.args[0] == errno.EIO)
+    return False

@@ -1,0 +1,135 @@
+"""A zip for a bug report: what was launched, what became of it, and the last lines of every rank, without secrets.
+
+A job folder may be half-written, of another version, or still in use: what cannot be read is named in contents.txt, and the rest goes in.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterable, Mapping
+from itertools import count as numbers
+from pathlib import Path
+
+from dstui import __version__
+from dstui.base.files import FileProblem, is_folder, is_there, read_text, reason
+from dstui.base.regular import open_within
+from dstui.base.text import escaped, one_line
+from dstui.bundle.redact import mask, secrets, secrets_in
+from dstui.jobs.store.folder import JobFolder
+from dstui.logs.decode import decode
+
+LAST_LINES = 500
+"""Lines of each log, from its end."""
+TAILED = (".log", ".jsonl")
+"""Files that grow: only their ends go in."""
+RESERVE = ".reserve"
+MOST_TAIL = 1 << 20
+"""Bytes of each log that are looked at."""
+NEWLINE = "\n"
+MOST_KNOWN = 1000
+"""Secrets beyond which logs are not asked for further ones: each costs a search of all the rest."""
+MARKS = ("status.json", "launch.json", "plan.yaml")
+"""One of these is in every job folder, however broken."""
+
+
+def bundle(folder: JobFolder, to: Path, *, more: Mapping[str, str] | None = None, lines: int = LAST_LINES, replace: bool = False) -> Path:
+    """Write the zip of a job folder; its path. `more`: further files for it, name -> text (a snapshot of the machine).
+
+    Raises FileProblem where the folder is not a job's, where `to` exists and `replace` is not asked for, and where it cannot be written.
+    """
+    to = to / f"{folder.name}-bundle.zip" if is_folder(to) else to
+    if is_there(to) and not replace:
+        raise FileProblem(f"{to} exists: it is replaced only when asked (--force); -o names another file")
+    try:
+        is_job = any((folder.path / mark).is_file() for mark in MARKS)
+    except OSError as error:
+        raise FileProblem(f"{folder.path}: {reason(error)}") from None
+    if not is_job:
+        raise FileProblem(f"{folder.path} is not a job folder: it has none of {', '.join(MARKS)}")
+    temporary = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=to.parent, prefix=f".{to.name}.")
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+            real = JobFolder(folder.path.resolve())  # from here on nothing that lies elsewhere takes its place
+            _fill(archive, real, {**_diagnosis(real), **(more or {})}, lines)
+        Path(temporary).replace(to)
+    except OSError as error:
+        raise FileProblem(f"{to}: {reason(error)}") from None
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+    return to
+
+
+def _files(path: Path) -> list[Path]:
+    """What lies in a job folder, as far as it is a job's: its own files, logs and records, of every attempt."""
+    patterns = ("*", "logs/rank_*.log", "ranks/rank_*.json", "attempts/*/logs/rank_*.log", "attempts/*/ranks/rank_*.json")
+    return sorted(found for pattern in patterns for found in path.glob(pattern) if found.is_file() and found.name != RESERVE)
+
+
+def _diagnosis(folder: JobFolder) -> dict[str, str]:
+    """Why the job ended, as a file; what goes wrong in finding that out is part of the report."""
+    if not folder.has_ended:
+        return {}
+    try:
+        from dstui.diagnosis import diagnose_job
+
+        return {"diagnosis.json": json.dumps(diagnose_job(folder).as_json(), indent=1, ensure_ascii=False) + "\n"}
+    except Exception as error:  # the folder may be anybody's, and it is for reports of bugs, this one among them
+        return {"diagnosis.txt": f"No diagnosis: {type(error).__name__}: {error}\n"}
+
+
+def _fill(archive: zipfile.ZipFile, folder: JobFolder, more: Mapping[str, str], lines: int) -> None:
+    files = {str(path.relative_to(folder.path)): path for path in _files(folder.path)}
+    known = secrets(os.environ).union(*map(secrets_in, more.values()))
+    for path in files.values():  # what is named in one place stands in others without its name
+        is_log = path.suffix in TAILED
+        found = secrets_in(_read(path, folder, lines)[0], is_log=is_log)
+        known |= found if not is_log or len(known) < MOST_KNOWN else set()
+    contents = [f"dstui {__version__}: {folder.path}, secrets masked, of each log the last {lines} lines", ""]
+    for name, path in files.items():  # one after another: the logs of a thousand ranks are not held at once
+        text, problem = _read(path, folder, lines)
+        if problem:
+            contents.append(f"{name} is left out: {problem}")
+        else:
+            _add(archive, f"{folder.name}/{name}", text, known, is_log=path.suffix in TAILED)
+    for name, text in {**more, "contents.txt": "".join(f"{one_line(line)}\n" for line in contents)}.items():
+        _add(archive, f"{folder.name}/{name}", text, known, is_log=name == "contents.txt")
+
+
+def _add(archive: zipfile.ZipFile, name: str, text: str, known: Iterable[str], *, is_log: bool) -> None:
+    """One member; neither its name nor its text holds a secret, or what a terminal would obey."""
+    name, text = "/".join(mask(part, known) for part in name.split("/")), escaped(text.replace("\r\n", NEWLINE))
+    taken = archive.NameToInfo
+    if escaped(name) in taken:  # two names that differ in what is masked
+        name = next(f"{name}-{number}" for number in numbers(2) if escaped(f"{name}-{number}") not in taken)
+    archive.writestr(escaped(name), mask(text, known, is_log=is_log).encode("utf-8", "backslashreplace"))
+
+
+def _read(path: Path, folder: JobFolder, lines: int) -> tuple[str, str]:
+    """A file's text, of what grows the last lines; and why there is none. What was checked is what is read: one descriptor."""
+    try:
+        fd = open_within(path, folder.path)
+    except OSError as error:
+        return "", "it is a symbolic link" if error.errno == errno.ELOOP else reason(error)
+    if fd is None:
+        return "", "it is a link to what lies elsewhere"
+    if path.suffix in TAILED:
+        return "".join(f"{line}\n" for line in _tail(fd, lines)), ""
+    try:
+        return read_text(path, fd), ""
+    except FileProblem as problem:
+        return "", str(problem)
+
+
+def _tail(fd: int, count: int) -> list[str]:
+    """The last lines of a file, which is closed; at most those of its last MOST_TAIL bytes."""
+    with os.fdopen(fd, "rb") as file:
+        size = os.fstat(fd).st_size
+        file.seek(max(size - MOST_TAIL, 0))
+        lines = file.read(MOST_TAIL).removesuffix(b"\n").split(b"\n") if size else []
+    return [decode(line) for line in lines[max(len(lines) - count, 0) :]]

@@ -1,0 +1,121 @@
+"""Environments in the files of a job: every value is masked but those of variables that are known to hold no secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dstui.bundle.secret_names import is_harmless
+from dstui.bundle.secret_shapes import is_plain
+
+QUOTED = r"\"(?:[^\"\\\n]|\\.)*(?:\"|$)|'(?:[^'\n]|'')*(?:'|$)"
+FLOW = re.compile(r"\benv(?:iron(?:ment)?)?\\?[\"']?[ \t]*[:=(][ \t(]*(?:[&!]\S+[ \t]+)*\{", re.IGNORECASE | re.MULTILINE)
+"""The beginning of an environment in braces: in JSON, in YAML, as Python prints it."""
+PAIR = re.compile(rf"[\s,]*(?P<name>{QUOTED}|[^\s:{{}},\"']+)[ \t]*:\s*(?P<value>{QUOTED}|[^,}}\n]*)", re.MULTILINE)
+ESCAPED_PAIR = re.compile(r"[\s,]*\\\"(?P<name>\w+)\\\"[ \t]*:\s*(?P<value>\\\"(?:(?!\\\").)*\\\")")
+"""The same of JSON in a JSON string."""
+BLOCK = re.compile(r"^(?P<indent>[ \t-]*)[\"']?env[\"']?:[ \t]*(?:[&!]\S+[ \t]*)*(?:#[^\n]*)?\n", re.MULTILINE)
+"""The same of YAML in lines."""
+LINE = re.compile(r"(?P<indent>[ \t]*)(?P<name>[\"']?[^\s:\"']+[\"']?)[ \t]*:(?P<value>[^\n]*)")
+BLOCK_MARK = re.compile(r"[ \t]+[|>][+-]?\d?[ \t]*$")
+WORD = r"(?P<value>(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|\\.|[^\s;|&\"'()<>\\])+)"
+EXPORT = re.compile(rf"\b(?:export|declare -x|typeset -x)[ \t]+(?P<name>[A-Za-z_]\w*)=\\?{WORD}")
+SET = re.compile(rf"(?:\bsetenv|-genv|-env)[ \t]+(?P<name>[A-Za-z_]\w*)[ \t]+{WORD}")
+ASSIGNED = re.compile(rf"(?<![\w.$/\\\"'-])(?P<name>[A-Z][A-Z0-9_]+)=(?![=\s]){WORD}")
+IN_QUOTES = re.compile(r"(?<=[\"'])(?P<name>[A-Z][A-Z0-9_]+)=(?P<value>[^\"'\\\n]+)")
+ENV_LINE = re.compile(r"^(?P<name>[A-Za-z_]\w*)=(?P<value>[^\n]*)$", re.MULTILINE)
+SETTING = re.compile(r"[/.~][^\s:@?]*|[\d.,:]*|[A-Za-z]*|(?:\d+(?:\.\d+)?[A-Za-z]{1,3}%?)")
+"""Values that are masked beside their name, and not wherever they stand: paths, numbers, single words."""
+
+
+class Variable(NamedTuple):
+    """A value of an environment, and where it stands."""
+
+    name: str
+    start: int
+    end: int
+
+
+def environment_masked(text: str, mask: str, *, is_log: bool = False) -> tuple[str, set[str]]:
+    """Mask the values of all environments in a text; and those values that are secret wherever they stand.
+
+    `is_log`: an assignment in it may be anything, and its value stays where it is plain; in a record of a job all are masked.
+    """
+    found = sorted({*_in_records(text), *_in_shells(text, is_log), *_assigned(text, is_log)}, key=lambda one: (one.start, -one.end))
+    chunks, values, at = [], set[str](), 0
+    for name, start, end in found:
+        if start < at or is_harmless(name):
+            continue
+        value = text[start:end]
+        bare = value.strip().strip("\\\"'")
+        if not bare or bare == mask:
+            continue
+        if not SETTING.fullmatch(bare):
+            values.add(bare)
+        chunks += [text[at:start], hidden(value, mask)]
+        at = end
+    return "".join(chunks) + text[at:], values
+
+
+def hidden(value: str, mask: str) -> str:
+    """The mask in the blanks and quotes of the value."""
+    head = re.match(r"\s*(?:\\*[\"'])?", value)
+    before = head[0] if head else ""
+    quote = before.lstrip()
+    return f"{before}{mask}{quote if quote and len(value) > len(before) and value.rstrip().endswith(quote) else ''}"
+
+
+def _in_records(text: str) -> Iterator[Variable]:
+    if not re.search("env", text, re.IGNORECASE):
+        return
+    at = 0
+    for begin in FLOW.finditer(text):
+        if begin.end() < at:  # within the one before
+            continue
+        at, pair = begin.end(), PAIR
+        if ESCAPED_PAIR.match(text, at):
+            pair = ESCAPED_PAIR
+        while found := pair.match(text, at):
+            yield _variable(found)
+            at = max(found.end(), at + 1)
+    for begin in BLOCK.finditer(text):
+        yield from _in_block(text, begin.end(), len(begin["indent"]))
+
+
+def _in_block(text: str, at: int, least: int) -> Iterator[Variable]:
+    """The lines that are indented deeper than their key; what is deeper still goes on with the value above."""
+    name, indent = "", -1
+    while at < len(text):
+        end = text.find("\n", at)
+        end = end if end >= 0 else len(text)
+        line = LINE.match(text, at, end)
+        blanks = len(text[at:end]) - len(text[at:end].lstrip())
+        if text[at:end].strip() and blanks <= least:
+            return
+        if line and (indent < 0 or blanks <= indent):
+            name, indent = line["name"].strip("\"'"), blanks
+            if not BLOCK_MARK.fullmatch(line["value"]):
+                yield Variable(name, line.start("value") + 1, end) if line["value"][:1] == " " else _variable(line)
+        elif name and text[at:end].strip():
+            yield Variable(name, at + blanks, end)
+        at = end + 1
+
+
+def _in_shells(text: str, is_log: bool) -> Iterator[Variable]:
+    for pattern, mark in ((EXPORT, "="), (SET, "env")):
+        if mark in text:
+            yield from map(_variable, pattern.finditer(text))
+    if not is_log and all(ENV_LINE.fullmatch(line) for line in text.splitlines() if line.strip()):
+        yield from map(_variable, ENV_LINE.finditer(text))
+
+
+def _assigned(text: str, is_log: bool) -> Iterator[Variable]:
+    for pattern in (ASSIGNED, IN_QUOTES) if "=" in text else ():
+        for found in pattern.finditer(text):
+            if not is_log or not is_plain(found["value"]):
+                yield _variable(found)
+
+
+def _variable(found: re.Match[str]) -> Variable:
+    return Variable(found["name"].strip("\"'"), *found.span("value"))

@@ -1,0 +1,78 @@
+"""Why a run ended: signatures of failures as data, and an engine that tells the cause from what only followed from it.
+
+    diagnose(["job.log", "node2.log"])     any logs: of any launcher, of one rank or of many
+    diagnose(["dstui_runs/NAME"])          a job folder: with what the records of its ranks and its Plan add
+    report(diagnosis)                      in words
+
+The engine is pure (`scan`, `failure_context`, `verdict`); `log_reader` and `job_diagnosis` are what reads. Nothing is
+loaded before it is asked for: the tables compile 200 regular expressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dstui.diagnosis.diagnosis import Diagnosis, Evidence
+
+if TYPE_CHECKING:
+    from dstui.jobs.store.folder import JobFolder
+    from dstui.plan.plan import Plan
+
+__all__ = ["Diagnosis", "Evidence", "diagnose", "diagnose_job", "report", "unread_configuration"]
+
+
+def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis:
+    """Why a run ended: from logs (gzip too), folders and zips of them, `-` for standard input, a job folder or its bundle.
+
+    Raises FileProblem.
+
+    `plan`: what was run, where that is known, so that fixes can be edits of it; a job folder has its own.
+    """
+    from dstui.diagnosis.packed import is_zip, unpacked
+    from dstui.jobs.store.folder import JobFolder
+    from dstui.jobs.store.index import is_job
+    from dstui.jobs.store.status import refresh
+
+    given = list(paths)
+    if len(given) == 1 and is_job(JobFolder(given[0])):
+        refresh(JobFolder(given[0]))  # a job whose supervisor was killed may have ended since
+    with ExitStack() as stack:
+        opened = {str(path): stack.enter_context(unpacked(path)) for path in dict.fromkeys(given) if is_zip(path)}
+        diagnosis = _diagnose([opened.get(str(path), path) for path in given], plan)
+    for path, folder in opened.items():
+        diagnosis = diagnosis.renamed(str(folder), path)
+    return diagnosis
+
+
+def _diagnose(given: list[Path | str], plan: Plan | None) -> Diagnosis:
+    from dstui.diagnosis.engine import diagnose_logs
+    from dstui.jobs.store.folder import JobFolder
+    from dstui.jobs.store.index import is_job
+
+    if len(given) == 1 and is_job(JobFolder(given[0])):
+        return diagnose_job(JobFolder(given[0]))
+    return diagnose_logs(given, plan)
+
+
+def diagnose_job(folder: JobFolder) -> Diagnosis:
+    """Why a job of dstui ended. Raises FileProblem where its logs cannot be read."""
+    from dstui.diagnosis.job_diagnosis import diagnose_job as of_job
+
+    return of_job(folder)
+
+
+def unread_configuration(folder: JobFolder) -> Diagnosis | None:
+    """What is to be said of a job that ended well although no rank has read its configuration; None of any other. Reads no log."""
+    from dstui.diagnosis.unread_config import unread_configuration as of_job
+
+    return of_job(folder)
+
+
+def report(diagnosis: Diagnosis) -> str:
+    """The diagnosis in words, as lines for a terminal."""
+    from dstui.diagnosis.wording import in_words
+
+    return in_words(diagnosis)

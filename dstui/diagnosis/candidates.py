@@ -1,0 +1,107 @@
+"""What else it could be: other causes that the text speaks of, and those that leave the same words as the one that is told. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from dstui.diagnosis.exits import exits_in
+from dstui.diagnosis.failure_context import FailureContext
+from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.rules.causes import HANDLED
+from dstui.diagnosis.signatures import BY_ID
+from dstui.diagnosis.subjects import likely, subjects_of
+from dstui.diagnosis.verdict import Verdict
+
+MOST = 3
+"""Causes that are told altogether, the first, those beside it and what it could also be: a list that is longer helps nobody."""
+UNNAMED = frozenset({"USER-PY", "KILLED-UNKNOWN", "EARLY-EXIT", "SIGABRT"})
+"""Causes that say no more than that something ended."""
+CAN_BE_CAUSES = ("root", "symptom")
+WARNING = re.compile(r"(?i)\bwarn(?:ing)?\b")
+ERROR = re.compile(
+    r"(?i)\b(?:\w*error|fail(?:ed|ure|s)?|fatal|cannot|can't|could not|unable to|denied|refused|not found|no such|invalid"
+    r"|abort(?:ed|ing)?)\b"
+)
+LAST, LAST_OF_ALL = 6, 2
+"""Lines at the end that may tell an error in words that nobody knows; where nothing else says that anything failed, fewer."""
+OF_STATUS: dict[int, tuple[str, ...]] = {
+    1: ("USER-PY",),
+    2: ("USER-PY", "NO-SCRIPT"),
+    126: ("CKPT-PERM", "NO-DS-CMD"),
+    127: ("NO-DS-CMD", "NO-SCRIPT"),
+}
+"""What interpreters and shells end with -> of what."""
+
+
+def candidates(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
+    """Ids of the causes that it could be too, the likeliest first; none beside one that is sure.
+
+    First those that the text has a word of, weaker or earlier than the one that is told; then those that leave the same words: the ones
+    that its signature names, and for a known exception the plain one of the script. Of an exception that no signature knows they are those
+    that its message, its functions and its library speak of. What the facts of the machine rule out is not told.
+    """
+    if verdict.confidence == "high":
+        return ()
+    reported = (*(_answer(one.id) for one in (verdict.signature,) if one), *verdict.others)
+    strong, weak = _mentioned(context, verdict)
+    if verdict.signature is None:
+        found = [*strong, *weak, *_spoken_of(context)] if context.failed else _last_words(context, LAST_OF_ALL)
+    else:
+        alike = _alike(verdict)
+        found = [*(one for one in alike if one in {*strong, *weak}), *strong[:1], *alike, *weak]
+    left = [one for one in dict.fromkeys(found) if one not in {*reported, *context.found.ruled_out}]
+    if _known_exception(verdict) and "USER-PY" not in reported:  # whatever its words are, the script's own mistake may have led to them
+        left.insert(1, "USER-PY")
+    return tuple(dict.fromkeys(left))[: max(MOST - len(reported), 0)]
+
+
+def _mentioned(context: FailureContext, verdict: Verdict) -> tuple[list[str], list[str]]:
+    """Other causes that the text has a word of, the latest first: those that say an end, and mere mentions."""
+    signature = verdict.signature
+    explained = (signature.id, *signature.explains) if signature else ()
+    found: tuple[list[str], list[str]] = [], []
+    for hit in sorted(context.found.hits, key=lambda hit: hit.at, reverse=True):
+        counts = hit.signature.role in CAN_BE_CAUSES and hit.signature.id not in (*UNNAMED, *explained)
+        if counts and not WARNING.search(hit.text):
+            found[not _says_an_end(hit)].append(_answer(hit.signature.id))
+    return found
+
+
+def _says_an_end(hit: Hit) -> bool:
+    dealt_with = (hit.raised is not None and hit.raised.ignored) or HANDLED.search(hit.text)
+    return not dealt_with and (hit.signature.alone or (hit.raised is not None and hit.raised.traced))
+
+
+def _spoken_of(context: FailureContext) -> list[str]:
+    """What the last lines with an error's words speak of, what the consequences may have come from, what the exit status stands for."""
+    fallen = [one for hit in context.found.hits if hit.signature.role == "cascade" for one in hit.signature.alike]
+    ended = [one for end in context.bad_ends for one in OF_STATUS.get(end.exit.code, ())]
+    return [*_last_words(context, LAST), *fallen, *ended]
+
+
+def _last_words(context: FailureContext, count: int) -> list[str]:
+    """What the last lines speak of that have an error's words, the last one first."""
+    last = [line for lines in context.found.tails.values() for line in lines[-count:] if ERROR.search(line) and not exits_in(line)]
+    return [one for line in reversed(last) for one in subjects_of(line)]
+
+
+def _alike(verdict: Verdict) -> list[str]:
+    """Causes that leave the same words, those first that these very words speak of too."""
+    signature, first = verdict.signature, verdict.hits[0] if verdict.hits else None
+    named = list(signature.alike) if signature else []
+    by_words = likely(first.raised, first.text) if first is not None and first.raised is not None else ()
+    if signature is BY_ID["USER-PY"]:
+        named = list(by_words)
+    named.sort(key=lambda one: by_words.index(one) if one in by_words else len(by_words))
+    if first is not None and first.signature.role == "cascade":  # what it may have followed from
+        named = [*first.signature.alike, *named]
+    return list(map(_answer, named))
+
+
+def _known_exception(verdict: Verdict) -> bool:
+    raised = verdict.hits[0].raised if verdict.hits and verdict.hits[0].signature.role != "cascade" else None
+    return verdict.signature is not BY_ID["USER-PY"] and raised is not None and raised.traced
+
+
+def _answer(one: str) -> str:
+    return BY_ID[one].answer or one

@@ -1,0 +1,134 @@
+"""Signals confirmed by facts: what the supervisor saw at the launch and at a rank's end says whether it was memory, /dev/shm or a disk.
+
+Where the facts prove a cause they are a hit like a line of a log; where they speak against one, that is said beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dstui.diagnosis.findings import FACTS, Findings, Hit
+from dstui.diagnosis.signatures import BY_ID
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.ranks import KILLED, Ranks
+
+FULL = 0.01
+"""Of a file system, the part that is left where it counts as full: the writer may have tidied up after itself."""
+PLENTY = 1 << 30
+"""Bytes of memory that rule out that the host had none."""
+BUS_ERROR = 128 + 7
+
+
+@dataclass(frozen=True, slots=True)
+class FactsEvent:
+    """A line of events.jsonl that holds facts."""
+
+    line: int
+    facts: Mapping[str, Any]
+
+    def number(self, name: str) -> int | None:
+        """A count or a number of bytes; None where it could not be read."""
+        value = self.facts.get(name)
+        return value if isinstance(value, int) else None
+
+    def least(self, name: str) -> int | None:
+        """The least that was free since the launch."""
+        value = (self.facts.get("least") or {}).get(name, self.facts.get(name))
+        return value if isinstance(value, int) else None
+
+
+def add_facts(found: Findings, folder: JobFolder, ranks: Ranks) -> None:
+    """What the facts prove becomes a hit, what they speak against a remark."""
+    events = [FactsEvent(line, event) for line, event in folder.numbered_events() if event.get("event") == "facts"]
+    events = [event for event in events if event.facts.get("attempt") == ranks.attempt]
+    ends = {number: event for event in events for number in event.facts.get("ranks") or () if number in ranks.ranks}
+    if not ends or events[0].facts.get("ranks"):
+        return  # nothing to compare with
+    found.files.append(str(folder.events_file))
+    facts = ConfirmedFacts(found, ranks, events[0], ends)
+    facts.memory()
+    facts.shared_memory()
+    facts.disks()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedFacts:
+    """What was seen at the launch, and at the end of each rank."""
+
+    found: Findings
+    ranks: Ranks
+    launch: FactsEvent
+    ends: Mapping[int, FactsEvent]
+
+    def memory(self) -> None:
+        """Kills that the kernel counted: in the rank's own cgroup, in the job's, or somewhere on this host."""
+        last = list(self.ends.values())[-1]
+        own = sum((event.facts.get("killed") or {}).get(str(rank), 0) for rank, event in self.ends.items())
+        counted, host = own + (self._risen(last, "oom_kill") or 0), self._risen(last, "host_oom_kill") or 0
+        many = counted or host
+        where = "of the job's cgroup for want of memory" if counted else "of this host for want of memory while the job ran"
+        for rank in self._killed()[:many]:
+            text = f"the kernel killed {many} process{'es' if many > 1 else ''} {where}{_limits(self.ends[rank]) if counted else ''}"
+            self._hit("OOM-HOST", rank, text, sure=bool(counted))
+        if self._risen(last, "oom_kill") is None or many:
+            return
+        reported = "the kernel counted no such kill, neither in the job's cgroup nor on this host"
+        self.found.ruled_out.add("OOM-HOST")
+        self.found.remarks["KILLED-UNKNOWN"] = f"It was not for want of memory: {reported}."
+        free = last.least("memory_available")
+        if free is not None and free > PLENTY:
+            why = "the allocation by itself was too large, or a limit that the script has set refused it"
+            self.found.remarks["ALLOC-REFUSED"] = f"The host always had {size(free)} of memory left, and {reported}: {why}."
+
+    def shared_memory(self) -> None:
+        """Whether /dev/shm was full when a rank died of a bus error."""
+        named = {hit.rank for hit in self.found.hits if hit.signature.id == "SIGBUS-SHM"}
+        for rank, event in self.ends.items():
+            total, free = event.number("shm_total"), event.least("shm_free")
+            if not total or free is None or (self.ranks.ranks[rank].exit_code != BUS_ERROR and rank not in named):
+                continue
+            reported = f"{size(free)} of {size(total)} free"
+            if free <= total * FULL:
+                self._hit("SIGBUS-SHM", rank, f"shared memory (/dev/shm) was full: {reported}")
+            else:
+                text = f"/dev/shm was not full (always {reported}): look for a mapped file on a disk that is full or broken."
+                self.found.remarks["SIGBUS-SHM"] = text
+
+    def disks(self) -> None:
+        """What room there was in the folders of the job."""
+        least = next(iter(self.ends.values())).facts.get("least") or {}
+        reported = [f"{size(free)} in {place}" for place, free in (least.get("disk_free") or {}).items() if isinstance(free, int)]
+        if reported:
+            self.found.remarks["CKPT-DISK"] = f"Of the job's own folders there was always left: {', '.join(reported)}."
+
+    def _killed(self) -> list[int]:
+        """Ranks that died of SIGKILL, the first first, and those whose data-loader worker did."""
+        killed = [rank for rank in self.ends if self.ranks.ranks[rank].exit_code == KILLED]
+        workers = [hit.rank for hit in self.found.hits if hit.signature.id == "DL-WORKER" and "Killed" in hit.text]
+        killed.sort(key=lambda rank: self.found.ended.get(rank, 0.0))
+        return [*killed, *(rank for rank in workers if rank in self.ends and rank is not None)]
+
+    def _risen(self, end: FactsEvent, name: str) -> int | None:
+        """By how much a count has risen since the launch."""
+        before, after = self.launch.number(name), end.number(name)
+        return None if before is None or after is None else max(after - before, 0)
+
+    def _hit(self, signature: str, rank: int, text: str, *, sure: bool = True) -> None:
+        place = (len(self.found.files) - 1, self.ends[rank].line)
+        self.found.hits.append(Hit(BY_ID[signature], place, text, FACTS, rank, self.ranks.ranks[rank].host, sure=sure))
+
+
+def _limits(event: FactsEvent) -> str:
+    """What the cgroup may take, and took at most."""
+    reported = [f"{word} {size(value)}" for word in ("limit", "peak") if (value := event.number(f"memory_{word}")) is not None]
+    return f" ({', '.join(reported)})" if reported else ""
+
+
+def size(count: int) -> str:
+    """3.0 GiB, 64 MiB, 512 KiB."""
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20)):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.3g} {unit}"
+    return f"{count / 1024:.3g} KiB"

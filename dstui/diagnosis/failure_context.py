@@ -1,0 +1,205 @@
+"""What follows from the findings about ranks and time: which rank a hit belongs to, which ranks are silent, what came first."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from functools import cached_property
+
+from dstui.diagnosis.exits import SIGNAL_CAUSES
+from dstui.diagnosis.findings import Ended, Findings, Hit
+from dstui.diagnosis.last_run import FRAME, keep_last_run
+from dstui.diagnosis.lines import rank_in
+from dstui.diagnosis.loops import at_work
+from dstui.diagnosis.rank_resolution import resolve, tracebacks
+from dstui.diagnosis.signatures import BY_ID
+
+ALIVE = 0.05
+"""Seconds: a process that takes longer to be ended was alive; one that was dead already takes none (terminate and wait return at once)."""
+NEVER = float("inf")
+FEW = 60
+"""Lines of a text that may be nothing but the error."""
+LAST = 3
+"""Lines at the end of a longer one."""
+AFTERWARDS = 10
+"""Lines that follow the last word of a failure: of 224 causes in published logs that were sure, 215 had at most 7 below it."""
+SAY_AN_END = ("root", "symptom", "cascade", "stop")
+SAME = 80
+"""Characters by which a line is known again."""
+CRASHES = frozenset({"SIGABRT", "SIGSEGV"})
+"""What native code says of its own end."""
+
+
+class FailureContext:
+    """The findings, with ranks resolved."""
+
+    def __init__(self, found: Findings) -> None:
+        self.found = found
+        keep_last_run(found)
+        resolve(found)
+        found_there = [hit for hit in found.hits if hit.signature.id == "RACE-FS" and hit.raised and hit.raised.name == "FileExistsError"]
+        if tracebacks(found_there) < 2 and self.processes < 2:  # where one process alone finds a folder, no other one has made it
+            for hit in found_there:
+                hit.signature = BY_ID["USER-PY"]
+
+    @cached_property
+    def ranks(self) -> set[int]:
+        """Every rank that is known to exist."""
+        found = self.found
+        return self.heard | set(range(min(found.world or 0, 1 << 16)))
+
+    @cached_property
+    def heard(self) -> set[int]:
+        """Every rank that the text has a line of."""
+        found = self.found
+        known = {hit.rank for hit in found.hits if hit.rank is not None} | {end.rank for end in found.ends if end.rank is not None}
+        return known | set(found.pids.values()) | set(found.enqueued) | found.spoke | found.labelled
+
+    @property
+    def single(self) -> bool:
+        """Whether there is one rank only."""
+        return self.found.world == 1 or (self.found.world is None and self.ranks == {0})
+
+    @cached_property
+    def bad_ends(self) -> list[Ended]:
+        """Ends that were failures; SIGTERM is what a launcher sends to those that are left."""
+        return [end for end in self.found.ends if end.exit.code not in (0, -15)]
+
+    @cached_property
+    def failed(self) -> bool:
+        """Whether anything says that the run failed."""
+        crashed = any(
+            (hit.raised and not hit.raised.ignored and self.may_be_the_end(hit)) or hit.signature.id in CRASHES for hit in self.found.hits
+        )
+        return bool(self.bad_ends or self.found.tracebacks or crashed)
+
+    def may_be_the_end(self, hit: Hit) -> bool:
+        """Whether an exception can have ended its process: it has a traceback, or little or nothing stands beside or after it."""
+        if hit.raised is not None and hit.raised.traced:
+            return True
+        if self._goes_on_after(hit):
+            return False
+        return self.found.lines <= FEW or self.in_last_lines(hit)
+
+    def _goes_on_after(self, hit: Hit) -> bool:
+        """Whether a loop is at work below a mere mention, or the program says below it that it came to its end."""
+        if any(other.signature.role == "success" and other.at[0] == hit.at[0] and other.at > hit.at for other in self.found.hits):
+            return True
+        return at_work(text for number, text in self.found.ending.get(hit.at[0], []) if number > hit.at[1])
+
+    def in_last_lines(self, hit: Hit) -> bool:
+        """Whether a file ends with it, or a line or two after it."""
+        last = self.found.tails.get(self.found.files[hit.at[0]], [])[-LAST:]
+        return any(hit.text.strip()[:SAME] in line for line in last)
+
+    @cached_property
+    def ended_well(self) -> bool:
+        """Whether the run is known to have ended with 0."""
+        found = self.found
+        if self.bad_ends or self._raised_since():
+            return False
+        return found.all_well or (bool(found.well) and bool(found.world) and len(found.well) >= (found.world or 0))
+
+    def _raised_since(self) -> bool:
+        """Whether an exception ended something after a launcher, or a shell, had last said that all was well: in a later step."""
+        well = self.found.well_at
+        raised = [
+            hit for hit in self.found.hits if hit.signature.role == "root" and hit.raised and hit.raised.traced and not hit.raised.ignored
+        ]
+        return well is not None and any(hit.at[0] == well[0] and hit.at > well for hit in raised)
+
+    @cached_property
+    def end_in_doubt(self) -> bool:
+        """Whether a file holds several runs, or goes on below the last word of a failure: then nobody is sure which end is meant."""
+        found = self.found
+        if found.several_runs or len(found.files) != 1:
+            return found.several_runs
+        spoken = [hit.at[1] for hit in found.hits if hit.signature.role in SAY_AN_END] + [end.at[1] for end in found.ends]
+        last, traced = max(spoken, default=0), found.traced.get(0, ())
+        return found.final.get(0, 0) - last - FRAME * (len(traced) - bisect_right(traced, last)) > AFTERWARDS
+
+    def order(self, hit: Hit) -> tuple[float, int, int]:
+        """A key that sorts hits by time: in one file by position, else by when their ranks ended, or by their lines' own stamps."""
+        if len(self.found.files) == 1:
+            return (0.0, 0, (hit.noticed or hit.at)[1])
+        rank = NEVER if hit.rank is None else hit.rank
+        when = self.found.ended.get(int(rank), NEVER) if self.found.ended and rank != NEVER else hit.time
+        return (NEVER if when is None else when, 1 << 30 if rank == NEVER else int(rank), hit.at[1])
+
+    def before(self, hit: Hit, other: Hit) -> bool:
+        """Whether one came before the other; where nobody can know, it did."""
+        if hit.at[0] == other.at[0]:
+            return hit.at[1] <= other.at[1]
+        return hit.time is None or other.time is None or hit.time <= other.time
+
+    def deaths(self) -> list[Hit]:
+        """Ends by a signal, as hits of the signature that the signal stands for (SIGKILL: KILLED-UNKNOWN, SIGBUS: SIGBUS-SHM, …).
+
+        One hit for each cause and rank. Left out are ranks that were killed after the first failure, as the launcher kills what is left of
+        a job that has failed; and an end whose rank is not known, where the same cause is known of some rank: it is told twice.
+        """
+        hits = self._signal_hits()
+        first = self._first_failure()
+        late = {rank for rank, when in self.found.ended.items() if when > first}
+        hits = [hit for hit in hits if not (hit.signature.id == "KILLED-UNKNOWN" and hit.rank in late)]
+        of_a_rank = {hit.signature.id for hit in hits if hit.rank is not None}
+        return [hit for hit in hits if hit.rank is not None or hit.signature.id not in of_a_rank]
+
+    def _signal_hits(self) -> list[Hit]:
+        """A hit for each cause and rank that ended by a signal, where the log says so first. A signal that is a stop (SIGINT) is none."""
+        found: dict[tuple[str, int | None], Hit] = {}
+        for end in self.bad_ends:
+            cause = SIGNAL_CAUSES.get(-end.exit.code)
+            if cause and BY_ID[cause].role != "stop":
+                key = (cause, end.rank)
+                if key not in found or end.at < found[key].at:
+                    found[key] = Hit(BY_ID[cause], end.at, end.text, end.stream, end.rank, end.host, noticed=end.noticed)
+        return list(found.values())
+
+    def _first_failure(self) -> float:
+        """When the first rank failed that no peer pulled down (a cascade without a cause of its own); NEVER where none is known."""
+        rooted = {hit.rank for hit in self.found.hits if hit.signature.role == "root"}
+        fallen = {hit.rank for hit in self.found.hits if hit.signature.role == "cascade"} - rooted
+        ended = self.found.ended
+        return min((ended[end.rank] for end in self.bad_ends if end.rank in ended and end.rank not in fallen), default=NEVER)
+
+    def silent(self) -> list[int]:
+        """Ranks that said nothing of a failure, ended neither well nor with a status of their own, and so may be the culprits."""
+        own = {end.rank for end in self.found.ends if end.rank is not None and end.exit.code > 0}
+        return sorted(self.ranks - self.found.spoke - self.found.well - own)
+
+    def suspect(self) -> tuple[int | None, bool]:
+        """The rank that died without words, and whether that is more than likely: the only silent one, or the one that was dead first."""
+        silent = self.silent()
+        if len(silent) == 1 and len(self.ranks) > 1:
+            return silent[0], True
+        return self._dead_first(silent or sorted(self.ranks)), False
+
+    @property
+    def processes(self) -> int:
+        """How many ranks there are: those that are known, or those of torchrun that ended and that it ended."""
+        by_themselves = {end.exit.rank for end in self.bad_ends if end.exit.local} or {end.rank for end in self.bad_ends if end.root}
+        return max(len(self.ranks), self.found.closing + len(by_themselves))
+
+    def _dead_first(self, among: Iterable[int]) -> int | None:
+        """DeepSpeed's launcher ends its ranks one after another: the one that took no time, where others did, was dead before."""
+        found, took = self.found, dict[int, float]()
+        marks = sorted(found.times)
+        for pid, began, at in found.killed:
+            rank = found.pids.get(pid)
+            then = next((when for place, when in marks if place > at), None)
+            if rank is not None and began is not None and then is not None:
+                took[rank] = then - began
+        dead = [rank for rank in among if rank in took and took[rank] < ALIVE]
+        return dead[0] if len(dead) == 1 and max(took.values()) >= ALIVE else None
+
+    def behind(self) -> list[int]:
+        """Ranks that have enqueued the fewest collectives, where they differ; else those that did not report the timeout."""
+        least = min(self.found.enqueued.values(), default=0)
+        late = sorted(rank for rank, work in self.found.enqueued.items() if work == least)
+        return late if late and len(late) < len(self.found.enqueued) else self.silent()
+
+    def last_rank_named(self) -> int | None:
+        """The rank that had the last word, where only one names itself in the last lines."""
+        reported = {rank_in(line) for lines in self.found.tails.values() for line in lines} - {None}
+        return reported.pop() if len(reported) == 1 else None

@@ -1,0 +1,156 @@
+"""One run after another in one file: somebody appended to it, or started again by hand what had failed. Only the last one is judged. Pure.
+
+Nothing of a run stands below its end but the words of those that it pulled down. So where many lines follow an end that say nothing of a
+failure, something else has run since, and what stands above them is over.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import pairwise, zip_longest
+
+from dstui.diagnosis.cuts import advances, moves
+from dstui.diagnosis.findings import Findings, Hit
+from dstui.diagnosis.loops import FLUSHED, at_work, comes_again, lasts
+
+QUIET = 60
+"""Lines without a word of a failure, after the end of a launcher or of a run of one process."""
+QUIET_AMONG_RANKS = 1000
+"""The same after the end of a rank, whose peers may go on."""
+QUIET_TO_THE_END = 200
+"""The same where nothing failed any more, up to a stop or the end of the file: no published failure had more than 77 such."""
+BUFFER = 2 * 8192
+"""Bytes that a program and a worker of it may have printed before its end, and that reach a file only after what it says of that: Python
+writes its standard output in pieces of 8192."""
+FRAME = 2
+"""Lines of a traceback for each that is read: its source stands below it."""
+BEGINNING = 2
+"""Lines that a file begins with, and that no run says later, by which another beginning is known."""
+OF_PARSERS = frozenset({"BAD-ARGS", "LOCAL-RANK-ARG"})
+"""What ends a program at its first line."""
+OF_A_SHELL = re.compile(r"\S+: line \d+: +\d+ [A-Z]")
+"""How a shell tells the end of a program that it has run."""
+FOLLOWS = ("symptom", "cascade")
+"""Roles of what only follows from another end, or may."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where something ended: a line, whether the whole run did, whether it only followed from another end, whether on purpose."""
+
+    line: int
+    launcher: bool
+    whole: bool
+    follows: bool
+    stop: bool
+    gone: bool = False
+    """Whether nothing below it can be that process's: a shell tells its end, or it ended before it did anything."""
+
+
+def keep_last_run(found: Findings) -> None:
+    """Drop what earlier runs left, where one file holds several; several files are several ranks or hosts."""
+    if len(found.files) != 1:
+        return
+    ends = _ends(found)
+    cut = _last_cut(found, ends)
+    launchers = [end.line for end in ends if end.launcher]
+    found.several_runs = cut > 0 or any(later - earlier > QUIET for earlier, later in pairwise(launchers))
+    if cut == 0:
+        return
+    found.hits = [hit for hit in found.hits if hit.at[1] > cut]
+    found.named = [hit for hit in found.named if hit.at[1] > cut]
+    found.ends = [end for end in found.ends if end.at[1] > cut]
+    found.tracebacks = len({hit.at for hit in found.hits if hit.raised and hit.raised.traced and not hit.raised.ignored})
+    found.spoke = {hit.rank for hit in found.hits if hit.rank is not None and hit.signature.role in ("root", "symptom", "cascade")}
+    if found.well_at is not None and found.well_at[1] <= cut:
+        found.well, found.well_at, found.all_well = set(), None, False
+    found.enqueued, found.closing, found.killed = {}, 0, [one for one in found.killed if one[2][1] > cut]
+
+
+def _ends(found: Findings) -> list[End]:
+    """Everything that ended something, in the order of the lines."""
+    unlabelled = not found.agents and not found.labelled and all(hit.rank in (None, 0) for hit in found.hits)
+    one = found.writer is not None or (unlabelled and found.world in (None, 1))
+    known = [
+        End(hit.at[1], launcher := _of_launcher(hit), one or launcher, _follows(hit), hit.signature.role == "stop", _gone(hit))
+        for hit in found.hits
+        if _ended(hit)
+    ]
+    reported = [
+        End(end.at[1], end.exit.whole or end.root, one or end.exit.whole or end.root, follows=False, stop=False)
+        for end in found.ends
+        if end.exit.code != 0
+    ]
+    if found.several_nodes:  # another node may go on below
+        known, reported = [[replace(end, launcher=False, whole=False) for end in part] for part in (known, reported)]
+    return sorted([*known, *reported], key=lambda end: end.line)
+
+
+def _ended(hit: Hit) -> bool:
+    if hit.signature.role == "stop":
+        return True
+    raised = hit.raised is not None and hit.raised.traced and not hit.raised.ignored
+    return hit.signature.role in ("root", *FOLLOWS) and (raised or hit.signature.alone)
+
+
+def _gone(hit: Hit) -> bool:
+    imports = hit.raised is not None and hit.raised.name in ("ImportError", "ModuleNotFoundError") and hit.raised.own.function == "<module>"
+    return imports or hit.signature.id in OF_PARSERS or OF_A_SHELL.match(hit.text) is not None
+
+
+def _follows(hit: Hit) -> bool:
+    return hit.signature.role in FOLLOWS and hit.signature.id != "CHILD-FAILED"
+
+
+def _of_launcher(hit: Hit) -> bool:
+    raised = hit.raised
+    return hit.signature.role == "stop" or (raised is not None and (raised.in_launcher or raised.process is not None))
+
+
+def _last_cut(found: Findings, ends: list[End]) -> int:
+    """The line of the last end after which something else ran; 0 where there is none."""
+    traced, last, cut = found.traced.get(0, ()), found.final.get(0, 0), 0
+    for end, after in zip_longest(ends, ends[1:]):
+        until = after.line if after else last
+        quiet = until - end.line - FRAME * (bisect_left(traced, until) - bisect_right(traced, end.line))
+        if end.whole and _begins_anew(found, ends[0].line, end.line, until):
+            enough = True
+        elif after is None:
+            tail = next(iter(found.tails.values()), [])
+            enough = _something_else_runs(found, end, quiet, tail)
+        else:
+            enough = quiet >= (QUIET if end.whole else QUIET_TO_THE_END if after.stop else QUIET_AMONG_RANKS) and not after.follows
+        cut = end.line if enough else cut
+    return cut
+
+
+def _something_else_runs(found: Findings, end: End, quiet: int, tail: list[str]) -> bool:
+    """Whether what stands below the last end is of another run."""
+    below = [line for number, line in found.ending.get(0, []) if number > end.line]
+    if end.stop:  # a bar may still have been drawn before it
+        again = found.last.get(0, 0) > end.line and moves(tail)
+    else:
+        again = moves(below) or advances(below) or comes_again(found.loops, below)
+    if end.launcher and again:
+        return True
+    if end.whole and ((end.gone and at_work(below)) or (not end.stop and lasts(below))):
+        return True
+    much = (found.final.get(0, 0) - end.line) * found.width.get(0, 0) > BUFFER
+    enough = QUIET_AMONG_RANKS if found.several_nodes else QUIET if at_work(tail) or (end.whole and much) else QUIET_TO_THE_END
+    return quiet >= enough and not _printed_late(found, end, tail)
+
+
+def _begins_anew(found: Findings, first: int, end: int, until: int) -> bool:
+    """Whether between two lines the program says again what the file begins with, and not before the first end."""
+    begun = found.begun.get(0, [])
+    before = Counter(which for line, which in begun if line <= first)
+    return len({which for line, which in begun if end < line < until and before[which] == 1}) >= BEGINNING
+
+
+def _printed_late(found: Findings, end: End, tail: list[str]) -> bool:
+    """Whether what follows a stop may be no more than what the program had printed before it."""
+    last = found.final.get(0, 0)
+    return end.stop and (last - end.line) * found.width.get(0, 0) <= BUFFER and not any(FLUSHED.search(line) for line in tail)

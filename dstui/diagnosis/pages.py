@@ -1,0 +1,91 @@
+"""A cause as a page: what it is, what brings it about, how to tell it, how to mend it, where DeepSpeed says so."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+
+from dstui.diagnosis.signature import Signature
+from dstui.diagnosis.signatures import ALL
+
+KINDS = {
+    "root": "failure",
+    "symptom": "failure: ranks that wait for another",
+    "quiet": "it ends well, and is not the run that was asked for",
+    "hint": "a note beside a cause",
+    "cascade": "follows from another failure, and is never the cause",
+    "benign": "harmless",
+    "stop": "ended on purpose, or by a scheduler",
+    "success": "ended well",
+    "performance": "slower than need be",
+}
+UNNAMED = ("cascade", "benign", "hint", "performance", "success")
+"""Roles of what no diagnosis gives as the cause of a failure."""
+DOCUMENT = """# Why runs end
+
+What `dstui diagnose` names, by its id; `dstui docs ID` shows the same beside the words by which it is known. Made from the signatures:
+`dstui docs --causes > docs/causes.md`.
+"""
+WIDTH = 110
+MOST_WORDS = 6
+SHORTEST = 6
+"""Characters of a sign that says something by itself."""
+
+
+def cause_titles() -> dict[str, str]:
+    """Return the ids of all causes, each with its title."""
+    return {signature.id: signature.title for signature in ALL}
+
+
+def cause_pages(name: str) -> Iterator[str]:
+    """The pages of a cause: its own, and those of what is reported under its id."""
+    asked = name.upper()
+    for signature in ALL:
+        if asked in (signature.id, signature.answer):
+            yield "\n".join(_page(signature))
+
+
+def causes_document() -> str:
+    """docs/causes.md: every cause that a diagnosis can name, by its id, with the same words as its page."""
+    lines = [DOCUMENT]
+    for signature in sorted(ALL, key=lambda one: (one.answer or one.id, bool(one.answer))):
+        if signature.role in UNNAMED:
+            continue
+        lines += [
+            "",
+            f"**{signature.title}.**" if signature.answer else f"## {signature.id}\n\n**{signature.title}.** ({KINDS[signature.role]})",
+        ]
+        lines += [signature.cause] if signature.cause else []
+        lines += [f"\n- To tell: {signature.confirm}"] if signature.confirm else [""]
+        lines += [f"- To mend: {way.text}" for way in signature.all_remedies()]
+        lines += [f"- Could also be: {', '.join(signature.alike)}"] if signature.alike else []
+        lines += [f"- Source: `{signature.source.replace(':', '`, `')}`"] if signature.source else []
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).rstrip() + "\n"
+
+
+def _page(signature: Signature) -> Iterator[str]:
+    reported = f", reported as {signature.answer}" if signature.answer else ""
+    yield f"{signature.id}  ({KINDS[signature.role]}{reported})"
+    yield _wrapped("", f"{signature.title}.")
+    if signature.cause:
+        yield _wrapped("why", signature.cause)
+    words = [sign.text for sign in signature.all_signs() if len(sign.text) >= SHORTEST]
+    if words:
+        yield _wrapped("words", ", ".join(f"`{text.strip()}`" for text in dict.fromkeys(words[:MOST_WORDS])))
+    if signature.confirm:
+        yield _wrapped("proof", signature.confirm)
+    for way in signature.all_remedies():
+        yield _wrapped("mend", way.text + (" (offered as an edit of the Plan)" if way.patch else ""))
+    if signature.explains:
+        yield _wrapped("explains", ", ".join(signature.explains))
+    if signature.alike:
+        yield _wrapped("alike", ", ".join(signature.alike))
+    if signature.source:
+        yield _wrapped("source", signature.source.replace(":", ", "))
+
+
+def _wrapped(head: str, text: str) -> str:
+    first = f"  {head:9}" if head else "  "
+    rest = " " * 11 if head else "  "
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,182 @@
+"""Fixes that are edits of the Plan: each looks at what the Plan says and gives a JSON Patch, or None where there is nothing to change.
+
+They change what the user wrote as little as the failure asks for, so that one key applies them and a second run shows whether it helped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dstui.diagnosis.signature import PatchMaker
+from dstui.plan.finding import Operation
+
+if TYPE_CHECKING:
+    from dstui.plan.plan import Plan
+
+Patch = list[Operation] | None
+
+
+def put(plan: Plan, path: str, value: Any) -> Patch:
+    """The patch that writes a value at a dotted path, with the parents that are missing; None where it is there already."""
+    missing = object()
+    if plan.get(path, missing) == value:
+        return None
+    parts = path.split(".")
+    for depth in range(1, len(parts) + 1):
+        at = plan.get(".".join(parts[:depth]), missing)
+        if at is missing or at is None or (depth < len(parts) and not isinstance(at, Mapping)):
+            nested: Any = value
+            for part in reversed(parts[depth:]):
+                nested = {part: nested}
+            return [{"op": "add" if at is missing else "replace", "path": _pointer(parts[:depth]), "value": nested}]
+    return [{"op": "replace", "path": _pointer(parts), "value": value}]
+
+
+def drop(plan: Plan, path: str) -> Patch:
+    """The patch that removes a key; None where it is not there."""
+    missing = object()
+    return None if plan.get(path, missing) is missing else [{"op": "remove", "path": _pointer(path.split("."))}]
+
+
+def setting(path: str, value: Any) -> PatchMaker:
+    """A fix that is one value."""
+    return lambda plan: put(plan, path, value)
+
+
+def without(*paths: str) -> PatchMaker:
+    """A fix that is the absence of keys."""
+
+    def patch(plan: Plan) -> Patch:
+        return [operation for path in paths for operation in drop(plan, path) or ()] or None
+
+    return patch
+
+
+def append(plan: Plan, path: str, word: str) -> Patch:
+    """The patch that adds a word to a list; None where it is in it."""
+    words = plan.get(path) or []
+    return None if word in words else put(plan, path, [*words, word])
+
+
+def next_stage(plan: Plan) -> Patch:
+    """One ZeRO stage further: 2 partitions the gradients, 3 the parameters."""
+    stage = plan.get("deepspeed.zero_optimization.stage", 0)
+    return put(plan, "deepspeed.zero_optimization.stage", 2 if stage < 2 else 3) if isinstance(stage, int) and stage < 3 else None
+
+
+def offload_optimizer(plan: Plan) -> Patch:
+    """Optimizer states in host memory, where ZeRO partitions them at all."""
+    stage = plan.get("deepspeed.zero_optimization.stage", 0)
+    path = "deepspeed.zero_optimization.offload_optimizer"
+    if not isinstance(stage, int) or stage < 1 or plan.get(f"{path}.device") in ("cpu", "nvme"):
+        return None
+    return put(plan, path, {"device": "cpu", "pin_memory": True})
+
+
+def halve_micro_batch(plan: Plan) -> Patch:
+    """Half the micro-batch and twice the accumulation: the same global batch in half the activations."""
+    micro, steps = "deepspeed.train_micro_batch_size_per_gpu", "deepspeed.gradient_accumulation_steps"
+    size, accumulated = plan.get(micro), plan.get(steps, 1)
+    if not isinstance(size, int) or not isinstance(accumulated, int) or size < 2 or size % 2:
+        return None
+    return [*(put(plan, micro, int(size // 2)) or ()), *(put(plan, steps, int(accumulated * 2)) or ())]
+
+
+def batch_from_micro(plan: Plan) -> Patch:
+    """Without the global batch size DeepSpeed computes it from the other two, for any world size."""
+    if plan.get("deepspeed.train_micro_batch_size_per_gpu") is None:
+        return drop(plan, "deepspeed.gradient_accumulation_steps")
+    return drop(plan, "deepspeed.train_batch_size")
+
+
+def no_auto(plan: Plan) -> Patch:
+    """ "auto" is only for programs that fill it in: what DeepSpeed has a default for goes, the micro-batch becomes 1."""
+    found: list[Operation] = []
+    for path in _autos(plan.get("deepspeed") or {}, "deepspeed"):
+        found += (put(plan, path, 1) if path == "deepspeed.train_micro_batch_size_per_gpu" else drop(plan, path)) or ()
+    return found or None
+
+
+def to_fp16(plan: Plan) -> Patch:
+    """fp16 in the place of bf16."""
+    return _both(drop(plan, "deepspeed.bf16"), put(plan, "deepspeed.fp16.enabled", True))
+
+
+def to_bf16(plan: Plan) -> Patch:
+    """bf16 in the place of fp16: the range of fp32, and no loss scale."""
+    return _both(drop(plan, "deepspeed.fp16"), put(plan, "deepspeed.bf16.enabled", True))
+
+
+def unpin(plan: Plan) -> Patch:
+    """Offload to ordinary memory."""
+    found: list[Operation] = []
+    for part in ("offload_optimizer", "offload_param"):
+        path = f"deepspeed.zero_optimization.{part}"
+        if plan.get(path) is not None:
+            found += put(plan, f"{path}.pin_memory", False) or ()
+    return found or None
+
+
+def nvme_to_cpu(plan: Plan) -> Patch:
+    """Offload to host memory in the place of NVMe."""
+    found: list[Operation] = []
+    for part in ("offload_optimizer", "offload_param"):
+        path = f"deepspeed.zero_optimization.{part}.device"
+        if plan.get(path) == "nvme":
+            found += put(plan, path, "cpu") or ()
+    return found or None
+
+
+def torch_adam(plan: Plan) -> Patch:
+    """PyTorch's own Adam, which needs no compiler; with offload DeepSpeed's is the only fast one."""
+    kind = str(plan.get("deepspeed.optimizer.type", "")).lower()
+    return put(plan, "deepspeed.optimizer.params.torch_adam", True) if kind in ("adam", "adamw") else None
+
+
+def allowed_stage(plan: Plan) -> Patch:
+    """ZeRO has the stages 0 to 3."""
+    stage = plan.get("deepspeed.zero_optimization.stage")
+    return put(plan, "deepspeed.zero_optimization.stage", 3) if stage not in (None, 0, 1, 2, 3) else None
+
+
+def stage_for_master_weights(plan: Plan) -> Patch:
+    """What keeps master weights in bf16 or fp16 needs ZeRO to partition something."""
+    stage = plan.get("deepspeed.zero_optimization.stage", 0)
+    return put(plan, "deepspeed.zero_optimization.stage", 1) if stage == 0 else None
+
+
+def known_scheduler(plan: Plan) -> Patch:
+    """The scheduler of DeepSpeed that is meant by a common other name."""
+    path = "deepspeed.scheduler.type"
+    name = str(plan.get(path, "")).lower()
+    for words, known in (("cosine", "WarmupCosineLR"), ("linear", "WarmupDecayLR"), ("constant", "WarmupLR"), ("cycle", "OneCycle")):
+        if words in name:
+            return put(plan, path, known)
+    return None
+
+
+def free_port(plan: Plan) -> Patch:
+    """Without a fixed port a free one is looked for at each start."""
+    return drop(plan, "cluster.master_port")
+
+
+def environment(name: str, value: str) -> PatchMaker:
+    """One variable for every rank on every host."""
+    return setting(f"cluster.env.{name}", value)
+
+
+def _both(*patches: Patch) -> Patch:
+    return [operation for patch in patches for operation in patch or ()] or None
+
+
+def _autos(value: Any, path: str) -> Iterable[str]:
+    if isinstance(value, Mapping):
+        for key, below in value.items():
+            yield from _autos(below, f"{path}.{key}")
+    elif value == "auto":
+        yield path
+
+
+def _pointer(parts: list[str]) -> str:
+    return "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)

@@ -1,0 +1,92 @@
+"""What people's own wrappers put before every line: a logger's head, `> `, an indent, a worker's name.
+
+Whatever stands before the head of a traceback, or before one of its frames, stands before its other lines too, but for its digits.
+"""
+
+from __future__ import annotations
+
+import re
+
+from dstui.diagnosis.lines import is_no_host
+from dstui.diagnosis.traces import HEADER
+
+RANK = r"(?:\[rank\d+\]: ?)?"
+FRAME = re.compile(rf'^(.{{1,160}}?)(?={RANK}  File "[^"]+", line \d+(?:, in|$))')
+HEAD = re.compile(rf"^(.{{1,160}}?)(?<!\w)(?={RANK}(?:\w{{0,60}}(?:Error|Exception|Interrupt|Exit)\s{{1,80}})?{re.escape(HEADER)})")
+BAR = re.compile(r"\d%\||(?:it|s)/(?:s|it)\b|\[rank\d+\]: *$|(?:Error|Exception|Interrupt|Exit)\W*$|^[A-Z]\w*\s{6,}$|\(exitcode: ")
+"""What stands before a traceback by chance: a progress bar that had not ended its line, a rank's label, the exception in a notebook,
+torchrun's word for an end where somebody joined the lines."""
+MOMENT = r"(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d)"
+BEGUN = re.compile(MOMENT)
+STAMP = re.compile(
+    rf"{MOMENT}:?(?: |$)"
+    r"(?! ?(?:[-|:,(]|\[?(?:INFO|WARN|ERROR|DEBUG|CRITICAL|FATAL|TRACE)))"
+)
+"""A moment before whatever a program says (ts, kubectl logs, the runners of GitHub), not as a part of a logger's head."""
+HOST = re.compile(r"([A-Za-z][\w.-]*): ")
+"""What pdsh and its like put before each line."""
+ENOUGH, MOSTLY = 6, 0.8
+"""Lines at the beginning of a file of which so many begin alike that all do."""
+BARE = 0.4
+"""Share of the moments at the beginnings of lines that are no part of a logger's head, where something else put them there."""
+KINDS_OF_HOSTS = 3
+"""Names of hosts that differ in more than their numbers."""
+NUMBER = re.compile(r"(?:[0-9a-f]{4,}-)+[0-9a-f]{4,}|\d+")
+MOST = 8
+
+
+class Prefixes:
+    """The prefixes of one file."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, re.Pattern[str]] = {}
+        self._stamped = False
+        self._hosts: frozenset[str] = frozenset()
+        """What hosts are called that stand before each line, without their numbers."""
+
+    def learn_beginning(self, lines: list[str]) -> None:
+        """The first lines of the file: what all of them begin with stands before every line."""
+        least = max(ENOUGH, MOSTLY * len(lines))
+        begun, bare = (sum(pattern.match(line) is not None for line in lines) for pattern in (BEGUN, STAMP))
+        self._stamped = begun >= least and bare >= BARE * begun  # of a program's own logger none is bare, of a wrapper's most are
+        names = [found[1] for line in lines if (found := HOST.match(self._unstamped(line))) and not is_no_host(found[1])]
+        hosts = frozenset(NUMBER.sub("0", name) for name in names)
+        if len(names) >= least and len(hosts) <= KINDS_OF_HOSTS:  # a configuration that is printed has another word in each line
+            self._hosts = hosts
+
+    def stripped(self, line: str) -> tuple[str, str | None]:
+        """A line without what stands before every line of this file, and the host that this names."""
+        line = self._unstamped(line)
+        found = HOST.match(line) if self._hosts else None
+        if found is None or NUMBER.sub("0", found[1]) not in self._hosts:
+            return line, None
+        return line[found.end() :], found[1]
+
+    def _unstamped(self, line: str) -> str:
+        return STAMP.sub("", line, count=1) if self._stamped and STAMP.match(line) else line
+
+    def without(self, text: str) -> str:
+        """A line without the prefix that lines of this file are known to have."""
+        if self._known or HEADER in text or '  File "' in text:
+            self._learn(text)
+        for pattern in self._known.values():
+            if found := pattern.match(text):
+                return text[found.end() :]
+        return text
+
+    def _learn(self, text: str) -> None:
+        found = HEAD.match(text) or FRAME.match(text)
+        if found is None or not found[1] or BAR.search(found[1]) or len(self._known) >= MOST:
+            return
+        shape = NUMBER.sub("0", found[1])
+        if shape not in self._known:
+            self._known[shape] = re.compile("".join(_words(found[1])))
+
+
+def _words(prefix: str) -> list[str]:
+    """The prefix as parts of a regular expression in which numbers may differ."""
+    parts, at = [], 0
+    for number in NUMBER.finditer(prefix):
+        parts += [re.escape(prefix[at : number.start()]), r"[0-9a-f-]+" if "-" in number[0] else r"\d+"]
+        at = number.end()
+    return [*parts, re.escape(prefix[at:])]

@@ -1,0 +1,249 @@
+"""The first real cause: what counts as one, what another explains, whose it is, how sure."""
+
+from __future__ import annotations
+
+import re
+
+from dstui.diagnosis.diagnosis import Confidence
+from dstui.diagnosis.exceptions import points_elsewhere
+from dstui.diagnosis.failure_context import FailureContext
+from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.last_run import OF_PARSERS
+from dstui.diagnosis.lines import WARNED
+from dstui.diagnosis.rank_resolution import first_failing
+from dstui.diagnosis.rules.uncaught import MISSING, uncaught
+from dstui.diagnosis.signature import Signature
+from dstui.diagnosis.signatures import BY_ID
+from dstui.diagnosis.subjects import PROGRAMMING, subjects_of
+from dstui.diagnosis.verdict import Verdict
+
+AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
+"""The kernel's words come late: they count although a stop stands above them."""
+NETWORK = frozenset({"NCCL-SYSTEM", "NCCL-CUDA", "IB", "PORT-IN-USE"})
+"""Real causes, but also what a peer's death may look like: not independent of a cause that came before."""
+OF_SHELLS = frozenset(
+    {"SCRIPT-PERM", "SCRIPT-GONE", "COMMAND-GONE", "TOOL-GONE", "FILE-GONE", "ENV-GONE", "SHELL-STOPPED", "SCRIPT-SHELL", "NO-DS-CMD"}
+)
+"""What a shell says that was to run something; the job's script goes on after it."""
+AGAIN = 40
+"""Lines after a launcher's last word that no rank of its run writes."""
+STARTS = frozenset({"OMP-NOTE", "NOHOSTFILE-NOTE"})
+"""What torchrun and DeepSpeed's launcher say first."""
+FAR = 300
+"""Lines from a signal's word within which a mere mention may be its reason."""
+LONG_AFTER = 1000
+"""Lines that no rank writes whose peers have failed."""
+HANDLED = re.compile(
+    r"(?i)\b(?:retry|retrying|skipped|skipping|fall(?:ing)? ?back|ignored?|ignoring|recovered|trying (?:again|next|another|\d))\b"
+)
+"""What a program says of an error that it has dealt with."""
+
+
+def cause(context: FailureContext) -> Verdict | None:
+    """The first real cause."""
+    hard = [hit for hit in independent(roots(context)) if hit.signature.role == "root"]
+    if not hard:
+        return None
+    first = min(hard, key=context.order)
+    if first.signature.id not in NETWORK:
+        hard = [hit for hit in hard if hit.signature.id not in NETWORK]
+    same = sorted((hit for hit in hard if hit.signature is first.signature), key=context.order)
+    others = dict.fromkeys(
+        _answer(hit.signature) for hit in sorted(hard, key=context.order) if _answer(hit.signature) != _answer(first.signature)
+    )
+    sub = [hit for hit in roots(context) if hit.signature.id in first.signature.explains]
+    broke = context.found.launcher_broke and not context.found.ends and not any(hit.raised for hit in hard)
+    by_launcher = first.signature.launcher or broke or _raised_by_launcher(same) or first.signature.id in OF_SHELLS
+    rank, certain = (None, True) if by_launcher else first_failing(context, [*same, *sub])
+    if rank is None and not by_launcher and not context.found.agents:
+        rank = first.signature.only_rank
+    confidence = _confidence(context, first, same, certain or rank is None)
+    if confidence == "high" and (context.end_in_doubt or _raised_later(context, same)):
+        confidence = "medium"
+    if others or _first_stop(context):
+        confidence = "medium" if confidence == "high" else "low"
+    return Verdict(first.signature, confidence, same, rank, list(others), sub)
+
+
+def _raised_later(context: FailureContext, same: list[Hit]) -> bool:
+    """Whether a program raised something that nobody knows below the last that shows the cause: of another run, it may be."""
+    last = max(hit.at for hit in same)
+    return len(context.found.files) == 1 and any(
+        hit.at > last and hit.signature.id == "USER-PY" and hit.raised and hit.raised.traced and not hit.raised.in_launcher
+        for hit in roots(context)
+    )
+
+
+def _raised_by_launcher(hits: list[Hit]) -> bool:
+    """Whether the launcher itself raised the exception that says it, and no rank did."""
+    raised = [hit.raised for hit in hits if hit.raised is not None]
+    return bool(raised) and all(one.in_launcher for one in raised) and all(hit.rank is None for hit in hits)
+
+
+def roots(context: FailureContext) -> list[Hit]:
+    """Hits that may be causes: not ignored, not handled, not after a stop."""
+    hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _counts(context, hit)] + context.deaths()
+    stop = _first_stop(context)
+    hits = [hit for hit in hits if not WARNED.search(hit.text)] or ([] if stop else hits)
+    hits = _since_the_start(context, uncaught(context, _of_the_last_run(context, hits)))
+    if stop is None:
+        return hits
+    if _went_on(context, stop):
+        return [hit for hit in hits if hit.signature.id in AFTER_A_STOP]
+    return [
+        hit
+        for hit in hits  # what a shell could not run did not end a job that somebody stopped later
+        if hit.signature.id in AFTER_A_STOP or (hit.signature.id not in OF_SHELLS and context.before(hit, stop))
+    ]
+
+
+def _went_on(context: FailureContext, stop: Hit) -> bool:
+    """Whether the run, or one started after it in the same file, went on for long after the last error before the stop."""
+    errors = [hit.at[1] for hit in context.found.hits if hit.at < stop.at and hit.signature.role in ("root", "symptom", "cascade")]
+    return len(context.found.files) == 1 and not context.bad_ends and bool(errors) and stop.at[1] - max(errors) > LONG_AFTER
+
+
+def _of_the_last_run(context: FailureContext, hits: list[Hit]) -> list[Hit]:
+    """Of a file to which one run after another was written, without those of the runs before the last: their launcher had ended."""
+    if len(context.found.files) > 1 or context.found.several_nodes:
+        return hits
+    ends = [hit.at for hit in context.found.hits if hit.signature.id == "CHILD-FAILED" and hit.raised and hit.raised.in_launcher]
+    ends += [hit.at for hit in hits if hit.signature.id in OF_PARSERS]
+    ends += [end.at for end in context.bad_ends if end.exit.whole]
+    last = max((hit.at for hit in hits if hit.raised and hit.raised.traced), default=(0, 0))
+    before = max((at for at in ends if last[1] - at[1] > AGAIN), default=(0, 0))
+    over = min((end.at for end in context.bad_ends), default=(1, 0))
+    starts = [hit.at for hit in context.found.hits if hit.signature.id in STARTS and hit.at > over]
+    again = max((at for at in starts if any(hit.at > at for hit in hits)), default=(0, 0))
+    late = [hit for hit in hits if hit.at > max(before, again)]
+    return hits if late and all(hit.signature.id in MISSING for hit in late) else late  # they miss what an earlier step was to make
+
+
+def _since_the_start(context: FailureContext, hits: list[Hit]) -> list[Hit]:
+    """Without what failed before a launcher started the ranks and did not keep it from that, where something failed later too."""
+    started = context.found.started | {hit.at[0]: hit.at[1] for hit in reversed(context.found.hits) if hit.signature.id == "OMP-NOTE"}
+    late = {hit.at[0] for hit in hits if hit.at[1] > started.get(hit.at[0], hit.at[1])}
+    return [hit for hit in hits if hit.rank is not None or hit.at[0] not in late or hit.at[1] > started[hit.at[0]]]
+
+
+def _counts(context: FailureContext, hit: Hit) -> bool:
+    """Whether a hit can have ended anything: an exception that nobody ignored, a word that stands alone, or a failure around it."""
+    if hit.raised is not None:
+        return not hit.raised.ignored and (context.failed or context.may_be_the_end(hit))
+    return hit.signature.alone or (context.failed and not HANDLED.search(hit.text))
+
+
+def independent(hits: list[Hit]) -> list[Hit]:
+    """The hits that may each be a cause of its own: three filters, in this order."""
+    return _better_known(_more_than_mentioned(_after_the_preamble(_unexplained(hits))))
+
+
+def _after_the_preamble(hits: list[Hit]) -> list[Hit]:
+    """Without what a job's script did before its ranks: what a shell could not run where a program raised an exception later, and
+    exceptions without a label where ranks raised theirs later."""
+    raised = [hit for hit in hits if hit.raised and hit.raised.traced and not hit.raised.in_launcher]
+    return [
+        hit
+        for hit in hits
+        if not (
+            (hit.signature.id in OF_SHELLS and any(hit.at[0] == other.at[0] and hit.at < other.at for other in raised))
+            or (
+                hit.rank is None
+                and hit in raised
+                and any(hit.at[0] == other.at[0] and hit.at < other.at and other.rank is not None for other in raised)
+            )
+        )
+    ]
+
+
+def _unexplained(hits: list[Hit]) -> list[Hit]:
+    """Without those of signatures that another signature explains (`Signature.explains`: out of memory explains an NCCL error), unless both
+    explain each other."""
+    ids = {hit.signature.id for hit in hits}
+    explained = {below for one in ids for below in BY_ID[one].explains if one not in BY_ID[below].explains}
+    if any(hit.raised and hit.raised.traced and hit.signature.id == "USER-PY" for hit in hits):
+        explained.add("SIGABRT")  # threads that are still at work when an exception ends their program are ended so
+    if any(hit.raised and hit.raised.traced and hit.signature.id != "KERNEL-GONE" for hit in hits):
+        explained.add("KERNEL-GONE")  # a cell's exception is why it failed, whatever became of the kernel
+    return [hit for hit in hits if hit.signature.id not in explained]
+
+
+def _more_than_mentioned(hits: list[Hit]) -> list[Hit]:
+    """Where an exception with a whole traceback, or a signal, ended a program, what its output merely mentions beside that, or long before
+    that, did not."""
+    if any(hit.raised and hit.raised.traced and hit.raised.clean for hit in hits):
+        return [hit for hit in hits if _says_an_end(hit)]
+    deaths = [hit.at for hit in hits if hit.noticed is not None and hit.signature.id != "SIGABRT"]  # what led to an abort stands above it
+    return [
+        hit for hit in hits if _says_an_end(hit) or any(hit.at[0] != at[0] or abs(hit.at[1] - at[1]) <= FAR for at in deaths or [hit.at])
+    ]
+
+
+def _says_an_end(hit: Hit) -> bool:
+    """Whether a hit is more than a mention."""
+    shown = hit.raised is not None or hit.noticed is not None or hit.signature.alone or hit.signature.in_code
+    return shown or hit.signature.role == "symptom"
+
+
+def _better_known(hits: list[Hit]) -> list[Hit]:
+    """Without plain exceptions of the user's program (USER-PY) on a rank for which a known cause was found."""
+    known = [hit for hit in hits if hit.signature.role == "root" and hit.signature.id != "USER-PY"]
+    return [hit for hit in hits if hit.signature.id != "USER-PY" or not any(_same_process(hit, other) for other in known)]
+
+
+def _same_process(hit: Hit, other: Hit) -> bool:
+    """Whether two hits are, or may be, of one rank."""
+    if hit.rank is not None and other.rank is not None:
+        return hit.rank == other.rank
+    return True
+
+
+def _confidence(context: FailureContext, first: Hit, hits: list[Hit], certain: bool) -> Confidence:
+    signature = first.signature
+    if signature.id == "USER-PY":
+        return _of_the_script(first)
+    if signature.id == "SIGBUS-SHM" and not any("us error" in hit.text or "shared memory" in hit.text for hit in hits):
+        return "medium"  # the signal alone: a mapped file on a full disk does it too
+    guessed = first.raised is not None and not any(sign.matches(first.text) for sign in signature.all_signs())  # by its place alone
+    own_import = signature.id == "IMPORT-TORCH" and first.raised is not None and first.raised.in_user_code  # which of the two is too old
+    if not signature.sure or not first.sure or not certain or guessed or own_import:
+        return "medium"
+    shown = signature.alone or any(hit.raised or context.bad_ends for hit in hits)
+    before = signature.id not in AFTER_A_STOP and any(
+        end.at[0] == first.at[0] and end.at < (first.noticed or first.at) for end in context.bad_ends
+    )
+    return "high" if shown and not before else "medium"  # where a process had ended badly before, there may be a cause before this one
+
+
+def _of_the_script(hit: Hit) -> Confidence:
+    """How sure it is that an exception whose words no signature knows is the script's own fault: a mistake of programming in its own line
+    is; where a library raised it, and its message speaks of something that is a cause of its own, that is a guess."""
+    raised = hit.raised
+    if raised is None:
+        return "medium"
+    if raised.in_user_code and not raised.ignored and not points_elsewhere(raised, hit.text):
+        return "high" if raised.name in PROGRAMMING or not subjects_of(hit.text) else "medium"
+    return "low" if raised.name not in PROGRAMMING and subjects_of(hit.text) else "medium"
+
+
+def _first_stop(context: FailureContext) -> Hit | None:
+    """The first word of a stop that was not itself a consequence."""
+    stops = [hit for hit in context.found.hits if hit.signature.role == "stop" and not _consequence(context, hit)]
+    stops = [stop for stop in stops if not _of_an_earlier_run(context, stop)]
+    return min(stops, key=context.order) if stops else None
+
+
+def _of_an_earlier_run(context: FailureContext, stop: Hit) -> bool:
+    """Whether an exception ended a program so long after a stop that another run must have been written to the same file."""
+    if len(context.found.files) > 1 or context.found.several_nodes:
+        return False
+    return any(hit.raised and hit.raised.traced and hit.at[1] - stop.at[1] > LONG_AFTER for hit in context.found.hits)
+
+
+def _consequence(context: FailureContext, stop: Hit) -> bool:
+    """Whether a scheduler or a launcher stopped the run because something had failed before."""
+    return any(end.at[0] == stop.at[0] and end.at < stop.at and not end.exit.whole for end in context.bad_ends)
+
+
+def _answer(signature: Signature) -> str:
+    return signature.answer or signature.id

@@ -1,0 +1,55 @@
+"""Excerpts: what people paste is often the error alone, without a traceback's head, a launcher's line or the end of a process. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from dstui.diagnosis.failure_context import FailureContext
+from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.lines import WARNED
+from dstui.diagnosis.rank_resolution import first_failing
+from dstui.diagnosis.rules.causes import HANDLED, independent
+from dstui.diagnosis.signatures import BY_ID
+from dstui.diagnosis.verdict import Verdict
+
+OF_A_LAUNCHER = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")
+"""What tells that a process ended, and not of what."""
+GOES_ON = frozenset({"TOOL-GONE", "FILE-GONE", "ENV-GONE", "SCRIPT-PERM"})
+"""What a script of a shell goes on after, unless it is the last that the text has."""
+
+
+def excerpt(context: FailureContext) -> Verdict | None:
+    """The error of a text that says nothing else: of few lines, or one that ends with it. That it ended the run is likely, not shown."""
+    if context.failed or context.ended_well:
+        return None
+    hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _may_be_the_end(context, hit)]
+    if hits := sorted(independent(hits), key=context.order):
+        first = hits[0].signature
+        same = [hit for hit in hits if hit.signature is first]
+        others = dict.fromkeys(hit.signature.answer or hit.signature.id for hit in hits if hit.signature is not first)
+        return Verdict(first, "medium" if first.sure and not others else "low", same, same[0].rank, list(others))
+    return _last_named([hit for hit in context.found.named if _may_be_the_end(context, hit)])
+
+
+def last_named(context: FailureContext) -> Verdict | None:
+    """Of a run that failed, and of which nothing better is known: the last exception that a line names, without a traceback."""
+    if not context.failed or context.ended_well:
+        return None
+    harmless = (HANDLED, WARNED, OF_A_LAUNCHER)
+    verdict = _last_named([hit for hit in context.found.named if not any(words.search(hit.text) for words in harmless)])
+    if verdict is not None and verdict.rank is None:
+        verdict.rank, _ = first_failing(context, verdict.hits)
+    return verdict
+
+
+def _last_named(hits: list[Hit]) -> Verdict | None:
+    return Verdict(BY_ID["USER-PY"], "low", hits[-1:], hits[-1].rank) if hits else None
+
+
+def _may_be_the_end(context: FailureContext, hit: Hit) -> bool:
+    """Whether little or nothing stands beside or after it, and nobody says that it was dealt with."""
+    if HANDLED.search(hit.text) or WARNED.search(hit.text) or (hit.raised and hit.raised.ignored):
+        return False
+    if hit.signature.id in GOES_ON and not context.in_last_lines(hit):
+        return False
+    return context.may_be_the_end(hit)

@@ -1,0 +1,144 @@
+"""Ranks that waited, and nobody who says why: who was missing, who had left, what a run that hung was waiting for."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+from dstui.diagnosis.exits import TIMED_OUT
+from dstui.diagnosis.failure_context import FailureContext
+from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.rules.causes import independent, roots
+from dstui.diagnosis.signatures import BY_ID
+from dstui.diagnosis.verdict import Verdict
+
+WAITED = frozenset({"GLOO-PEER", "NCCL-REMOTE", "GLOO-TIMEOUT", "NCCL-WATCHDOG", "RDZV-CASCADE"})
+"""What ranks say whose peers are gone, or do not come."""
+LINKS = {"NCCL-REMOTE": "NCCL-SYSTEM", "RDZV-CASCADE": "RDZV-TIMEOUT"}
+"""What ranks say whose link to a peer broke -> what that is where no peer's death explains it."""
+RENDEZVOUS = re.compile(r"Rendezvous\w*Error")
+"""Of what may only be a peer's end, what the rendezvous itself says."""
+WAITING_FOR = ("JIT-LOCK", "INIT-HANG-P2P")
+"""Hints that tell what a run that hung was waiting for."""
+
+
+def timed_out(context: FailureContext) -> Verdict | None:
+    """timeout(1) had to end it, and nobody had complained before."""
+    late = [end for end in context.bad_ends if end.exit.code == TIMED_OUT]
+    if not late or roots(context):
+        return None
+    hints = [hit for one in WAITING_FOR for hit in context.found.hits if hit.signature.id == one and hit.at > context.found.loaded]
+    if hints:
+        return Verdict(hints[0].signature, "medium", hints)
+    rank, _ = context.suspect()
+    hits = [Hit(BY_ID["HANG"], end.at, end.text, end.stream) for end in late]
+    return Verdict(BY_ID["HANG"], "medium", hits, rank if rank is not None else context.last_rank_named())
+
+
+def other_collective(context: FailureContext) -> Verdict | None:
+    """Stacks in the text show ranks in different collectives; to blame is the one that stands alone, where the others stand together."""
+    waits = context.found.waits
+    where = Counter(function for function, _ in waits.values())
+    if len(where) < 2:
+        return None
+    odd = [hit for function, hit in waits.values() if where[function] == 1]
+    alone = len(odd) == 1 and len(waits) > 2
+    hits = [*odd, *(hit for _, hit in waits.values() if hit not in odd)]
+    return Verdict(BY_ID["HANG-DESYNC"], "medium", hits, odd[0].rank if alone else None)
+
+
+def symptom(context: FailureContext) -> Verdict | None:
+    """Ranks that waited, and nobody who says why."""
+    hits = [hit for hit in independent(roots(context)) if hit.signature.role == "symptom"]
+    return _peers_had_left(context, hits) or (_what_they_waited_in(context, hits) if hits else None)
+
+
+def _peers_had_left(context: FailureContext, symptoms: list[Hit]) -> Verdict | None:
+    """Ranks waited for others that had ended with 0, or had ended without a word: they have done fewer steps than these."""
+    waited = [hit for hit in context.found.hits if hit.signature.id in WAITED and not (hit.raised and hit.raised.ignored)]
+    if not waited or context.ended_well:
+        return None
+    # torchrun does not say who ended well, but it does say which ranks it had to end: where it names none, the silent ones had left.
+    gone = context.found.well or set(context.silent() if _nobody_was_left(context) and not symptoms else ())
+    if not gone:
+        return None
+    return Verdict(BY_ID["DESYNC-EARLY-EXIT"], "medium", waited, min(gone) if min(gone) >= 0 else None)
+
+
+def _what_they_waited_in(context: FailureContext, hits: list[Hit]) -> Verdict:
+    """The first symptom itself; the rank is the first of those that have come less far, else the one that reported it first."""
+    first = min(hits, key=context.order)
+    late = context.behind()
+    silent = len(late) == 1 and first.signature.id != "NCCL-WATCHDOG"  # whose reporters end by it, and the silent one may still be at work
+    differ = len(set(context.found.enqueued.values())) > 1
+    known = late and (differ or silent) and len(late) < max(len(context.ranks), 2)
+    rank = late[0] if known else first.rank
+    signature = first.signature
+    if signature.id == "NCCL-WATCHDOG" and context.found.preparing:
+        return Verdict(BY_ID["TOKENISE-TIMEOUT"], "medium", hits, rank)
+    if signature.id == "GLOO-TIMEOUT" and not late:
+        signature = BY_ID["HANG-DESYNC"]
+    return Verdict(signature, "medium", [hit for hit in hits if hit.signature is first.signature], rank)
+
+
+def _nobody_was_left(context: FailureContext) -> bool:
+    """Whether torchrun reported failures, and had no rank to end."""
+    return bool(context.found.agents and context.bad_ends) and not context.found.closing
+
+
+def link_broke(context: FailureContext) -> Verdict | None:
+    """A rank lost its link to a peer, and torchrun had to end all the others: they were alive, and nobody's death broke it."""
+    lost = _lost(context)
+    alive = context.found.closing and context.found.closing + len({hit.rank for hit in lost} - {None}) >= len(context.ranks)
+    return _of_the_link(lost) if lost and alive and not context.found.several_nodes else None
+
+
+def link_lost(context: FailureContext) -> Verdict | None:
+    """Nothing is known but that ranks lost their links to a peer, and no rank is silent that can have been that peer."""
+    lost = _lost(context)
+    return _of_the_link(lost) if lost and not context.silent() and not context.ended_well else None
+
+
+def _lost(context: FailureContext) -> list[Hit]:
+    """Exceptions by which ranks say that a link to a peer broke, in the order of time."""
+    hits = [hit for hit in context.found.hits if hit.signature.id in LINKS and hit.raised and hit.raised.traced and not hit.raised.ignored]
+    return sorted((hit for hit in hits if hit.signature.id == "NCCL-REMOTE" or RENDEZVOUS.search(hit.text)), key=context.order)
+
+
+def _of_the_link(lost: list[Hit]) -> Verdict:
+    return Verdict(BY_ID[LINKS[lost[0].signature.id]], "low", lost, lost[0].rank)
+
+
+def left_early(context: FailureContext) -> Verdict | None:
+    """A rank ended by itself, with an exit status and without a word of why (sys.exit, os._exit, a C++ library's exit).
+
+    Which one: the first rank that wrote nothing of a failure. Where every rank wrote something, or the ends have no ranks: an exit status
+    of the program's own, not one that an interpreter or a shell gives (1: an exception; 2: a parser; 126, 127: not started; 255: exit(-1)).
+    Where there is neither, ranks that waited for a peer are enough, if only one rank can have been that peer.
+    """
+    own = [end for end in context.bad_ends if 0 < end.exit.code < 256]  # beyond: how Windows tells a crash
+    # An exit status of 1 is an exception's, one of 2 a parser's or a shell's: without words in the text it is a rank's own end only where
+    # others speak of theirs.
+    others = context.found.ended or context.found.spoke
+    wordless = [
+        end for end in own if end.rank is not None and end.rank not in context.found.spoke and (end.exit.code not in (1, 2) or others)
+    ]
+    numbered = [end for end in own if end.exit.code not in (1, 2, 126, 127, 255)]
+    waited = [hit for hit in context.found.hits if hit.signature.id in WAITED]
+    wordless.sort(key=lambda end: context.found.ended.get(end.rank or 0, 0.0))
+    rank, certain = (wordless[0].rank, True) if wordless else context.suspect()
+    if not (wordless or numbered or (waited and own and rank is not None)):
+        return None
+    hits = [Hit(BY_ID["EARLY-EXIT"], end.at, end.text, end.stream, end.rank, end.host) for end in wordless or numbered]
+    return Verdict(BY_ID["EARLY-EXIT"], "medium" if hits and certain else "low", hits or waited, rank)
+
+
+def hint(context: FailureContext) -> Verdict | None:
+    """The log ends while an op was being built."""
+    if context.failed:
+        return None
+    hits = [hit for hit in context.found.hits if hit.signature.id == "JIT-LOCK" and hit.at > context.found.loaded]
+    last = [line for lines in context.found.tails.values() for line in lines[-2:]]
+    if hits and any(hit.text.strip() in line for hit in hits for line in last):
+        return Verdict(BY_ID["JIT-LOCK"], "low", hits)
+    return None

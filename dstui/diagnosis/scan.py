@@ -1,0 +1,279 @@
+"""From lines to findings: every sign that a signature has, every exception, every exit, with who said it and where. Pure."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from dstui.diagnosis import loops
+from dstui.diagnosis.cuts import advances, breaks_off, finished
+from dstui.diagnosis.dumps import Dumps
+from dstui.diagnosis.exception_kinds import cause_of, to_be_written
+from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
+from dstui.diagnosis.launchers import Key, Launchers, time_of
+from dstui.diagnosis.lines import WARNED, Label, local_in, rank_in, rank_of_beginning, read_label
+from dstui.diagnosis.prefixes import Prefixes
+from dstui.diagnosis.shapes import Shape, Shapes
+from dstui.diagnosis.signature import Sign, Signature
+from dstui.diagnosis.signatures import BY_ID
+from dstui.diagnosis.traces import HEADER, Raised, Traces
+
+Signs = Sequence[tuple[Sign, Signature]]
+KEPT = 40
+"""Hits of one signature in one stream that are kept."""
+NAMED = 10
+"""Exceptions without a traceback that are kept."""
+WENT_ON = 20
+"""Lines after an exception that was logged that show that it ended nothing, where nothing else says how the run ended."""
+OF_A_WORKER = re.compile(r":\(\w+ pid=\d+")
+"""The label of one of Ray's workers: it is the driver whose exception ends the run."""
+LONG = 1000
+"""The same, after the first of several."""
+MOST_LOOPS = 200
+"""Shapes of lines above tracebacks that are kept."""
+HEADS = 300
+"""Characters of a line in which a logger's head stands."""
+MESSAGE = 10
+"""Lines that the message of an exception goes on for, at most."""
+LOGGED = re.compile(
+    r"\s*(?:\[?\d{4}-|\[?\d\d:\d\d|\[\d\d/\d\d |\[?(?:INFO|WARN|ERROR|DEBUG)\b|[WEI]\d{4} |(?:srun|slurmstepd|wandb|pdsh@?\S*): )"
+)
+"""How a line begins that somebody logged: no part of a message."""
+
+
+OF_FILES = frozenset({"MODEL-FILES", "MODEL-FILES-PART", "DATA-FILE"})
+FIRST_CALLS = frozenset({"set_device", "_lazy_init", "init", "synchronize", "mem_get_info", "current_stream"})
+"""Functions of torch.cuda that need nothing but the GPU itself: no memory for them means that somebody else has it."""
+
+
+def unnamed(raised: Raised, text: str) -> Signature:
+    """The signature of an exception whose words no other one knows."""
+    return BY_ID[cause_of(raised, text)]
+
+
+def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Signature:
+    """The signature that the same words stand for where they were raised."""
+    if raised is None:
+        return signature
+    if signature.id == "CKPT-SHAPE" and "transformers/modeling_utils" in raised.deepest.file:
+        return BY_ID["MODEL-LOAD"]
+    if signature.id in OF_FILES and to_be_written(raised):
+        return BY_ID["USER-PY"]
+    if signature.id == "WINDOWS" and not raised.in_deepspeed:
+        return unnamed(raised, "")
+    if signature.id == "AUTO-UNRESOLVED" and raised.name == "TypeError" and not raised.in_deepspeed:
+        return BY_ID["USER-PY"]  # a number that YAML or a parser left as words
+    if signature.id == "IMPORT-TORCH" and raised.in_user_code and "import name '_" in text:
+        return BY_ID["IMPORT-OTHER"]  # the script itself uses what PyTorch keeps private
+    if signature.id == "OOM-GPU" and "torch/cuda/" in raised.deepest.file and raised.deepest.function in FIRST_CALLS:
+        return BY_ID["GPU-BUSY"]
+    return signature
+
+
+def _same_chain(hit: Hit, raised: Raised) -> bool:
+    """Whether this exception was being handled when that one was raised."""
+    return hit.raised is not None and hit.raised.chain == raised.chain
+
+
+class Scanner:
+    """Feed it the lines of one file after another."""
+
+    def __init__(self) -> None:
+        self.found = Findings()
+        self.shapes = Shapes()
+        self._launchers = Launchers(self.found)
+        self._dumps = Dumps(self.found)
+        self._traces: dict[Key, Traces] = defaultdict(Traces)
+        self._kept: dict[tuple[str, str, int], list[Hit]] = defaultdict(list)
+        self._time: dict[Key, float] = {}
+        self._message: dict[Key, tuple[int, Raised]] = {}
+        """Where an exception stood: the lines after it are its message."""
+        self._announces: dict[Key, int] = {}
+        """Where an exception stood whose line ends with a colon: the next one may be another, which it tells."""
+        self._file_rank: int | None = None
+        self._tracebacks = 0
+        """Tracebacks in the files before the current one."""
+        self._prefixes = Prefixes()
+
+    def begin(self, name: str, rank: int | None) -> None:
+        """A new file; `rank` where it is known to be one rank's own."""
+        self.found.files.append(name)
+        self._file_rank = rank
+        self._prefixes = Prefixes()
+        self._tracebacks = self.found.tracebacks
+        self.found.loops = set()
+
+    def learn_beginning(self, lines: list[str]) -> None:
+        """The first lines of the current file, before any is fed: they show what stands before each."""
+        self._prefixes.learn_beginning(lines)
+        self._file_rank = rank_of_beginning(lines) if self._file_rank is None else self._file_rank
+
+    def end(self, tail: list[tuple[int, str]], whole: list[tuple[int, str]]) -> None:
+        """The end of the current file, and its last lines with words, each with its number; `whole`: with what bars have overwritten."""
+        if not tail:
+            return
+        place, last = len(self.found.files) - 1, tail[-1][0]
+        self.found.last[place], self.found.final[place] = tail[0][0], last
+        self.found.ending[place] = whole
+        traces = [(key, trace) for key, trace in self._traces.items() if key[0] == place]
+        for key, trace in traces:
+            if (raised := trace.unnamed(last)) is not None:
+                self._keep(unnamed(raised, tail[-1][1]), Label(tail[-1][1], key[1]), (place, last), key, raised)
+        self.found.launcher_broke = any(trace.in_launcher for _, trace in traces)
+        opened = max((trace.last_line for _, trace in traces if trace.open), default=-1)
+        if sentence := breaks_off(tail[-1][1], within_traceback=opened >= last - 1):
+            self.found.cut.append(f"{self.found.files[place]} {sentence} (line {last}).")
+        self._who_survived(place, tail, whole)
+
+    def _who_survived(self, place: int, tail: list[tuple[int, str]], whole: list[tuple[int, str]]) -> None:
+        """Exceptions of a file after which its run went on: those that were logged, or printed within a loop that its end shows at work."""
+        raised = [hit for hit in self.found.hits if hit.at[0] == place and hit.raised and not hit.raised.ignored]
+        lines, last = [hit.at[1] for hit in raised] or [0], tail[-1][0]
+        went_on = max(lines) < last - WENT_ON or min(lines) < last - LONG
+        logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
+        after = [text for number, text in (whole if self._alone else tail) if number > max(lines)]
+        ended = any(end.exit.code != 0 for end in self.found.ends)
+        if raised and ((logged and went_on) or advances(after) or (self._alone and not ended and loops.goes_on(self.found.loops, after))):
+            self._survived(raised)
+            self.found.tracebacks = self._tracebacks
+        elif of := finished(tail[-1][1]):
+            self._survived(within := [hit for hit in raised if hit.raised and hit.raised.within == of])
+            self.found.tracebacks -= sum(hit.raised is not None and not hit.raised.logged for hit in within)
+
+    @property
+    def _alone(self) -> bool:
+        """Whether nothing speaks of more than one process."""
+        found = self.found
+        return found.world in (None, 1) and not found.labelled and not found.agents and found.local is None
+
+    @staticmethod
+    def _survived(hits: list[Hit]) -> None:
+        """These exceptions have ended nothing."""
+        for hit in hits:
+            if hit.raised:
+                hit.raised = replace(hit.raised, ignored=True)
+
+    def feed(self, number: int, line: str, shape: Shape, above: Sequence[str] = ()) -> None:
+        """One line of the current file, what it can hold, and the lines above it, where they matter."""
+        place = (len(self.found.files) - 1, number)
+        label = self._label(line)
+        if label.rank is None and self._file_rank is not None:
+            label = Label(label.text, label.stream, self._file_rank, label.host, None)
+        if label.local is not None:
+            self.found.local = max(self.found.local or 0, label.local)
+        if label.rank is not None and label.stream.startswith("rank"):
+            self.found.labelled.add(label.rank)
+        key, before = (place[0], label.stream), above[-1] if above else ""
+        trace = self._traces[key]
+        code = trace.is_code(label.text)
+        raised = None
+        if shape.first is not None:
+            self.found.begun.setdefault(place[0], []).append((number, shape.first))
+        if when := time_of(label.text) or time_of(line):
+            self._time[key] = when
+        if shape.facts:
+            ignoring, of_tracker = trace.ignoring, trace.of_tracker
+            if HEADER in line and len(self.found.loops) < MOST_LOOPS:
+                self.found.loops.update(loops.shape(one) for one in above if loops.NUMBER.search(one))
+            raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
+            if trace.announced:
+                self.shapes.expect(trace.announced)
+            self.found.tracebacks += HEADER in label.text and not ignoring and not trace.logged
+            if raised is not None and of_tracker:
+                self._survived([hit for hit in self.found.hits if hit.stream == f"{place[0]}:{label.stream}" and _same_chain(hit, raised)])
+                self.found.tracebacks -= not trace.logged
+            self._launchers.feed(label, place, key)
+            self._dumps.feed(label, place)
+        if raised or trace.open or trace.at_frame:
+            self.found.traced.setdefault(place[0], array("Q")).append(number)
+        warned = raised is None and WARNED.search(before[-HEADS:]) is not None  # what Python says of a warning goes on for a line
+        signs = [
+            (sign, signature)
+            for sign, signature in shape.signs
+            if (not code or signature.in_code) and (not warned or signature.alone or signature.role in ("success", "benign"))
+        ]
+        self._signatures(signs, label, place, key, raised)
+
+    @staticmethod
+    def _head_of(line: str, before: str) -> str:
+        """Of the head of a traceback: what a logger has put before it, in its line or the one above."""
+        return f"{before[:HEADS]}\n{line[: line.index(HEADER)][:HEADS]}\n" if HEADER in line else ""
+
+    def _label(self, line: str) -> Label:
+        """The labels of a line, also behind what wrappers of this file put before it."""
+        line, host = self._prefixes.stripped(line)
+        if host is not None:
+            label = self._label_of(line)
+            return replace(label, host=label.host or host, stream=host + label.stream)
+        return self._label_of(line)
+
+    def _label_of(self, line: str) -> Label:
+        outer = read_label(line, late=False)
+        bare = self._prefixes.without(outer.text)
+        if bare == outer.text:
+            return read_label(line)
+        inner = read_label(bare)
+        ranks = (inner.rank, outer.rank, rank_in(outer.text[: len(outer.text) - len(bare)]))
+        rank = next((one for one in ranks if one is not None), None)
+        return Label(inner.text, outer.stream + inner.stream, rank, inner.host or outer.host, outer.task, inner.local)
+
+    def _signatures(self, signs: Signs, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
+        matched = False
+        if raised:
+            raised = self._inherited(raised, place, key)
+            self._message[key] = (place[1], raised)
+            self._announces[key] = place[1] if label.text.rstrip().endswith(":") else 0
+        of_message = raised or self._of_message(label.text, place, key)
+        for sign, signature in signs:
+            if sign.matches(label.text):
+                matched |= signature.role not in ("benign", "hint", "performance")
+                by = raised if signature.alone or signature.role not in ("root", "symptom") else of_message
+                self._keep(_at_its_place(signature, by, label.text), label, place, key, by)
+        if raised and not matched and raised.traced and raised.name != "SystemExit":
+            self._keep(unnamed(raised, label.text), label, place, key, raised)
+        elif raised and not matched and not raised.ignored:
+            named = Hit(BY_ID["USER-PY"], place, label.text[:TEXT_CAP], f"{place[0]}:{label.stream}", label.rank, label.host, raised=raised)
+            self.found.named = [*self.found.named[1 - NAMED :], named]
+
+    def _inherited(self, raised: Raised, place: Place, key: Key) -> Raised:
+        """An exception with the traceback of the one whose message it is: `BackendCompilerFailed: … raised:`, and it below."""
+        _, outer = self._message.get(key, (0, None))
+        if raised.traced or outer is None or not outer.traced or place[1] != self._announces.get(key, 0) + 1:
+            return raised
+        return replace(outer, name=raised.name, chained=True)
+
+    def _of_message(self, text: str, place: Place, key: Key) -> Raised | None:
+        """The exception whose message goes on in this line."""
+        began, raised = self._message.get(key, (0, None))
+        if (
+            raised is None
+            or not raised.traced
+            or place[1] - began > MESSAGE
+            or HEADER in text
+            or LOGGED.match(text)
+            or self._traces[key].at_frame
+        ):
+            self._message.pop(key, None)
+            return None
+        return None if raised.ignored else raised
+
+    def _keep(self, signature: Signature, label: Label, place: Place, key: Key, raised: Raised | None) -> None:
+        named = (label.rank, rank_in(label.text), raised.rank if raised else None)
+        rank = next((one for one in named if one is not None), None)
+        if signature.role in ("root", "symptom", "cascade") and rank is not None and not (raised and raised.ignored):
+            self.found.spoke.add(rank)
+        stream, when = f"{place[0]}:{label.stream}", self._time.get(key)
+        local = label.local if label.local is not None else local_in(label.text)
+        hit = Hit(signature, place, label.text[:TEXT_CAP], stream, rank, label.host, label.task, local, when, raised)
+        kept = self._kept[(signature.id, label.stream, place[0])]
+        if kept and kept[-1].at == place:
+            return
+        if len(kept) < KEPT:
+            self.found.hits.append(hit)
+            kept.append(hit)
+        else:  # of many the first, and the latest
+            self.found.hits[self.found.hits.index(kept[-1])] = hit
+            kept[-1] = hit

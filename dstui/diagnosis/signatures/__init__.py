@@ -1,0 +1,41 @@
+"""The signatures, by area. A new one is one entry in one table, and one line in the tests' samples."""
+
+from __future__ import annotations
+
+from dstui.diagnosis.signature import Signature
+from dstui.diagnosis.signatures import (
+    accelerate,
+    checkpoints,
+    communication,
+    configuration,
+    consequences,
+    endings,
+    imports,
+    install,
+    job_scripts,
+    launching,
+    memory_limits,
+    models_and_data,
+    training,
+)
+
+ALL: tuple[Signature, ...] = tuple(
+    signature
+    for area in (
+        memory_limits,
+        imports,
+        install,
+        launching,
+        job_scripts,
+        configuration,
+        accelerate,
+        communication,
+        models_and_data,
+        training,
+        checkpoints,
+        endings,
+        consequences,
+    )
+    for signature in area.SIGNATURES
+)
+BY_ID: dict[str, Signature] = {signature.id: signature for signature in ALL}

@@ -1,0 +1,293 @@
+"""How processes end: signals, exit codes, and stops by people and schedulers."""
+
+from __future__ import annotations
+
+from dstui.diagnosis.signature import Signature, rx
+
+NO_END = r"\b(?:not|but|if|when|before|until|once|epochs?|steps?)\b"
+"""Words that make of the word of an end something else."""
+
+SIGNATURES = (
+    # Ends that a process's exit status tells; most have no words of their own.
+    Signature(
+        "KILLED-UNKNOWN",
+        "root",
+        "A rank was killed (SIGKILL), and nothing proves by whom",
+        "The kernel does it when memory runs out, without a word in the log; so can a person or a scheduler.",
+        (
+            rx("Killed", r"^(?:.*: line \d+: +\d+ )?Killed(?=\W*$| {2,}|: \d| python)"),
+            rx("illed", r"^(?:zsh: killed\b|\[\d+\]\s*[+-]?\s+(?:\d+ )?[Kk]illed\s)"),
+            rx("Killed", r"(?:(?:it/s|s/it)[^]\[]{0,300}\] *|\d)Killed$"),
+            rx("Killed", r"^make: \*\*\* \[.*\] Killed"),
+        ),
+        ("Look for the kernel's word: dmesg | grep -i oom, or oom_kill in the cgroup's memory.events",),
+        "oom_kill in the cgroup's memory.events, before and after.",
+        alone=True,
+        sure=False,
+        alike=("OOM-HOST", "SLURM-CANCEL"),
+    ),
+    Signature(
+        "HOST-LOST",
+        "root",
+        "A host could not be reached any more, and the job was given up",
+        "It went down, was taken away, or its network is cut: the other ranks waited for its ranks without a word.",
+        remedies=(
+            "ping the host, and look at its console: start it again, or take it out of cluster.hosts",
+            "dstui stop RUN, once it answers again: nobody could look whether something of the job is left there",
+            "run.host_lost: more seconds, where the network is cut for long and the training goes on; 0 waits for ever",
+        ),
+        confirm="dstui doctor PLAN: whether the host answers now.",
+        alone=True,
+    ),
+    Signature(
+        "KERNEL-GONE",
+        "root",
+        "The notebook's kernel is gone, and nothing says why",
+        "It was killed, mostly for memory, or crashed in native code.",
+        (
+            rx("DeadKernelError", r"DeadKernelError: Kernel died"),
+            rx("ernel", r"^The [Kk]ernel (?:crashed while executing code|appears to have died)"),
+        ),
+        ("Run the notebook as a script (jupyter nbconvert --to script): its end then has a status and a log",),
+        "oom_kill in the cgroup's memory.events, or dmesg | grep -i oom.",
+        alone=True,
+        sure=False,
+        alike=("OOM-HOST", "SIGSEGV"),
+        answer="KILLED-UNKNOWN",
+    ),
+    Signature(
+        "RAY-WORKER",
+        "root",
+        "A Ray worker died without a word of why",
+        "Its process is gone: killed for memory, by a person or a scheduler, or crashed in native code. Its own log may know more.",
+        (
+            rx("ActorDiedError", r"(?:ray\.exceptions\.)?ActorDiedError"),
+            rx("WorkerCrashedError", r"(?:ray\.exceptions\.)?WorkerCrashedError"),
+            rx("RayActorError", r"ray\.exceptions\.RayActorError: The actor died"),
+        ),
+        ("Look into the worker's own log (/tmp/ray/session_latest/logs), and for the kernel's word: dmesg | grep -i oom",),
+        "ray list workers --detail: how it ended.",
+        sure=False,
+        alike=("OOM-HOST", "SIGSEGV"),
+        answer="KILLED-UNKNOWN",
+    ),
+    Signature(
+        "SIGSEGV",
+        "root",
+        "A rank crashed in native code (segmentation fault)",
+        "Libraries that do not fit together, an op built for another machine, a broken plug-in of NCCL.",
+        (
+            rx("Segmentation fault", r"Segmentation fault(?! (?!in\b|at\b|is\b|was\b|encountered|detected|occurred|received)[a-z])"),
+            rx("segmentation fault", r"segmentation fault +\(core dumped\)|^\[\d+\].*segmentation fault"),
+            "Segfault encountered",
+        ),
+        ("PYTHONFAULTHANDLER=1 prints the Python stack of the next one", "Look for two versions of a CUDA library: ldd, LD_LIBRARY_PATH"),
+        "The stack under `Fatal Python error`.",
+        explains=("SIGABRT",),
+        alone=True,
+        alike=("OP-ABI", "CUDA-ILLEGAL"),
+    ),
+    Signature(
+        "SIGILL",
+        "root",
+        "A rank ran an instruction that this CPU does not have",
+        "A compiled op or package was built on another host, for a newer CPU (AVX-512): a cache of extensions that hosts share does it.",
+        (rx("llegal instruction", r"(?:^|\s)[Ii]llegal instruction(?! was encountered)"),),
+        ("rm -rf ~/.cache/torch_extensions, and a folder of its own per kind of host (TORCH_EXTENSIONS_DIR)",),
+        "lscpu of the host that failed, against that of the one that built it.",
+        sure=False,
+        alike=("SIGSEGV",),
+        answer="OP-ABI",
+        alone=True,
+    ),
+    Signature(
+        "SIGABRT",
+        "root",
+        "Native code gave up (abort)",
+        "A check in C++ failed; the line before says which.",
+        (
+            "Fatal Python error: Aborted",
+            rx("terminate called", r"terminate called (?:after throwing|without an active)"),
+            rx("Aborted", r"Aborted +\(core dumped\)|^Aborted$"),
+            rx("loating point exception", r"^(?:.*\d )?[Ff]loating point exception\b"),
+            rx("stack smashing detected", r"\*\*\* stack smashing detected \*\*\*"),
+            rx("(): ", r"^(?:free|malloc|realloc|munmap_chunk)\(\): (?:invalid|corrupted|unaligned)"),
+            rx("corrupt", r"^(?:double free or corruption|corrupted (?:size vs\. prev_size|double-linked list)|malloc_consolidate)"),
+        ),
+        ("Read the lines before it: `what():` names the reason",),
+        "The line `what():` above.",
+        alone=True,
+        sure=False,
+        alike=("NCCL-WATCHDOG", "CUDA-ILLEGAL", "ALLOC-REFUSED"),
+    ),
+    Signature(
+        "EARLY-EXIT",
+        "root",
+        "A rank left on its own while others went on",
+        "The script called sys.exit, or came to its end, on that rank only.",
+        (),
+        ("Look for sys.exit and for conditions on the rank in the script",),
+        "The last lines of that rank.",
+        sure=False,
+        alike=("DESYNC-EARLY-EXIT", "KILLED-UNKNOWN"),
+        source="deepspeed/launcher/launch.py:sigkill_handler",
+    ),
+    Signature(
+        "USER-PY",
+        "root",
+        "The program raised an exception",
+        "An error in the script, its arguments or its data.",
+        remedies=("Look at the last frame of the traceback that is the script's own, and at what the message names",),
+        confirm="That line of the script, run by itself with the same values, fails in the same way.",
+    ),
+    Signature(
+        "LIBTORCH-CHECK",
+        "root",
+        "A check inside PyTorch failed (INTERNAL ASSERT)",
+        "PyTorch met a state that it holds for impossible: a fault of its own, or of what was done to it before.",
+        (rx("INTERNAL ASSERT FAILED", r"INTERNAL ASSERT FAILED at "),),
+        ("Search for the file and line of the message among PyTorch's issues; try another release, or without what the message names",),
+        "The same with another release of PyTorch.",
+        sure=False,
+        alike=("IMPORT-VERSION", "CUDA-ILLEGAL"),
+        answer="USER-PY",
+    ),
+    Signature(
+        "ZOMBIE",
+        "quiet",
+        "The launcher died and its ranks trained on",
+        "Nobody watches them: they hold GPUs, memory and the port until they end.",
+        (),
+        ("End them by id; dstui stop finds what belongs to a job",),
+        "ps shows the node's launcher with the parent 1.",
+    ),
+    Signature("SUCCESS", "success", "The run ended well"),
+    Signature(
+        "LAST-WORDS",
+        "success",
+        "The program says that it came to its end",
+        signs=(
+            rx("train_runtime", r"^\W*train_runtime'?\s*[:=]"),
+            "Training completed. Do not forget to share your model",
+            *(
+                rx(words, rf"^(?!.*(?i:{NO_END}))\W*(?:[\w,.:'-]+ ){{0,4}}\w*{words}\b.{{0,60}}$")
+                for words in (
+                    "raining complete",
+                    "raining completed",
+                    "raining finished",
+                    "raining done",
+                    "raining is done",
+                    "raining ended",
+                )
+            ),
+            *(
+                rx(words, rf"^(?!.*(?i:{NO_END}))\W*(?:[\w,.:'-]+ ){{0,4}}\w*{words}\W*$")
+                for words in ("inished training", "ompleted training", "ompleted successfully", "inished successfully")
+            ),
+        ),
+    ),
+    Signature(
+        "LAST-WORD",
+        "success",
+        "The last word of the program is that something is done",
+        signs=(
+            rx("ll done", r"^\W*[Aa]ll done\W*$"),
+            *(rx(word, rf"^\W*{word}\W*$") for word in ("Done", "DONE", "Finished", "FINISHED")),
+        ),
+    ),
+    Signature("BENIGN-NOISE", "success", "The run ended well; what it printed at its exit harms nothing"),
+    # Stops.
+    Signature(
+        "SLURM-TIME",
+        "stop",
+        "The scheduler ended the job at its time limit",
+        "The time that the job asked for was over.",
+        (
+            "DUE TO TIME LIMIT",
+            "TERM_RUNLIMIT",
+            rx("Caught signal ", r"submitit.{0,99}Caught signal \w{1,20}.{0,99}this job is timed-out"),
+            rx("maximum execution time", r"has exceeded the maximum execution time of \d+"),  # GitHub's runners
+            rx("walltime", r"job killed: walltime \d+ exceeded limit"),
+            rx("DeadlineExceeded", r"(?:[Rr]eason:?\s+|reason=)\"?DeadlineExceeded"),
+        ),
+        ("A checkpoint in time (#SBATCH --signal=B:USR1@600), and a job that resumes",),
+        alone=True,
+    ),
+    Signature(
+        "SLURM-PREEMPT",
+        "stop",
+        "SLURM took the nodes away",
+        "A job of higher priority came, or a node failed.",
+        (
+            rx("DUE TO", r"DUE TO (?:PREEMPTION|NODE FAILURE)"),
+            "Node failure on",
+            rx("Caught signal ", r"submitit.{0,99}Caught signal \w{1,20}.{0,99}this job is preempted"),
+        ),
+        ("Submit again: sbatch --requeue",),
+        alone=True,
+    ),
+    Signature(
+        "SLURM-CANCEL",
+        "stop",
+        "The SLURM job was cancelled",
+        "By scancel, or by srun after one task failed.",
+        (
+            "TERM_OWNER",
+            rx("CANCELLED AT", r"\*\*\* (?:JOB|STEP) \S+ ON \S+ CANCELLED AT (?!.*DUE TO (?:TIME|PREEMPTION|NODE))"),
+            rx("PBS: job killed: ", r"PBS: job killed: (?:deleted|killed) by"),
+        ),
+        alone=True,
+        confirm="sacct -j JOB --format=State,ExitCode,End",
+    ),
+    Signature(
+        "SIGHUP",
+        "stop",
+        "The terminal or the ssh connection was closed, and took the job with it (SIGHUP)",
+        "torchrun handles SIGHUP itself, so that even nohup does not help.",
+        (
+            rx("got signal: 1", r"got signal: 1\b"),
+            rx("death signal", r"Received (?:1|(?:Signals\.)?SIGHUP) death signal"),
+            "closing signal SIGHUP",
+            rx("Hangup", r"^(?:.*: line \d+: +\d+ )?Hangup\b"),
+        ),
+        ("dstui --headless --detach, or a launch from dstui's screens, lives on without the terminal",),
+        alone=True,
+        confirm="Whether the terminal or the ssh connection ended at that time.",
+    ),
+    Signature(
+        "CTRL-C",
+        "stop",
+        "Somebody stopped the run (SIGINT or SIGTERM)",
+        "Ctrl-C, kill, or a scheduler.",
+        (
+            rx("Main process received SIG", r"Main process received SIG(?:INT|TERM), exiting"),
+            rx(
+                "KeyboardInterrupt", r"^(?!.*(?i:\b(?:press|hit|use|type|send)\b)).*(?<!except )(?<!except \()(?<!raise )KeyboardInterrupt"
+            ),  # not the source that a traceback shows
+            "free variable 'kill_cmd' referenced before assignment",
+            "cannot access free variable 'kill_cmd'",
+            rx("got signal: ", r"got signal: (?:2|15)\b"),
+            rx("death signal", r"Received (?:2|15|(?:Signals\.)?SIG(?:INT|TERM)) death signal"),
+            "closing signal SIGINT",
+            rx(
+                "erminated",
+                r"^(?:.*: line \d+: +\d+ Terminated\b|\[\d+\]\s*[+-]?\s+(?:\d+ )?[Tt]erminated\s|zsh: terminated\b|Terminated$)",
+            ),
+            rx("^C", r"^(?:\^C)+$"),
+            rx("nterrupted by", r"^(?!.*(?i:\b(?:if|when|can|be|not|resume\w*)\b)).{0,80}\b[Ii]nterrupted by (?:the )?user\W*$"),
+            rx("ser interrupted", r"^\W*[Uu]ser interrupted (?:the )?(?:training|run)\b"),
+            rx("The operation was cancel", r"The operation was cancell?ed\.?$"),
+            rx("with signal ", r"^LAUNCH INFO .*(?:Terminating|Exit) with signal (?:2|15)\b"),  # PaddlePaddle's
+            rx("srun: interrupt", r"^srun: (?:interrupt|sending Ctrl-C)"),
+        ),
+        alone=True,
+        alike=("SLURM-CANCEL", "SIGHUP"),
+        source="deepspeed/launcher/launch.py:sigkill_handler",
+    ),
+    Signature(
+        "SIGTERM-HEARD",
+        "hint",
+        "The program says that it was asked to end (SIGTERM)",
+        signs=(rx("eceived SIGTERM", r"[Rr]eceived SIGTERM\b"), rx("aught signal", r"[Cc]aught signal (?:15|2|SIGTERM|SIGINT)\b")),
+    ),
+)

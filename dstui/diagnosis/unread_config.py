@@ -1,0 +1,44 @@
+"""The success that is none: a job that ended well, and in which no rank has read its DeepSpeed configuration.
+
+It is asked of every job that ends well, where no signature is needed to see that all is well: nothing of the engine is loaded for that.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from dstui.base.files import FileProblem
+from dstui.diagnosis.diagnosis import Diagnosis, Evidence
+from dstui.jobs.store.folder import JobFolder
+from dstui.plan.finding import Fix
+
+HANDS_OVER = ("PL001", "PL023")
+"""The checks that find that nobody hands the configuration to the script."""
+
+
+def unread_configuration(folder: JobFolder) -> Diagnosis | None:
+    """What is to be said of a job that ended well, and in which no rank has read its DeepSpeed configuration; None of any other."""
+    ends = [(line, event) for line, event in folder.numbered_events() if event.get("event") == "exit"]
+    if not ends or ends[-1][1].get("state") != "succeeded" or ends[-1][1].get("config_read") is not False:
+        return None
+    from dstui.check import check
+    from dstui.documents import script_facts_of
+    from dstui.jobs.store.access_time import was_read
+    from dstui.jobs.store.plan_diff import plan_of
+    from dstui.plan import PlanError
+
+    fixes: list[Fix] = []
+    with suppress(FileProblem, PlanError):
+        plan = plan_of(folder)
+        if not any(plan.configurations.values()):
+            return None
+        fixes = [f.fix for f in check(plan, script=script_facts_of(plan)) if f.code in HANDS_OVER and f.fix]
+    from dstui.diagnosis.signatures import BY_ID  # all tables: only where there is something to say
+
+    signature = BY_ID["CONFIG-UNREAD"]
+    unread = next((path for path in folder.ds_configs if was_read(path) is False), folder.ds_config)
+    shown = Evidence(str(folder.events_file), ends[-1][0], f"{unread.name} was never opened while the job ran")
+    fixes += [Fix(way.text) for way in signature.all_remedies()]
+    return Diagnosis(
+        signature.id, "failure", "high", signature.title, signature.cause, (shown,), confirm=signature.confirm, fixes=tuple(fixes)
+    )

@@ -1,0 +1,86 @@
+"""A diagnosis in words, for a terminal: what happened, where first, the lines that show it, how sure, what to do."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from dstui.diagnosis.diagnosis import Diagnosis, Evidence
+from dstui.diagnosis.signatures import BY_ID
+from dstui.jobs.store.ranks import ranks_in_words
+
+SURE = {"high": "sure", "medium": "likely", "low": "a guess"}
+GLYPHS = {"failure": "✖", "stop": "■", "benign": "✔", "success": "✔"}
+WIDTH = 100
+LONGEST, END = 220, 70
+"""Characters of a line of evidence that are shown, and how many of them from its end."""
+
+
+def in_words(diagnosis: Diagnosis) -> str:
+    """The whole diagnosis as lines, without a newline at the end."""
+    parts = [_headline(diagnosis)]
+    if diagnosis.why:
+        parts.append(_wrapped(diagnosis.why))
+    if diagnosis.evidence:
+        parts.append("\n".join(("  what shows it:", *map(_line, diagnosis.evidence))))
+    if diagnosis.others:
+        parts.append("\n".join(("  besides, and independently of it:", *(f"    {named(one)}" for one in diagnosis.others))))
+    if diagnosis.could_be:
+        also = "also " if diagnosis.found else ""
+        parts.append(
+            "\n".join((f"  it could {also}be:", *(_wrapped(named_with_proof(one), "    ", "      ") for one in diagnosis.could_be)))
+        )
+    parts += map(_wrapped, diagnosis.notes)
+    if diagnosis.fixes:
+        parts.append(
+            "\n".join(("  what to do:", *(_wrapped(f"{fix.text}{_edit(fix.patch)}", "    - ", "      ") for fix in diagnosis.fixes)))
+        )
+    if diagnosis.confirm and diagnosis.confidence != "high":
+        parts.append(_wrapped(f"what would confirm it: {diagnosis.confirm}"))
+    return "\n".join(parts)
+
+
+def _headline(diagnosis: Diagnosis) -> str:
+    rank = "every rank" if diagnosis.every_rank else f"rank {diagnosis.first_failing_rank}"
+    where = f" [{rank}{f' on {diagnosis.host}' if diagnosis.host else ''}]" if _has_rank(diagnosis) else ""
+    if diagnosis.cause is None:
+        return f"? {diagnosis.title}.{where}"
+    more = f", all of {ranks_in_words(diagnosis.ranks)}" if len(diagnosis.ranks) > 1 else ""
+    page = f"{diagnosis.cause} ({SURE[diagnosis.confidence]}{more}); more: dstui docs {diagnosis.cause}"
+    return f"{GLYPHS.get(diagnosis.kind or '', '?')} {diagnosis.title}.{where}\n  {page}"
+
+
+def _has_rank(diagnosis: Diagnosis) -> bool:
+    return diagnosis.first_failing_rank is not None
+
+
+def _line(line: Evidence) -> str:
+    rank = "" if line.rank is None else f"[{line.rank}] "
+    text = line.text if len(line.text) <= LONGEST else f"{line.text[: LONGEST - END]} … {line.text[-END:]}"
+    return f"    {_short(line.file)}:{line.line}: {rank}{text}"
+
+
+def _short(file: str) -> str:
+    """The file, relative where it is below the current folder."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else file
+
+
+def named(one: str) -> str:
+    """A cause by its id and in words."""
+    """A cause by its id and in words."""
+    return f"{one}: {BY_ID[one].title}" if one in BY_ID else one
+
+
+def named_with_proof(one: str) -> str:
+    """A cause that could be meant too, and what would show that it is."""
+    proof = BY_ID[one].confirm if one in BY_ID else ""
+    return f"{named(one)}. To tell: {proof}" if proof else f"{named(one)}."
+
+
+def _edit(patch: object) -> str:
+    return " (an edit of the Plan)" if patch else ""
+
+
+def _wrapped(text: str, first: str = "  ", rest: str = "  ") -> str:
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False)

@@ -1,0 +1,202 @@
+"""One host of a job: its connection, how it fares, and what it still has to be told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dstui.hosts.connection import Connection
+from dstui.hosts.frames import AgentFrame, FrameError
+from dstui.hosts.ssh import failure
+from dstui.jobs.hosts.mirror import LAUNCHER, Mirror
+from dstui.jobs.store.records import HostState, HostStatus
+
+SILENT = 8.0
+"""Seconds without a sign of life after which a host is unreachable; its agent gives one every two."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 15.0
+"""Seconds between two attempts to connect: twice as many each time."""
+LASTING = 10.0
+"""Seconds that a connection must have held for the next one to be tried soon."""
+CONNECTING = 40.0
+"""Seconds that a connection may take until its agent speaks."""
+HOPELESS = ("allocation", "key-changed", "key-unknown", "login", "name", "no-python", "no-ssh")
+"""Failures of ssh (dstui/hosts/ssh.py) that waiting does not mend."""
+
+
+@dataclass
+class JobHost:
+    """One host."""
+
+    name: str
+    command: list[str]
+    """What reaches its agent."""
+    mirror: Mirror
+    status: HostStatus = field(default_factory=HostStatus)
+    news: list[tuple[HostState, str]] = field(default_factory=list)
+    """The changes of its state that nobody has told yet, each with a sentence, or "" where there is nothing to say."""
+    connection: Connection | None = None
+    greeted: bool = False
+    """Whether the agent of this connection is ready for orders."""
+    there: bool = False
+    """Whether the job has a folder there."""
+    lacks: tuple[str, ...] = ()
+    """Why nothing can be started there: sentences."""
+    left: tuple[str, ...] | None = None
+    """What a stop could not end there; None until it is through."""
+    code: int | None = None
+    """The exit status of the host's own launcher, of the current attempt."""
+    stopped: bool = False
+    """Whether it has been told to stop what runs there: how its launcher ends is then no news."""
+    orders: list[str] = field(default_factory=list)
+    """The orders that the agent of this connection has been given."""
+    skew: float = float("-inf")
+    """By how many seconds its clock seems to be ahead of ours at least: words take time on their way."""
+    retry_at: float = 0.0
+    pause: float = FIRST_PAUSE
+    heard: float = field(default_factory=time.monotonic)
+    """When it last gave a sign of life, by the monotonic clock."""
+    began: float = 0.0
+    """When its connection was begun, likewise."""
+    moved: float = 0.0
+    """When it last sent a piece of a log, likewise."""
+    spoke: float = field(default_factory=time.monotonic)
+    """When it last sent a piece of a rank's own log, likewise; at first when we began to listen."""
+    changed: float = field(default_factory=time.monotonic)
+    """When it came into its state, as far as this supervisor knows, likewise."""
+    reminders: int = 0
+    """How often it has been said that it is still unreachable."""
+    _complaint: str = ""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing of the job is left there."""
+        return self.status.state == "ended"
+
+    @property
+    def reached(self) -> bool:
+        """Whether its agent is there to be told."""
+        return self.connection is not None and self.greeted
+
+    def unreachable_for(self, now: float) -> float:
+        """For how many seconds it has been unreachable, as far as this supervisor knows. `now`: by the monotonic clock."""
+        return now - self.changed if self.status.state == "unreachable" else 0.0
+
+    @property
+    def why(self) -> str:
+        """Why it gives no answer."""
+        return self.status.problem or "it gives no answer"
+
+    def enter(self, state: HostState, problem: str | None = None, text: str = "") -> None:
+        """Into a state; nothing happens where it is the same.
+
+        Another problem alone is no news: events.jsonl would grow with whatever a host says.
+        """
+        if state != self.status.state:
+            self.changed, self.reminders = time.monotonic(), 0
+            self.status = replace(self.status, state=state, since=time.time(), problem=problem)
+            self.news.append((state, text))
+        elif problem != self.status.problem:
+            self.status = replace(self.status, problem=problem)
+
+    def connect(self, opening: Mapping[str, Any]) -> None:
+        """Begin a connection."""
+        self.greeted, self.orders, self.heard, self.began = False, [], time.monotonic(), time.monotonic()
+        try:
+            self.connection = Connection(self.command, opening)
+        except OSError as error:
+            self.drop(f"{self.command[0]} cannot be started: {error.strerror}")
+
+    def tell(self, order: Mapping[str, Any]) -> None:
+        """An order, once for each connection."""
+        key = str(order)
+        if self.connection and key not in self.orders:
+            self.orders.append(key)
+            self.connection.tell(order)
+
+    def listen(self) -> None:
+        """Take what has come."""
+        try:
+            for frame in self.connection.read() if self.connection else ():
+                self.heard = time.monotonic()
+                self._take(frame)
+        except FrameError as why:
+            self.drop(str(why))
+        except OSError as error:
+            self.drop(f"what it sends cannot be written here: {error.strerror}")
+        if self.connection and self.connection.ended:
+            self.drop("")
+
+    def _take(self, frame: AgentFrame) -> None:
+        facts = frame.facts
+        if frame.kind in ("hello", "beat"):
+            self.skew = max(self.skew, facts["time"] - time.time())
+        match frame.kind:
+            case "hello":
+                self._greet(facts)
+            case "refused":
+                self.lacks = (facts["text"],)
+                self.drop(facts["text"])
+            case "log":
+                self.moved = self.heard
+                if facts["file"] != LAUNCHER:
+                    self.spoke = self.heard
+                self.mirror.log(self.name, facts["file"], facts["at"], frame.data)
+            case "record":
+                self.mirror.record(self.name, facts["file"], frame.data, self.skew)
+            case "gpus":
+                self.mirror.gpus(self.name, frame.data)
+            case "ended":
+                self.code = facts["exit_code"]
+                if not self.stopped:
+                    self.status = replace(self.status, exit_code=self.code)
+                if facts["text"]:
+                    self.lacks = (facts["text"],)
+            case "swept":
+                self.left = tuple(facts["left"])
+            case "bye":
+                self.enter("ended", "; ".join(self.left or ()) or None)
+                self.close()
+
+    def _greet(self, facts: Mapping[str, Any]) -> None:
+        """Note that the agent is ready. Raises FrameError where it has said so before on this connection."""
+        if self.greeted:
+            raise FrameError("its agent greets again and again")
+        self.greeted = True
+        self.there, self.lacks = facts["there"], tuple(facts["lacks"])
+        self.status = replace(self.status, folder=facts["folder"])
+        again = self.status.state == "unreachable"
+        self.enter("reached", "; ".join(self.lacks) or None, f"{self.name} is reached again" if again else "")
+
+    def judge(self, now: float) -> None:
+        """Give up a connection that is silent."""
+        patience = SILENT if self.greeted else CONNECTING
+        if self.connection and now - self.heard > patience:
+            self.drop(f"no sign of life for {patience:.0f} s")
+
+    def drop(self, problem: str) -> None:
+        """The connection is lost; another one is tried later. `problem`: why, where ssh does not say it."""
+        complaint = ""
+        if self.connection:
+            lasted = time.monotonic() - self.began
+            self.pause = FIRST_PAUSE if self.greeted and lasted > LASTING else self.pause
+            self.close()
+            complaint = self._complaint
+        found = failure(self.name, complaint) if complaint.strip() else None
+        reason = problem or (found.problem if found else "the connection was closed")
+        if found and found.id in HOPELESS and self.status.state == "starting":
+            self.lacks = (f"{reason} ({found.fix})",)
+        self.retry_at = time.monotonic() + self.pause
+        self.pause = min(2 * self.pause, LONGEST_PAUSE)
+        if self.status.state == "starting":
+            self.enter("starting", reason)
+        elif not self.done:
+            self.enter("unreachable", reason, f"{self.name} is unreachable: {reason}. Its ranks may go on; it is tried again")
+
+    def close(self) -> None:
+        """End the connection."""
+        if self.connection:
+            self.connection.close()
+            self._complaint = self.connection.complaint
+        self.connection, self.greeted = None, False

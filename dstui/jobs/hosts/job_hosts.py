@@ -1,0 +1,188 @@
+"""All hosts of a job: connected side by side by one selector, without a thread, told what to do, and tried again when they are lost.
+
+cluster = JobHosts(job, mirror, statuses, attempt)
+cluster.pump(seconds)               whatever comes, for so long
+cluster.start(orders)               an attempt: each host's own launcher, once
+cluster.stop(linger=0, ask=True)    everything that carries the job's tag, while `cluster.stopping`
+cluster.clean()                     the folders there
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from dstui.hosts.agent import GRACE, STEP
+from dstui.jobs.hosts.job_host import JobHost
+from dstui.jobs.store.records import HostState, HostStatus
+
+UNREACHED = 10.0
+"""Seconds for which a stop tries to reach a host that is unreachable."""
+SWEEP = 3 * STEP + GRACE + 5.0
+"""Seconds within which an agent has stopped everything on its host, beside the time that logs take home."""
+CLEANING = 5.0
+"""Seconds for the folders of the job to go."""
+
+Opening = Callable[[JobHost, bool], dict[str, Any]]
+"""(the host, whether something is about to be started there) -> what its agent is told first."""
+
+
+class JobHosts:
+    """The hosts of one job."""
+
+    def __init__(self, hosts: Iterable[JobHost], opening: Opening) -> None:
+        self.hosts = {host.name: host for host in hosts}
+        self.opening = opening
+        self._orders: dict[str, Mapping[str, Any]] = {}
+        """Host -> what it has to be told as soon as it is reached."""
+        self._selector = selectors.DefaultSelector()
+        self._stop_began = self._stop_ends = self._clean_began = 0.0
+
+    @property
+    def statuses(self) -> dict[str, HostStatus]:
+        """As status.json has them."""
+        return {name: host.status for name, host in self.hosts.items()}
+
+    @property
+    def moved(self) -> float:
+        """When the last bytes of a log came from any host, by the monotonic clock."""
+        return max((host.moved for host in self.hosts.values()), default=0.0)
+
+    @property
+    def living(self) -> list[JobHost]:
+        """The hosts where something of the job may be."""
+        return [host for host in self.hosts.values() if not host.done]
+
+    @property
+    def unreached(self) -> list[JobHost]:
+        """The hosts that cannot be told anything now."""
+        return [host for host in self.living if not host.reached]
+
+    @property
+    def starting(self) -> list[JobHost]:
+        """The hosts that have not answered yet since the job was started."""
+        return [host for host in self.living if host.status.state == "starting"]
+
+    @property
+    def lacking(self) -> list[JobHost]:
+        """The hosts where nothing can be started."""
+        return [host for host in self.living if host.lacks]
+
+    @property
+    def stopping(self) -> list[JobHost]:
+        """The hosts that have not said yet what a stop has left there, and are still worth waiting for."""
+        now = time.monotonic()
+        began, quiet = now - self._stop_began, now - max(self._stop_ends, self.moved)
+        return [host for host in self.living if host.left is None and (quiet < SWEEP if host.reached else began < UNREACHED)]
+
+    @property
+    def cleaning(self) -> list[JobHost]:
+        """The hosts that remove the job's folder, and are still worth waiting for."""
+        late = time.monotonic() - self._clean_began > CLEANING
+        return [] if late else [host for host in self.living if host.left == () and host.reached]
+
+    def take_news(self) -> list[tuple[JobHost, HostState, str]]:
+        """What has become of which host since the last time: its state, and a sentence, or "" where there is nothing to say."""
+        found = [(host, state, text) for host in self.hosts.values() for state, text in host.news]
+        for host in self.hosts.values():
+            host.news.clear()
+        return found
+
+    @property
+    def unconfirmed(self) -> list[str]:
+        """What is left on the hosts, or may be: a sentence each."""
+        silent = [f"not confirmed on {host.name} that nothing is left: {host.why}" for host in self.living if host.left is None]
+        return silent + [f"process {process} on {host.name} could not be ended" for host in self.living for process in host.left or ()]
+
+    def start(self, orders: Mapping[str, Mapping[str, Any]]) -> None:
+        """Have each host begin the attempt, those that cannot be reached now as soon as they are."""
+        self._tell(orders)
+
+    def stop(self, *, linger: float = 0.0, ask: bool = True) -> None:
+        """End everything of the job on every host: what ends by itself gets `linger` seconds; with `ask` the ranks may end first."""
+        self._stop_began = time.monotonic()
+        self._stop_ends = self._stop_began + linger
+        for host in self.hosts.values():
+            host.left, host.stopped = None, not linger
+            host.retry_at = 0.0
+        self._tell({name: {"do": "stop", "linger": linger, "ask": ask} for name in self.hosts})
+
+    def clean(self) -> None:
+        """Remove the job's folder from every host on which nothing is left."""
+        self._clean_began = time.monotonic()
+        self._tell({host.name: {"do": "clean"} for host in self.living if host.left == ()})
+
+    def _tell(self, orders: Mapping[str, Mapping[str, Any]]) -> None:
+        self._orders = dict(orders)
+        for host in self.living:
+            self._bring(host)
+
+    def _bring(self, host: JobHost) -> None:
+        if host.reached and host.name in self._orders:
+            host.tell(self._orders[host.name])
+
+    def pump(self, seconds: float) -> None:
+        """Take what comes for so many seconds, or until something has changed that somebody should look at."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self._reconnect()
+            for key, events in self._selector.select(max(min(deadline - time.monotonic(), 0.2), 0.0)):
+                self._serve(key.data, key.fd, events)
+            now = time.monotonic()
+            for host in self.living:
+                self._with(host, partial(host.judge, now))
+            if now >= deadline or any(host.news for host in self.hosts.values()):
+                return
+
+    def _serve(self, host: JobHost, fd: int, events: int) -> None:
+        connection = host.connection
+        if connection is None:
+            return
+        if fd == connection.errors:
+            if not connection.read_errors():
+                self._selector.unregister(fd)
+        elif events & selectors.EVENT_WRITE:
+            connection.write()
+            if not connection.unsent:
+                self._selector.unregister(fd)
+        else:
+            self._with(host, host.listen)
+            self._bring(host)
+            self._await_write(host)
+
+    def _with(self, host: JobHost, act: Callable[[], None]) -> None:
+        """Do something by which a host may lose its connection."""
+        before = host.connection
+        fds = (before.input, before.output, before.errors) if before else ()
+        act()
+        if before is not None and host.connection is not before:
+            self._forget(fds)
+
+    def _forget(self, fds: tuple[int, ...]) -> None:
+        for fd in fds:
+            with suppress(KeyError):
+                self._selector.unregister(fd)
+
+    def _reconnect(self) -> None:
+        now = time.monotonic()
+        for host in self.living:
+            if host.connection is None and now >= host.retry_at:
+                host.connect(self.opening(host, host.status.state == "starting"))
+                if host.connection:
+                    self._selector.register(host.connection.output, selectors.EVENT_READ, host)
+                    self._selector.register(host.connection.errors, selectors.EVENT_READ, host)
+                    self._await_write(host)
+
+    def _await_write(self, host: JobHost) -> None:
+        if host.connection and host.connection.unsent and host.connection.input not in self._selector.get_map():
+            self._selector.register(host.connection.input, selectors.EVENT_WRITE, host)
+
+    def close(self) -> None:
+        """Let go of all connections; the job goes on."""
+        for host in self.hosts.values():
+            self._with(host, host.close)
+        self._selector.close()

@@ -1,0 +1,79 @@
+"""The metrics of a run as a table, from its logs alone: every attempt, every rank, in the order in which they were printed."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Literal, Protocol
+
+from dstui.jobs.metrics.measurements import Measure, RankView
+from dstui.jobs.metrics.series import logs_of, measured
+from dstui.jobs.store.events import Metric
+from dstui.jobs.store.folder import JobFolder
+from dstui.logs.tail import Tail
+
+Form = Literal["csv", "json"]
+COLUMNS = ("step", "rank", "name", "value", "attempt")
+CHUNK = 1 << 20
+"""Bytes that are read at once."""
+
+
+class Writes(Protocol):
+    """What a table can be written to."""
+
+    def write(self, text: str, /) -> object:
+        """Take a piece."""
+
+
+def export(folder: JobFolder, form: Form, to: Writes, only: Collection[int] = ()) -> int:
+    """Write the metrics of a run, of the ranks in `only` where any are given; how many there were.
+
+    Numbers that are none (NaN, infinity) are `nan` and `inf` in CSV and null in JSON, which has no words for them.
+    """
+    rows = metrics(folder, only)
+    return _csv(rows, to) if form == "csv" else _json(rows, folder.name, to)
+
+
+def metrics(folder: JobFolder, only: Collection[int] = ()) -> Iterator[tuple[int, Metric]]:
+    """Each number that the logs of a run tell, with the attempt that it is from."""
+    measure = Measure.of(folder)
+    for (attempt, rank), path in logs_of(folder).items():
+        if not only or rank in only:
+            yield from ((attempt, metric) for metric in _of_log(path, rank, measure))
+
+
+def _of_log(path: Path, rank: int, measure: Measure) -> Iterator[Metric]:
+    view, tail = RankView(""), Tail(path, every_state=True)
+    try:
+        while True:
+            yield from measured(tail.read(CHUNK), view, rank, measure)
+            if not tail.taken:
+                break
+        yield from measured(tail.flush(), view, rank, measure)
+    finally:
+        tail.close()
+
+
+def _csv(rows: Iterator[tuple[int, Metric]], to: Writes) -> int:
+    writer = csv.writer(to, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    count = 0
+    for attempt, metric in rows:
+        writer.writerow((metric.step, metric.rank, metric.name, metric.value, attempt))
+        count += 1
+    return count
+
+
+def _json(rows: Iterator[tuple[int, Metric]], name: str, to: Writes) -> int:
+    """One row after another: a long run has more of them than should be held at once."""
+    to.write(f'{{"version": 1, "run": {json.dumps(name)}, "metrics": [')
+    count = 0
+    for attempt, metric in rows:
+        facts = {**metric.as_json(), "attempt": attempt}
+        row = {column: facts[column] for column in COLUMNS}
+        to.write(f"{',' if count else ''}\n{json.dumps(row)}")
+        count += 1
+    to.write("\n]}\n")
+    return count

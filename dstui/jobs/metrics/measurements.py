@@ -1,0 +1,131 @@
+"""A rank's lines, one after another, as measurements: each number with its name and the step that it belongs to.
+
+What one line says is `metrics`' to know; here is what has to be remembered from line to line: where the training stands, how many
+values of a name came, and which of the Plan's own patterns are too slow to be looked for any longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dstui.jobs.metrics.line_patterns import HINTS, LONGEST, Bar, Own, bar_of, scan
+from dstui.jobs.metrics.progress import drawn, loss_over, reported
+from dstui.jobs.store.events import Metric
+from dstui.jobs.store.folder import JobFolder
+from dstui.logs.grep import Wanted
+
+ZEROS = str.maketrans("123456789", "000000000")
+"""Whether a line holds a metric does not hang on which digits it has, only on where they stand."""
+MOST_SHAPES = 4096
+
+
+@dataclass(slots=True)
+class RankView:
+    """What is known of one rank. `state`: waiting, started, ended or lost."""
+
+    host: str
+    state: str = "waiting"
+    exit_code: int | None = None
+    killed_after: int | None = None
+    """The rank that had failed first, where this one was then ended by a signal, as launchers do."""
+    last_line_at: float | None = None
+    """When its log was last written, seconds since the epoch; None where it has written nothing."""
+    step: int | None = None
+    steps: int | None = None
+    """How many steps there will be, where its lines say so."""
+    loss: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    """The latest value of each metric."""
+    live: str = ""
+    """Its unfinished line."""
+    live_is_bar: bool = False
+    """The unfinished line is drawn over and over: a progress bar."""
+    counts: dict[str, int] = field(default_factory=dict)
+    """How many values of each metric came: their step, where lines name none."""
+    reported: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """Step and value of each metric as it was last told, where every state of a progress bar is read."""
+    bar_reported: float = 0.0
+    bar_measured: float = 0.0
+    # Whose bars and words are the training's: see progress.py
+    worded: bool = False
+    counted: bool = False
+    proven: bool = False
+    clock: float = 0.0
+    bar: Bar | None = None
+
+
+class Measure:
+    """Takes the measurements of one job's lines; the Plan's own patterns (`run.metrics`) among them."""
+
+    def __init__(self, patterns: Mapping[str, str] | None = None) -> None:
+        """`patterns`: name -> regular expression with one group, which are the number."""
+        self._own = Own(patterns or {})
+        self._without: set[str] = set()
+        """Lines that hold no metric, every digit as 0: a log says most of them again and again, with other numbers."""
+
+    @classmethod
+    def of(cls, folder: JobFolder) -> Measure:
+        """What the Plan of this job wants to have measured; nothing where its folder is older or broken."""
+        launch = folder.read_launch()
+        return cls(launch.metrics if launch else {})
+
+    @property
+    def wanted(self) -> Wanted | None:
+        """What a line must hold to say anything; None where the Plan's own patterns leave that open."""
+        return None if self._own else Wanted(tuple(hint.encode() for hint in HINTS), ignore_case=True)
+
+    def notices(self) -> list[str]:
+        """What there is to say since the last call: patterns that are not looked for any more."""
+        reported, self._own.reported = self._own.reported, []
+        return reported
+
+    def glance(self, view: RankView, bar: str) -> None:
+        """Note the step that an unfinished progress bar tells."""
+        if (state := bar_of(bar)) is not None:
+            drawn(view, state)
+
+    def __call__(self, view: RankView, rank: int, line: str, bar: str = "") -> list[Metric]:
+        """The measurements of a rank's next line, noted in its view. `bar`: the progress bar that the line was written over."""
+        if bar:
+            self.glance(view, bar)
+        found = _with_own(self._scan(line), self._own.scan(line))
+        if not found:
+            return []
+        self._place(view, found, bar_of(line), bar_of(bar))
+        if "overflows" in found:
+            found["overflows"] += view.metrics.get("overflows", 0)
+        view.loss = found.get("loss", view.loss)
+        view.metrics.update(found)
+        metrics = []
+        for name, value in found.items():
+            view.counts[name] = view.counts.get(name, 0) + 1
+            metrics.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
+        return metrics
+
+    def _scan(self, line: str) -> dict[str, float]:
+        """As `scan`, which takes 25 µs for a line that could hold a metric; 1 µs where one like it held none."""
+        shape = line[:LONGEST].translate(ZEROS)
+        if shape in self._without:
+            return {}
+        found = scan(line)
+        if not found and len(self._without) < MOST_SHAPES:
+            self._without.add(shape)
+        return found
+
+    @staticmethod
+    def _place(view: RankView, found: dict[str, float], own: Bar | None, over: Bar | None) -> None:
+        """Note the step that a line tells: by a bar that it is, or in words; and over which bar a loss was told."""
+        step, steps = found.pop("step", None), found.pop("steps", None)
+        if own is not None:
+            drawn(view, own)
+        elif step is not None:
+            reported(view, int(step), int(steps) if steps is not None else None)
+        if "loss" in found and (bar := own or over) is not None:
+            loss_over(view, bar)
+
+
+def _with_own(found: Mapping[str, float], own: Mapping[str, float]) -> dict[str, float]:
+    """dstui's own measurements of a line and the Plan's: `critic/loss 0.2` is the critic's loss, and not that of the training too."""
+    named = {(name.rpartition("_")[2], value) for name, value in own.items()}
+    return {**{name: value for name, value in found.items() if (name, value) not in named}, **own}

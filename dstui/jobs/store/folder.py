@@ -1,0 +1,243 @@
+"""The job folder: where everything about one run lies, and who may write it.
+
+    plan.yaml and the rendered files     as launched
+    machine.json                         the machine as it was then
+    launch.json                          what the supervisor starts
+    status.json                          the truth about the job; written by whoever holds supervisor.lock
+    events.jsonl                         what happened when
+    arrivals.index                       when which log had how many bytes (dstui/logs/arrival_index.py)
+    logs/rank_N.log  ranks/rank_N.json   by the shim of each rank; from the second attempt on under attempts/N/
+    launcher.log  supervisor.log         their output
+    gpus/rank_N.json                     what NVML said last on another host, whose first rank is N
+    usage.json                           the most that NVML showed of each GPU, by whoever looked at the run
+    measured.json                        what the run took, beside what was forecast, where its Plan names a model
+    heartbeat                            touched by the supervisor as long as it lives, for who looks from another host
+    stop.json                            somebody asks for the end of the job
+    .reserve                             while the job runs: room for the status on a disk that is full
+
+Whoever reads must expect each of them to be missing or half-written.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dstui.base.regular import append_regular, json_object, open_regular, read_json, read_regular, replace_regular
+from dstui.jobs.store.record_forms import EVENT, STOP, sound
+from dstui.jobs.store.records import JobStatus, LaunchRecord
+from dstui.logs.log_folder import FINAL, JobSpan
+from dstui.logs.time_parsing import from_iso, iso
+
+__all__ = ["FINAL", "RUNS_FOLDER", "JobFolder", "from_iso", "iso", "read_json"]
+
+RUNS_FOLDER = "dstui_runs"
+"""Where job folders go, in the current folder."""
+MOST_EVENTS = 16 << 20
+"""Bytes of events.jsonl that are read at once."""
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""A disk, or what one of its users may have of it, is used up."""
+LEAST_RESERVE = 32 << 10
+OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class JobFolder:
+    """The folder of one job: its paths, and the small files in it."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path).absolute()
+        self.status_file = self.path / "status.json"
+        self.launch_file = self.path / "launch.json"
+        self.events_file = self.path / "events.jsonl"
+        self.arrivals_file = self.path / "arrivals.index"
+        self.reserve = self.path / ".reserve"
+        self.stop_file = self.path / "stop.json"
+        self.lock_file = self.path / "supervisor.lock"
+        self.heartbeat_file = self.path / "heartbeat"
+        self.launcher_log = self.path / "launcher.log"
+        self.supervisor_log = self.path / "supervisor.log"
+        self.ds_config = self.path / "ds_config.json"
+
+    def __repr__(self) -> str:
+        return f"JobFolder({str(self.path)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JobFolder) and other.path == self.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    @property
+    def name(self) -> str:
+        """The run's name: that of its folder."""
+        return self.path.name
+
+    @property
+    def begun_in(self) -> str:
+        """The folder in which it was started, as far as its own place tells: the one that `dstui_runs` lies in."""
+        parent = self.path.parent
+        return str(parent.parent if parent.name == RUNS_FOLDER else parent)
+
+    @property
+    def ds_configs(self) -> list[Path]:
+        """The rendered configurations that are there: ds_config.json, of several models ds_config_MODEL.json for each."""
+        return sorted(self.path.glob("ds_config*.json"))
+
+    def attempt(self, number: int) -> Path:
+        """Where the logs and records of one attempt lie."""
+        return self.path if number == 1 else self.path / "attempts" / str(number)
+
+    def prepare(self, attempt: int) -> None:
+        """Make the folders that the shims of an attempt write to. OSError where the job folder is somebody else's."""
+        self.path.mkdir(0o700, parents=True, exist_ok=True)
+        self._guard()
+        for part in ("logs", "ranks"):
+            (self.attempt(attempt) / part).mkdir(0o700, parents=True, exist_ok=True)
+
+    def _guard(self) -> None:
+        """Before anything is written: OSError where others may write the folder, as where another one lies in its place."""
+        found = self.path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & OF_OTHERS:
+            raise OSError(errno.EPERM, "not a folder of this user's alone", str(self.path))
+
+    @property
+    def names_model(self) -> bool:
+        """Whether its Plan names a model, so that what the run takes can be compared with a forecast."""
+        with suppress(OSError):
+            return re.search(rb"^models?:", read_regular(self.path / "plan.yaml", 0, MOST_EVENTS), re.MULTILINE) is not None
+        return False
+
+    def log(self, rank: int, attempt: int = 1) -> Path:
+        """The output of one rank."""
+        return self.attempt(attempt) / "logs" / f"rank_{rank}.log"
+
+    def record(self, rank: int, attempt: int = 1) -> Path:
+        """What the shim of one rank says about it."""
+        return self.attempt(attempt) / "ranks" / f"rank_{rank}.json"
+
+    def gpus(self, rank: int) -> Path:
+        """What the GPUs of the host do whose first rank this is."""
+        return self.path / "gpus" / f"rank_{rank}.json"
+
+    def read_status(self) -> JobStatus | None:
+        """status.json as it is; None where there is none, or none that makes sense."""
+        return JobStatus.from_json(read_json(self.status_file))
+
+    def read_span(self) -> JobSpan:
+        """From when to when the job ran, by status.json."""
+        status = self.read_status()
+        return JobSpan(status.started, status.ended, status.final) if status else JobSpan()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether status.json has the job's end. `status.refresh` looks whether it is up to date."""
+        return self.read_span().final
+
+    def read_launch(self) -> LaunchRecord | None:
+        """launch.json likewise."""
+        return LaunchRecord.from_json(read_json(self.launch_file))
+
+    def read_stop(self) -> dict[str, Any]:
+        """stop.json as it is; empty where there is none, or none that makes sense."""
+        asked = read_json(self.stop_file)
+        return asked if sound(asked, STOP) else {}
+
+    def read_events(self, start: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+        """What events.jsonl says from a byte on: the bytes of each line, and its event, empty where it makes no sense."""
+        data = b""
+        with suppress(OSError):
+            data = read_regular(self.events_file, start, MOST_EVENTS)
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            event = json_object(line)
+            yield len(line) + 1, event if sound(event, EVENT) else {}
+        if len(rest) == MOST_EVENTS:
+            yield len(rest), {}
+
+    def numbered_events(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """The events of events.jsonl with the number of their line, from 1; lines that make no sense are passed over."""
+        return ((number, event) for number, (_, event) in enumerate(self.read_events(), 1) if event)
+
+    def keep_reserve(self, status: JobStatus) -> None:
+        """Take the room that the status needs once the disk is full. OSError where there is none any more."""
+        self._guard()
+        replace_regular(self.reserve, b" " * max(LEAST_RESERVE, 2 * len(json.dumps(status.as_json(), indent=1))))
+
+    def write_status(self, status: JobStatus) -> None:
+        """Replace status.json in one step, on a full disk in the room that was kept for it. OSError where it cannot be written."""
+        try:
+            self.write_json(self.status_file, status.as_json())
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            self._write_in_reserve(json.dumps(status.as_json()).encode())
+
+    def _write_in_reserve(self, data: bytes) -> None:
+        """Write the status over what has its room already, and keep all of that room for the next one: JSON may end in blanks."""
+        spare = self.reserve if self.reserve.exists() else self.status_file
+        fd = open_regular(spare, os.O_RDWR)
+        try:
+            size = os.fstat(fd).st_size
+            if len(data) > size:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.status_file))
+            os.pwrite(fd, data.ljust(size), 0)
+        finally:
+            os.close(fd)
+        if spare == self.reserve:
+            spare.replace(self.status_file)
+
+    def write_json(self, path: Path, found: dict[str, Any]) -> None:
+        """Replace a record in one step. OSError where it cannot be written."""
+        self._guard()
+        replace_regular(path, json.dumps(found, indent=1).encode() + b"\n")
+
+    def append_event(self, time: float, event: str, **facts: Any) -> None:
+        """One line of events.jsonl. OSError where it cannot be written."""
+        self._guard()
+        append_regular(self.events_file, json.dumps({"t": round(time, 3), "event": event, **facts}).encode() + b"\n")
+
+    def beat(self) -> None:
+        """Say that the job is looked after. OSError where that cannot be written."""
+        self._guard()
+        fd = open_regular(self.heartbeat_file, os.O_WRONLY | os.O_CREAT)
+        try:
+            os.utime(fd)
+        finally:
+            os.close(fd)
+
+    def silence(self, now: float) -> float | None:
+        """Seconds since the last heartbeat; None where there was none: an older dstui looks after the job."""
+        with suppress(OSError):
+            return max(now - self.heartbeat_file.lstat().st_mtime, 0.0)
+        return None
+
+    def lock(self) -> int | None:
+        """Become the one who looks after this job: a descriptor that holds the lock, None where somebody else does.
+
+        Also None where the lock cannot be had at all (the folder is gone, or belongs to somebody else).
+        """
+        fd = self._opened_lock()
+        if fd is None:
+            return None
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return None
+        return fd
+
+    def _opened_lock(self) -> int | None:
+        """The file of the lock, made where it is missing; on a read-only disk as it is."""
+        for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
+            with suppress(OSError):
+                self._guard()
+                return open_regular(self.lock_file, flags)
+        return None

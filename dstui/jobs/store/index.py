@@ -1,0 +1,133 @@
+"""Finding runs: those of the user's index (own.py), and what lies in dstui_runs of the current folder, whoever put it there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from dstui.base.files import is_file, reason
+from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
+from dstui.jobs.store.ownership import Entry, entries
+from dstui.jobs.store.records import JobStatus
+from dstui.jobs.store.status import rebuilt, refresh
+from dstui.logs.time_parsing import iso
+
+RUN = "a job folder, a Plan's name (its newest run), a run's name or its beginning (default: the newest run of this folder)"
+"""What the argument RUN of the commands takes."""
+STAMP = re.compile(r"-\d{8}-\d{6}(?:-\d+)?$")
+"""What the folder of a run has behind the Plan's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRun:
+    """A run that is still there."""
+
+    folder: JobFolder
+    started: str
+    entry: Entry | None
+    """What the index says of it; None where it only lies in the current folder."""
+
+    @property
+    def plan(self) -> str:
+        """The name of its Plan."""
+        return self.entry.name if self.entry and self.entry.name else STAMP.sub("", self.folder.name)
+
+    @property
+    def begun_in(self) -> str:
+        """The folder in which it was started."""
+        if self.entry and self.entry.begun_in:
+            return self.entry.begun_in
+        return self.folder.begun_in
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it was started in the current folder."""
+        return os.path.realpath(self.begun_in) == os.path.realpath(Path.cwd())
+
+
+def known() -> list[KnownRun]:
+    """The runs that are still there, oldest first."""
+    found: dict[Path, Entry | None] = {Path(entry.folder): entry for entry in entries()}
+    with suppress(OSError):
+        lying = (Path(os.path.realpath(path)) for path in sorted((Path.cwd() / RUNS_FOLDER).iterdir()))
+        found.update({path: found.get(path) for path in lying})
+    runs = [KnownRun(folder, _started(folder), entry) for path, entry in found.items() if is_job(folder := JobFolder(path))]
+    return sorted((run for run in runs if run.started), key=lambda run: run.started)
+
+
+def _started(folder: JobFolder) -> str:
+    status = folder.read_status() or rebuilt(folder)
+    return iso(status.started) if status and status.started is not None else ""
+
+
+def folders() -> list[JobFolder]:
+    """The runs that are still there, oldest first."""
+    return [run.folder for run in known()]
+
+
+def runs() -> list[tuple[JobFolder, JobStatus]]:
+    """Every run with its status, brought up to date first; oldest first."""
+    return [(folder, status) for folder in folders() if (status := refresh(folder))]
+
+
+def is_job(folder: JobFolder) -> bool:
+    """Whether a folder is a job's; its status may be lost."""
+    return is_file(folder.status_file) or is_file(folder.launch_file)
+
+
+def find(name: str = "") -> JobFolder:
+    """A run by its folder, its Plan's name (the newest run of it), its own name or an unambiguous beginning of that.
+
+    Without one, the newest run of the current folder. LookupError says what is wrong.
+    """
+    if name and is_job(given := JobFolder(name)):
+        return given
+    if "/" in name:
+        raise LookupError(f"There is no job in {name}{_why_not(name)}")
+    found = known()
+    if not found:
+        raise LookupError("There is no run yet: dstui --headless PLAN starts one")
+    return _newest_here(found) if not name else _named(name, found)
+
+
+def _newest_here(found: Sequence[KnownRun]) -> JobFolder:
+    here = [run for run in found if run.is_here]
+    if not here:
+        elsewhere = "; ".join(f"{run.folder.name} in {run.begun_in}" for run in found[:-4:-1])
+        raise LookupError(f"No run was started in this folder: name one. The newest elsewhere: {elsewhere}")
+    return _newest(here)
+
+
+def _newest(found: Sequence[KnownRun]) -> JobFolder:
+    """Of several runs the one that was started last; what others have put into the folder does not come before one's own."""
+    return ([run for run in found if run.entry] or found)[-1].folder
+
+
+def _named(name: str, found: Sequence[KnownRun]) -> JobFolder:
+    same = [run for run in found if run.folder.name == name]
+    if not same and (of_plan := [run for run in found if run.plan == name]):
+        of_plan = [run for run in of_plan if run.is_here] or of_plan
+        if len({run.begun_in for run in of_plan}) == 1:
+            return _newest(of_plan)
+        same = of_plan
+    same = same or [run for run in found if run.folder.name.startswith(name)]
+    if not same:
+        raise LookupError(f"There is no run called {name}. dstui runs lists them; the latest is {found[-1].folder.name}")
+    if len(same) > 1:
+        names = [run.folder.name for run in same]
+        reported = names if len(set(names)) == len(names) else [str(run.folder.path) for run in same]
+        raise LookupError(f"{name} may be {', '.join(reported[:-1])} or {reported[-1]}: write more of the name, or the folder")
+    return same[0].folder
+
+
+def _why_not(name: str) -> str:
+    """Why a folder cannot be looked into, where that is it."""
+    try:
+        os.scandir(name).close()
+    except (OSError, ValueError) as error:
+        return f" ({reason(error)})" if isinstance(error, OSError) else ""
+    return ": it has neither status.json nor launch.json"

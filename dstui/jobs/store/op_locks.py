@@ -1,0 +1,82 @@
+"""Locks that killed builds of DeepSpeed's ops have left behind: found before a launch, removed only when the user says so.
+
+torch's FileBaton makes the file `lock` in the build folder of an op and keeps it open until the op is there; whoever else needs the op
+waits until the file is gone. A build that is killed leaves it, and then everybody waits for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from dstui.jobs.store.cleanup import build_root
+from dstui.jobs.store.processes import holders
+from dstui.plan import Plan
+from dstui.plan.finding import Finding, Fix
+
+SETTLED = 2.0
+"""Seconds after which a lock that nobody holds is stale: who builds has made the file just before it holds it."""
+SETTLED_ELSEWHERE = 600.0
+"""The same on a disk that other hosts write to as well: who builds there cannot be seen from here, and a build takes a minute."""
+NETWORK = frozenset({"nfs", "nfs4", "lustre", "gpfs", "beegfs", "cifs", "smb3", "fuse.sshfs", "ceph", "wekafs", "9p", "virtiofs"})
+"""Such file systems, as the kernel calls them."""
+MOST = 20
+"""Locks that are told."""
+
+
+def folder_of(plan: Plan) -> Path:
+    """Where the ranks of a Plan on this host find and build ops."""
+    return build_root({**os.environ, **{name: str(value) for name, value in plan.cluster.env.items()}})
+
+
+def stale_locks(root: Path) -> tuple[Path, ...]:
+    """The locks of one's own under a folder of builds that no process here holds, at most `MOST`. Blocks as long as the disk does."""
+    found = sorted({*root.glob("*/lock"), *root.glob("*/*/lock")})[:MOST]
+    return tuple(lock for lock in found if _is_stale(lock))
+
+
+def _is_stale(lock: Path) -> bool:
+    with suppress(OSError):
+        facts = lock.lstat()
+        own = stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid() and facts.st_size == 0  # torch writes nothing into it
+        return own and time.time() - facts.st_mtime > _settled(lock) and not holders(lock.resolve())
+    return False
+
+
+def _settled(lock: Path) -> float:
+    """Seconds after which a lock in this place may be called stale."""
+    import psutil  # which most sessions and launches, without any lock, start without
+
+    here = lock.resolve()
+    above = [part for part in psutil.disk_partitions(all=True) if here.is_relative_to(part.mountpoint)]
+    nearest = max(above, key=lambda part: len(part.mountpoint), default=None)
+    return SETTLED_ELSEWHERE if nearest is not None and nearest.fstype in NETWORK else SETTLED
+
+
+def lock_findings(locks: Iterable[Path]) -> Iterator[Finding]:
+    """A warning for each; the fix takes it away."""
+    for lock in locks:
+        yield Finding(
+            "OP001",
+            "warning",
+            "",
+            f"a build of {lock.parent.name} was killed and has left its lock: ranks that need this op wait for ever",
+            f"torch waits until {lock} is gone; no process on this machine holds it.",
+            fix=Fix(f"remove the lock: rm {shlex.quote(str(lock))}", removes=(str(lock),)),
+        )
+
+
+def remove_locks(paths: Iterable[str]) -> str:
+    """Remove locks, each only if it is stale still; what became of them, in a sentence."""
+    words = []
+    for path in map(Path, paths):
+        if path.name == "lock" and _is_stale(path):
+            with suppress(OSError):
+                path.unlink()
+        words.append(f"{path} stays: a process holds it, or it is not yours." if path.exists() else f"{path} is removed.")
+    return " ".join(words)

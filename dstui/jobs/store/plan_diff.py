@@ -1,0 +1,125 @@
+"""What differs between the Plans of two runs, key by key: by what is written, not by how (order of keys, comments, spelling of numbers)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from dstui.base.files import FileProblem, read_text
+from dstui.jobs.store.folder import JobFolder
+from dstui.plan import Plan, PlanError, load
+from dstui.plan.scalars import yaml_scalar
+from dstui.plan_files import is_shipped
+
+Op = Literal["add", "remove", "replace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key that is written in only one of two Plans, or with another value; `path` is dotted from the Plan's root."""
+
+    op: Op
+    path: str
+    before: Any = None
+    after: Any = None
+
+    def __str__(self) -> str:
+        if self.op == "replace":
+            return f"{self.path}: {_text(self.before)} → {_text(self.after)}"
+        value = self.after if self.op == "add" else self.before
+        return f"{'+' if self.op == 'add' else '-'} {self.path}: {_text(value)}"
+
+    def as_json(self) -> dict[str, Any]:
+        """As `dstui runs --json` has it."""
+        return {"op": self.op, "path": self.path, "before": self.before, "after": self.after}
+
+
+def changes(before: Plan, after: Plan) -> tuple[Change, ...]:
+    """What to write differently to come from one Plan to the other, in the order of the second."""
+    return tuple(_mappings(before.data, after.data, ""))
+
+
+def _mappings(before: Mapping[str, Any], after: Mapping[str, Any], parent: str) -> Iterator[Change]:
+    for key in (*after, *(key for key in before if key not in after)):
+        path = f"{parent}{key}"
+        if key not in before:
+            yield Change("add", path, after=after[key])
+        elif key not in after:
+            yield Change("remove", path, before=before[key])
+        elif isinstance(before[key], Mapping) and isinstance(after[key], Mapping):
+            yield from _mappings(before[key], after[key], f"{path}.")
+        elif not same(before[key], after[key]):
+            yield Change("replace", path, before[key], after[key])
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values mean the same: 5e8 and 500000000 do, true and 1 do not. The order of a list counts, that of keys does not."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return isinstance(one, bool) == isinstance(other, bool) and (one == other or repr(one) == repr(other))  # nan is not equal to itself
+
+
+def plan_of(folder: JobFolder) -> Plan:
+    """The Plan that a run was started from, its paths relative to where it lay then. Raises FileProblem or PlanError."""
+    path = folder.path / "plan.yaml"
+    launch = folder.read_launch()
+    base = (launch and (launch.base or launch.workdir)) or str(folder.path)  # older ones have no "base"
+    return load(read_text(path), str(path), base)
+
+
+def same_document(one: Plan, other: Plan) -> bool:
+    """Whether two Plans are one document, perhaps edited in between: of the same name, in the same place."""
+    return (name_of(one), one.base) == (name_of(other), other.base)
+
+
+def name_of(plan: Plan) -> str:
+    """What a Plan is called: its name, else what it trains."""
+    return plan.name or plan.job.script or plan.job.module or ""
+
+
+def project_of(plan: Plan, begun_in: str) -> tuple[str, str, str]:
+    """By what runs are recognised as those of one project: the Plan's name, the working folder, and the script in it.
+
+    A Plan that comes with dstui lies in no project: the folder in which it was started (`begun_in`) decides.
+    """
+    place = begun_in if is_shipped(plan.base) else plan.place(plan.job.workdir)
+    return name_of(plan), place, plan.job.script or plan.job.module or ""
+
+
+def history(folders: Iterable[JobFolder]) -> Iterator[tuple[Change, ...] | None]:
+    """For each run, oldest first, what changed since the run of the same project before it.
+
+    None for the first of a project, and where a Plan cannot be read (any more).
+    """
+    latest: dict[tuple[str, str, str], Plan] = {}
+    for folder in folders:
+        try:
+            plan = plan_of(folder)
+        except (FileProblem, PlanError):
+            yield None
+            continue
+        project = project_of(plan, folder.begun_in)
+        before = latest.get(project)
+        yield None if before is None else changes(before, plan)
+        latest[project] = plan
+
+
+def last_run(plan: Plan, folders: Sequence[JobFolder]) -> tuple[JobFolder, Plan] | None:
+    """The latest run of the same project, and its Plan; None where there is none that can be read. `folders`: oldest first."""
+    project = project_of(plan, str(Path.cwd()))
+    for folder in reversed(folders):
+        with suppress(FileProblem, PlanError):
+            if project_of(before := plan_of(folder), folder.begun_in) == project:
+                return folder, before
+    return None
+
+
+def _text(value: Any) -> str:
+    """A value in one line: a scalar as YAML has it, the rest as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (Mapping, list)) else yaml_scalar(value)

@@ -1,0 +1,210 @@
+"""status.json: the states of a job, from its start to its end, and who looks after it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from shlex import quote
+
+from dstui.base.regular import read_json
+from dstui.base.text import sanitise
+from dstui.jobs.store.access_time import all_read
+from dstui.jobs.store.cleanup import remove_buffers
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.ownership import NotOwn, own_tag, whose
+from dstui.jobs.store.processes import SUPERVISES, SUPERVISORS, Process, carries, processes_visible, tagged
+from dstui.jobs.store.ranks import Ranks, read_record
+from dstui.jobs.store.record_forms import is_version, rank_number
+from dstui.jobs.store.records import VERSION, HostStatus, JobState, JobStatus, ProcessRecord, RankStatus
+
+HEARTBEAT, SILENT = 10.0, 60.0
+"""Seconds between two heartbeats of a supervisor, and without one after which it may be gone."""
+
+
+def initial(tag: str, hosts: Mapping[int, str], owner: Process | None, others: Iterable[str] = ()) -> JobStatus:
+    """The status of a job that is about to start.
+
+    `hosts`: rank -> host; `owner`: the process with which the job ends; `others`: the hosts of a job that is not of this one alone.
+    """
+    now = time.time()
+    ranks = {rank: RankStatus(host) for rank, host in sorted(hosts.items())}
+    found = {host: HostStatus("starting", now) for host in others}
+    return JobStatus("starting", tag, started=now, owner=ProcessRecord.of(owner) if owner else None, ranks=ranks, hosts=found)
+
+
+def supervisor_of(status: JobStatus | None, tag: str) -> Process | None:
+    """The supervisor that a status names, where it lives and says itself that it looks after this job: only then is it signalled."""
+    named = status.supervisor.here if status and status.supervisor else None
+    return named if named and named.alive and carries(named.pid, SUPERVISES, tag) else None
+
+
+def here(status: JobStatus) -> bool:
+    """Whether the job's supervisor is, or was, on this host: only there can anybody tell whether its processes live."""
+    return status.supervisor is None or status.supervisor.host in (None, os.uname().nodename)
+
+
+def supervisor_host(status: JobStatus) -> str:
+    """The host from which the job is looked after, safe to show."""
+    return sanitise((status.supervisor.host if status.supervisor else None) or "another host")
+
+
+def unheard(folder: JobFolder, status: JobStatus) -> float | None:
+    """Seconds since the supervisor of a job on another host gave its last sign of life, where it should have given one since."""
+    silence = None if status.final or here(status) else folder.silence(time.time())
+    return silence if silence is not None and silence > SILENT else None
+
+
+def no_sign_of_life(folder: JobFolder, status: JobStatus) -> str:
+    """That nobody may look after a job on another host any more, and what to do, in a sentence; "" where that is not so."""
+    if status.unheard is None:
+        return ""
+    since = f"no sign of life from {supervisor_host(status)} for {status.unheard // 60:.0f} min"
+    return f"{since}: dstui stop {quote(folder.name)} --take-over asks the job's hosts"
+
+
+def ranks_of(folder: JobFolder, status: JobStatus | None) -> Ranks:
+    """The ranks that a status names, as their records have them now, or it itself where those are gone."""
+    reported = status.ranks if status else {}
+    hosts = {number: rank.host for number, rank in reported.items()}
+    ranks = Ranks.expected(folder, hosts, status.attempt if status else 1, status.tag if status else None)
+    ranks.unseen = not processes_visible(whose(folder)) or bool(status and status.hosts)
+    ranks.update(time.time())
+    ranks.remember(reported)
+    return ranks
+
+
+def unconfirmed(status: JobStatus) -> list[str]:
+    """The hosts of a job that has ended of which nobody has confirmed that nothing is left there; safe to show."""
+    return [sanitise(name) for name, host in status.hosts.items() if host.state != "ended"] if status.final else []
+
+
+def asked_for(folder: JobFolder) -> int | None:
+    """The exit status that somebody who asked for the end of the job wants it to have."""
+    return folder.read_stop().get("exit_code")
+
+
+def concluded(status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True) -> JobStatus:
+    """The final status of a job that has ended.
+
+    `asked`: the exit status that a stop asked for, None where the job ended by itself. `watched`: somebody saw it end.
+    """
+    code = ranks.exit_code() if asked is None else asked
+    state: JobState = "stopped" if asked is not None else "succeeded" if code == 0 else "failed"
+    ends = [rank.ended for rank in ranks.ranks.values() if rank.ended]
+    now = time.time()
+    if not watched:
+        now = max(ends, default=now)
+        if state == "failed" and ends and not any(rank.state == "ended" for rank in ranks.ranks.values()):
+            state = "lost"  # the host went down, or everything was killed at once: nobody can say how it ended
+    return replace(status, state=state, ended=now, exit_code=code, ranks=ranks.statuses())
+
+
+def finish(folder: JobFolder, status: JobStatus, ranks: Ranks, asked: int | None, *, watched: bool = True) -> JobStatus:
+    """The same, written where that is possible; what DeepSpeed left on this host is removed. Only for a job of one's own."""
+    removed = remove_buffers(rank.master for rank in ranks.ranks.values() if rank.master)
+    status = concluded(status, ranks, asked, watched=watched)
+    now = time.time()
+    with suppress(OSError):
+        for path in removed:
+            folder.append_event(now, "notice", text=f"removed {path}, which DeepSpeed had left in memory")
+        here = not status.hosts and all(rank.host == os.uname().nodename for rank in ranks.ranks.values())  # a read on another host is not
+        config_read = all_read(folder.ds_configs) if here else None
+        folder.append_event(now, "exit", exit_code=status.exit_code, state=status.state, config_read=config_read)
+    with suppress(OSError):
+        folder.write_status(status)
+    return status
+
+
+def rebuilt(folder: JobFolder) -> JobStatus | None:
+    """A status from what else lies in the folder, where status.json is gone, half-written or of another version.
+
+    None where no rank has left a record, by which its processes could be found.
+    """
+    numbers = (rank_number(path.name) for path in folder.attempt(2).parent.glob("*"))
+    attempt = max((number for number in numbers if number), default=1)
+    ranks = Ranks.expected(folder, {}, attempt)
+    ranks.unseen = not processes_visible(whose(folder))
+    ranks.update(time.time())
+    tags = [tag for number in ranks.ranks if (tag := read_record(folder.record(number, attempt)).get("tag"))]
+    if not tags:
+        return None
+    began = min((rank.began for rank in ranks.ranks.values() if rank.began), default=time.time())
+    written = read_json(folder.status_file).get("version")
+    version = written if written and is_version(written) else VERSION
+    return JobStatus("running", tags[0], attempt, began, ranks=ranks.statuses(), version=version)
+
+
+def has_ended(folder: JobFolder) -> bool:
+    """Whether a job has ended, by its status brought up to date."""
+    status = refresh(folder)
+    return status is not None and status.final
+
+
+def refresh(folder: JobFolder) -> JobStatus | None:
+    """The status of a job, brought up to date first; None where nothing in the folder tells any.
+
+    Where nobody looks after the job any more (its supervisor was killed), a new supervisor is started if a process of the job lives, and
+    the status is completed if none does. On another host than the job's it is returned as it is.
+    A job that is not this user's own is only looked at; `foreign` says why it is not.
+    """
+    status = folder.read_status() or rebuilt(folder)
+    if status is None or status.final:
+        return status
+    try:
+        tag = own_tag(folder, status)
+    except NotOwn as why:
+        return replace(observed(folder, status), foreign=str(why))
+    if not here(status):
+        return replace(status, unheard=unheard(folder, status))
+    lock = folder.lock()
+    if lock is None:
+        return folder.read_status() or status
+    try:
+        return _ensure_supervised(folder, status, tag, lock)
+    finally:
+        os.close(lock)
+
+
+def observed(folder: JobFolder, status: JobStatus) -> JobStatus:
+    """What there is to see of a job that is somebody else's, or a copy: nothing is written, and what cannot be seen is not claimed.
+
+    Where its supervisor should be seen and is not at work, the job has ended if all its ranks have, and else it is lost: nobody can say.
+    """
+    ranks, supervisor = ranks_of(folder, status), status.supervisor.here if status.supervisor else None
+    if ranks.unseen or not here(status) or (supervisor and supervisor.alive and _attends(supervisor, folder)):
+        return status
+    return concluded(status, ranks, asked_for(folder), watched=False) if ranks.over else replace(status, state="lost")
+
+
+def _attends(supervisor: Process, folder: JobFolder) -> bool:
+    """Whether a process was started as the supervisor of this very folder, not of one that this is a copy of."""
+    words = supervisor.words()
+    at = next((place for place, word in enumerate(words) if word in SUPERVISORS), len(words))
+    with suppress(OSError, IndexError):
+        return folder.path.samefile(words[at + 1])
+    return False
+
+
+def _ensure_supervised(folder: JobFolder, status: JobStatus, tag: str, lock: int) -> JobStatus:
+    """Bring up to date a job of one's own that nobody looks after: who calls this holds its lock."""
+    from dstui.jobs.store.spawn import spawn_notification, spawn_supervisor
+
+    found = folder.read_status()
+    if found is None:
+        with suppress(OSError):  # another version may make sense of it
+            folder.status_file.replace(folder.status_file.with_suffix(".unreadable"))
+    status = found or status  # it may have ended while we came here
+    if status.final:
+        return status
+    if tagged(tag) or status.hosts:  # what runs on other hosts is seen by a supervisor alone
+        with suppress(OSError):  # on a disk that cannot be written nobody can look after it
+            if found is None:
+                folder.write_status(status)
+            spawn_supervisor(folder, lock, tag)
+        return status
+    status = finish(folder, status, ranks_of(folder, status), asked_for(folder), watched=False)
+    spawn_notification(folder)
+    return status

@@ -1,0 +1,71 @@
+"""Python stacks by a rank's own faulthandler: where py-spy is missing, or may not look into other processes.
+
+Only where it was allowed, for a signal that nobody handles ends a process: the script says `faulthandler.register(signal.SIGUSR2)`, and
+the Plan says so too, with `cluster.env: {DSTUI_STACKS: SIGUSR2}`. The rank writes the stacks to its log, from where they are read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from dstui.base.regular import open_regular
+from dstui.jobs.store.processes import Process
+
+ALLOWED = "DSTUI_STACKS"
+HOW = "or allow faulthandler: faulthandler.register(signal.SIGUSR2) in the script, cluster.env: {DSTUI_STACKS: SIGUSR2} in the Plan"
+QUIET = 0.2
+"""Seconds without a further line after which a dump is complete."""
+HEAD = re.compile(r"^(?:Current thread|Thread) 0x([0-9a-f]+)(?: \[[^]]*\])? \(most recent call first\):$")
+FRAME = re.compile(r'^  File "(.+)", line (\d+) in (.+)$')
+
+
+def dump_by_signal(rank: Process, log: Path, deadline: float) -> list[dict[str, Any]]:
+    """The threads of a rank of one's own job, in py-spy's form; none where it was not allowed, or nothing came in `deadline` seconds."""
+    number = _allowed(rank.pid)
+    if number is None:
+        return []
+    with suppress(OSError), os.fdopen(open_regular(log), "rb") as file:
+        at = file.seek(0, os.SEEK_END)
+        rank.send(number)
+        reported, until = "", time.monotonic() + deadline
+        while time.monotonic() < until:
+            time.sleep(QUIET)
+            file.seek(at)
+            before, reported = reported, file.read().decode("utf-8", "replace")
+            if reported == before and (threads := parse(reported)):
+                return threads
+    return []
+
+
+def parse(text: str) -> list[dict[str, Any]]:
+    """What faulthandler writes, in py-spy's form."""
+    threads: list[dict[str, Any]] = []
+    frames: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        if head := HEAD.match(line):
+            frames = []
+            threads.append({"thread_id": head[1], "frames": frames})
+        elif threads and (frame := FRAME.match(line)):
+            path = frame[1].rpartition("-packages/")[2]
+            short = path if path != frame[1] else path.rpartition("/")[2]
+            frames.append({"name": frame[3], "filename": frame[1], "short_filename": short, "line": int(frame[2])})
+    for thread in threads:
+        if thread["frames"] and thread["frames"][-1]["name"] == "<module>":
+            thread["thread_name"] = "MainThread"
+    return threads
+
+
+def _allowed(pid: int) -> signal.Signals | None:
+    """The signal at which a rank dumps its stacks: named in its environment, and handled by it."""
+    with suppress(OSError, ValueError, KeyError, StopIteration):
+        variables = Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace").split("\0")
+        number = signal.Signals[next(v.partition("=")[2] for v in variables if v.startswith(f"{ALLOWED}="))]
+        caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt:"))
+        return number if int(caught.split()[1], 16) >> (number - 1) & 1 else None
+    return None

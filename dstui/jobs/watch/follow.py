@@ -1,0 +1,298 @@
+"""Following a job from its folder alone: events for whoever shows them, and a summary that is always up to date.
+
+Nothing here blocks: `poll` reads at most so many bytes and returns. The folder may be anybody's, on any disk, of a job that still runs or
+ended long ago; the supervisor and its follower share nothing but files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from dataclasses import replace
+
+from dstui.base.regular import json_object
+from dstui.base.text import sanitise
+from dstui.jobs.metrics.measurements import Measure, RankView
+from dstui.jobs.store.events import Event, Exited, HostChange, Line, Notice, RankState, Started
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.record_forms import is_number
+from dstui.jobs.store.records import HostStatus, JobStatus, RankStatus
+from dstui.jobs.store.status import no_sign_of_life, ranks_of, refresh
+from dstui.logs.log_folder import FINAL
+from dstui.logs.tail import Tail, allow_files
+
+BUDGET = 1 << 20
+"""Bytes of logs that one poll reads, in all."""
+CHUNK = 1 << 16
+"""Bytes of one log that are read before it is another's turn."""
+SPELL = 0.015
+"""Seconds that one poll works, a piece more or less, so that a screen that polls stays alive under any flood."""
+REFRESH = 1.0
+"""Seconds between two looks whether the supervisor is still there."""
+FILES_ASIDE, FILES_OF_A_RANK = 256, 2
+"""Open files that a follower's process needs: its own, and for each rank one here and one in a view of its log."""
+PACE = 60
+"""How many moments, a second apart or more, tell the pace of the steps."""
+BAR_GLANCE = 1.0
+"""Seconds between two looks at the step that a progress bar tells."""
+BAR_EVERY = 10.0
+"""Seconds after which a progress bar is told as a line: a sign of life where only lines are shown."""
+
+
+class Follower:
+    """Events of one job in the order in which they can be told: a rank's lines before its end, everything before the job's end."""
+
+    def __init__(self, folder: JobFolder, backlog: int | None = None, *, lines: bool = True) -> None:
+        """`backlog`: how many bytes of each log to tell that are there already; None is all of them.
+
+        `lines`: whether lines are told, or only what is measured in them: that costs a tenth.
+        """
+        self.folder = folder
+        self.measure = Measure.of(folder)
+        self.ranks: dict[int, RankView] = {}
+        self.state = "starting"
+        self.exit_code: int | None = None
+        self.attempt = 1
+        self._backlog, self._lines = backlog, lines
+        self._wanted = None if lines else self.measure.wanted
+        self._status: JobStatus | None = None
+        self._hosts: dict[str, HostStatus] = {}
+        self._unwritten: JobStatus | None = None
+        self._status_stamp: tuple[int, int] | None = None
+        self._refreshed = 0.0
+        self._tails: dict[int | None, Tail] = {None: Tail(folder.launcher_log, backlog)}
+        self._notices = Tail(folder.events_file)
+        self._turn = 0
+        self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
+        self._start_reported = self._end_reported = self._foreign_reported = False
+        self._unheard_reported = self._full_disk_reported = False
+        self.foreign = ""
+        """Why the job is not this user's own, as the end of a sentence."""
+        self.unheard = ""
+        """That nobody may look after the job any more, on another host; a sentence."""
+        self._read_status()
+
+    @property
+    def started(self) -> float | None:
+        """When the job was started, seconds since the epoch."""
+        return self._status.started if self._status else None
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the start to the end, or to now."""
+        ended = (self._status.ended if self._status else None) or time.time()
+        return max(ended - (self.started or ended), 0.0)
+
+    @property
+    def hosts(self) -> dict[str, HostStatus]:
+        """What is known of each host by its name, safe to show; empty for a job of this machine alone."""
+        return self._hosts
+
+    @property
+    def latest(self) -> dict[str, float]:
+        """The newest value of each metric, of the first rank that tells it."""
+        found: dict[str, float] = {}
+        for _, view in sorted(self.ranks.items()):
+            for name, value in view.metrics.items():
+                found.setdefault(name, value)
+        return found
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """The latest speeds: tokens/s, samples/s, steps/s."""
+        return {name: value for name, value in self.latest.items() if name.endswith("/s")}
+
+    @property
+    def progress(self) -> tuple[int, int] | None:
+        """Steps done and steps in all, of the first rank that tells both."""
+        counts = ((view.step, view.steps) for _, view in sorted(self.ranks.items()))
+        return next(((done, total) for done, total in counts if done is not None and total and done <= total), None)
+
+    @property
+    def remaining(self) -> float | None:
+        """Seconds until the last step, at the pace of the last minute; None where that is not known."""
+        if self.state in FINAL or not self.progress or len(self._pace) < 2:
+            return None
+        (then, before), (now, done) = self._pace[0], self._pace[-1]
+        return max(self.progress[1] - done, 0) * (now - then) / (done - before) if done > before else None
+
+    def poll(self, budget: int = BUDGET) -> list[Event]:
+        """What is new. An `Exited` is the last event ever."""
+        if self._end_reported:
+            self._read_status()  # a host that could not be asked at the end may have been since
+            return []
+        events: list[Event] = []
+        if not self._start_reported and self._status:
+            self._start_reported = True
+            events.append(Started(str(self.folder.path), self.started or time.time()))
+        self._ensure_supervised()
+        began = self._read_status()
+        events += [RankState(n, self.ranks[n].host, "started", None) for n in began]
+        events += self._read_notices()
+        read_out = self._read_logs(events, budget)
+        events += self._ended_ranks(read_out)
+        events += [Notice(text) for text in self.measure.notices()]
+        self._note_pace()
+        if self.state in FINAL and not events and len(read_out) == len(self._tails):
+            events += self._end()
+        return events
+
+    def close(self) -> None:
+        """Let go of all files."""
+        for tail in (*self._tails.values(), self._notices):
+            tail.close()
+
+    def _ensure_supervised(self) -> None:
+        """A supervisor that was killed is replaced, a status that it could not write any more is completed."""
+        now = time.monotonic()
+        if self.state not in FINAL and now - self._refreshed >= REFRESH:
+            self._refreshed = now
+            status = refresh(self.folder)
+            self.foreign = status.foreign if status else ""
+            self.unheard = no_sign_of_life(self.folder, status) if status else ""
+            if status and status.final and not self.folder.has_ended:
+                self._unwritten = status  # the disk is full, or the folder is somebody else's
+
+    def _read_status(self) -> list[int]:
+        """Read status.json if it is another one; the ranks that have started since."""
+        try:
+            found = self.folder.status_file.stat()
+        except OSError:
+            return []
+        if self._unwritten:
+            return self._take_status(self._unwritten)
+        stamp = (found.st_ino, found.st_mtime_ns)  # a file system's clock may tick slower than we write
+        if stamp == self._status_stamp:
+            return []
+        status = self.folder.read_status()
+        if status is None or not self._change_attempt(status.attempt):
+            return []
+        self._status_stamp = stamp
+        return self._take_status(status)
+
+    def _take_status(self, status: JobStatus) -> list[int]:
+        """Note what a status says; the ranks that have started since."""
+        self._status = status
+        self._hosts = {
+            sanitise(name): replace(host, problem=host.problem and sanitise(host.problem)) for name, host in status.hosts.items()
+        }
+        self.state, self.exit_code = status.state, status.exit_code
+        allow_files(FILES_ASIDE + FILES_OF_A_RANK * len(status.ranks))
+        began = [number for number, rank in status.ranks.items() if self._take(number, rank)]
+        for number, rank in status.ranks.items():
+            self.ranks[number].killed_after = rank.killed_after if status.state != "stopped" else None
+        return began
+
+    def _change_attempt(self, attempt: int) -> bool:
+        """Go on to a further attempt, once everything of the last has been told; False until then."""
+        if attempt != self.attempt and self._status:
+            ended = ranks_of(self.folder, self._status)  # which the new status does not say any more
+            self._status = replace(self._status, ranks=ended.statuses())
+            if any(view.state == "started" for view in self.ranks.values()):
+                return False
+            for number in self.ranks:
+                if number in self._tails:
+                    self._tails.pop(number).close()
+            self.ranks = {}
+        self.attempt = attempt
+        return True
+
+    def _take(self, number: int, rank: RankStatus) -> bool:
+        """Note what the status says of a rank; True where it has started since. Its end is told after its lines."""
+        host = sanitise(rank.host)
+        view = self.ranks.setdefault(number, RankView(host))
+        view.host = host
+        if view.state != "waiting" or rank.state == "waiting":
+            return False
+        view.state = "started"
+        self._tails[number] = Tail(self.folder.log(number, self.attempt), self._backlog)
+        return True
+
+    def _read_notices(self) -> list[Event]:
+        events: list[Event] = []
+        if self.foreign and not self._foreign_reported:
+            self._foreign_reported = True
+            events.append(Notice(f"this job {self.foreign}: it is only looked at"))
+        full = self._status.disk_full if self._status else None
+        if full and not self._full_disk_reported:
+            self._full_disk_reported = True
+            text = "the disk is full: logs, checkpoints and what else ranks write there are cut off; free some space"
+            events.append(Notice(f"{sanitise(full)}: {text}"))
+        if self.unheard and not self._unheard_reported:
+            events.append(Notice(self.unheard))
+        self._unheard_reported = bool(self.unheard)
+        for line in self._notices.read(BUDGET):
+            found = json_object(line.encode())
+            if found.get("event") == "notice":
+                events.append(Notice(sanitise(str(found.get("text"))), sanitise(str(found.get("about", ""))), found.get("lasts") is True))
+            elif found.get("event") == "host":
+                host, state, text = (sanitise(str(found.get(name))) for name in ("host", "state", "text"))
+                seconds = found.get("seconds")
+                events.append(HostChange(host, state, text, seconds if is_number(seconds) else None))
+        return events
+
+    def _read_logs(self, events: list[Event], budget: int) -> set[int | None]:
+        """Lines and metrics of the logs, a piece of each in turn. Returns those in which nothing is left to read."""
+        deadline = time.monotonic() + SPELL
+        logs = list(self._tails.items())
+        chunk = min(CHUNK, budget)
+        read_out: set[int | None] = set()
+        while len(read_out) < len(logs) and budget > 0 and time.monotonic() < deadline:
+            rank, tail = logs[self._turn % len(logs)]
+            self._turn += 1
+            lines = tail.read(chunk, self._wanted)
+            budget -= tail.taken
+            if tail.taken < chunk:
+                read_out.add(rank)
+            for place, line in enumerate(lines):
+                if self._lines:
+                    events.append(Line(rank, line))
+                if rank is not None:
+                    events += self.measure(self.ranks[rank], rank, line, tail.bars.get(place, ""))
+            if rank is not None:
+                events += self._note_life(rank, tail)
+        return read_out
+
+    def _emit(self, rank: int | None, line: str) -> list[Event]:
+        return [Line(rank, line)] if self._lines else []
+
+    def _note_life(self, rank: int, tail: Tail) -> list[Event]:
+        view = self.ranks[rank]
+        view.last_line_at, view.live, view.live_is_bar = tail.modified, tail.live, tail.is_bar
+        now = time.monotonic()
+        if not tail.is_bar or not view.live:
+            return []
+        if now - view.bar_measured >= BAR_GLANCE:
+            view.bar_measured = now
+            self.measure.glance(view, view.live)
+        if now - view.bar_reported < BAR_EVERY:
+            return []
+        view.bar_reported = now
+        return [*self._emit(rank, view.live), *self.measure(view, rank, view.live)]
+
+    def _note_pace(self) -> None:
+        """When which step was done, once a second at most; a step that goes back is another count."""
+        if not self.progress:
+            return
+        now, done = time.monotonic(), self.progress[0]
+        if self._pace and done < self._pace[-1][1]:
+            self._pace.clear()
+        if not self._pace or (done > self._pace[-1][1] and now - self._pace[-1][0] >= 1.0):
+            self._pace.append((now, done))
+
+    def _ended_ranks(self, read_out: set[int | None]) -> list[Event]:
+        """The ends of ranks whose last line has been told."""
+        events: list[Event] = []
+        for number, rank in self._status.ranks.items() if self._status else ():
+            view = self.ranks[number]
+            if number in read_out and view.state == "started" and rank.state in ("ended", "lost"):
+                view.state, view.exit_code = rank.state, rank.exit_code
+                for line in self._tails[number].flush():
+                    events += [*self._emit(number, line), *self.measure(view, number, line)]
+                events.append(RankState(number, view.host, view.state, view.exit_code, view.killed_after))
+        return events
+
+    def _end(self) -> list[Event]:
+        self._end_reported = True
+        code = self.exit_code if self.exit_code is not None else 1
+        return [*(reported for line in self._tails[None].flush() for reported in self._emit(None, line)), Exited(code, self.state)]

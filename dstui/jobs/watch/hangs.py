@@ -1,0 +1,90 @@
+"""When the silence of the ranks is a hang, and for whom the others wait: a pure function of what is known of the ranks, and a clock.
+
+In data-parallel training no rank gets further than one step ahead of another: each step is a meeting of all. So one silent rank among
+talking ones only has nothing to say (most scripts print on rank 0), and when all are silent, one of them has not come to the meeting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dstui.jobs.metrics.measurements import RankView
+from dstui.jobs.watch.summary import duration_text
+
+SILENCE = 300.0
+"""Seconds of silence that are allowed where the Plan (`run.silence`) cannot be asked."""
+NAMED = 6
+"""Ranks that are named one by one; of more, their number is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """All living ranks have been silent for longer than they may be."""
+
+    seconds: float
+    """Since the last line of any of them."""
+    step: int | None
+    """The furthest step that any of them has told; None where none tells steps."""
+    waiting: tuple[int, ...]
+    """Ranks that are at that step; all living ones, where none tells steps."""
+    missing: tuple[int, ...]
+    """Living ranks that have told steps, but not that one: whom the others wait for."""
+    absent: tuple[int, ...]
+    """Ranks that never started, or have ended while these live."""
+    living: int
+
+    def __str__(self) -> str:
+        since = duration_text(self.seconds)
+        if self.missing:
+            reached = "it has" if len(self.missing) == 1 else "they have"
+            text = f"{len(self.waiting)} of {self.living} ranks have waited for {since} at step {self.step}; "
+            text += f"{_named(self.missing)}: {reached} not reached it"
+        else:
+            who = f"all {self.living} ranks that run have" if self.living > 1 else f"rank {self.waiting[0]}, the only one that runs, has"
+            reported = f", the last step told is {self.step}" if self.step is not None else ""
+            text = f"{who} written nothing for {since}{reported}: silent work, or a hang"
+        return text + (f"; {_named(self.absent)} {'is' if len(self.absent) == 1 else 'are'} not running" if self.absent else "")
+
+
+def verdict(views: Mapping[int, RankView], now: float, silence: float) -> Hang | None:
+    """A hang, where every living rank has been silent for longer than `silence` seconds; None otherwise, and where nobody can tell."""
+    living = _living(views)
+    times = [view.last_line_at for view in living.values() if view.last_line_at is not None]
+    if not times or now - max(times) <= silence:
+        return None
+    steps = {rank: view.step for rank, view in living.items() if view.step is not None}
+    step = max(steps.values(), default=None)
+    missing = tuple(sorted(rank for rank, at in steps.items() if step is not None and at < step))
+    waiting = tuple(sorted(rank for rank in (steps if steps else living) if rank not in missing))
+    absent = tuple(sorted(views.keys() - living.keys()))
+    return Hang(now - max(times), step, waiting, missing, absent, len(living))
+
+
+class Watch:
+    """Says a hang once when it begins, and once when it ends."""
+
+    def __init__(self, silence: float) -> None:
+        self.silence = silence
+        self.hang: Hang | None = None
+
+    def news(self, views: Mapping[int, RankView], now: float) -> str | None:
+        """The sentence that there is to say now, if any."""
+        before, self.hang = self.hang, verdict(views, now, self.silence)
+        if self.hang and not before:
+            return f"{self.hang}. `dstui stacks` shows where each of them is"
+        if before and not self.hang and _living(views):
+            return f"the ranks go on, after {duration_text(before.seconds)} without a line"
+        return None
+
+
+def _living(views: Mapping[int, RankView]) -> dict[int, RankView]:
+    return {rank: view for rank, view in sorted(views.items()) if view.state == "started"}
+
+
+def _named(ranks: Iterable[int]) -> str:
+    """rank 3; ranks 3, 4 and 7; 40 ranks (3, 4, 5, …)."""
+    words = [str(rank) for rank in ranks]
+    if len(words) > NAMED:
+        return f"{len(words)} ranks ({', '.join(words[:NAMED])}, …)"
+    return f"rank {words[0]}" if len(words) == 1 else f"ranks {', '.join(words[:-1])} and {words[-1]}"

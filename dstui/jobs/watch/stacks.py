@@ -1,0 +1,165 @@
+"""Where the living ranks of a job are right now: their Python stacks, read from outside by py-spy, which stops each for milliseconds, or
+written by their own faulthandler where that was allowed.
+
+Nothing is killed and nothing is injected. Where a stack cannot be had, the reason and the remedy stand in its place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dstui.base.text import sanitise
+from dstui.jobs.store.folder import JobFolder
+from dstui.jobs.store.ownership import is_own, whose
+from dstui.jobs.store.processes import tagged, user_of
+from dstui.jobs.store.status import ranks_of
+from dstui.jobs.watch.faulthandler_stacks import HOW, dump_by_signal
+
+DEADLINE = 10.0
+"""Seconds for one rank: reading the symbols of torch takes two on a busy machine."""
+AT_ONCE = 4
+"""Ranks that are looked at side by side."""
+INSTALL = "py-spy is not installed: python -m pip install py-spy (or dstui[debug])"
+YAMA = "kernel.yama.ptrace_scope"
+PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/dstui/(?:jobs|run)/(?:supervise/)?shim\.py$")
+"""Files that are not the user's program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Thread:
+    """One thread of a rank, its frames from the innermost outwards: `wait (torch/distributed/store.py:12)`."""
+
+    name: str
+    active: bool
+    """Whether it was running, not waiting."""
+    frames: tuple[str, ...]
+    own: str = ""
+    """The innermost frame that is not in a package: the line of the user's program from which it came there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A rank's threads, the main one first; or the reason why they are unknown."""
+
+    rank: int
+    host: str
+    threads: tuple[Thread, ...] = ()
+    reason: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """As `dstui stacks --json` has it."""
+        threads = [
+            {"name": thread.name, "active": thread.active, "frames": list(thread.frames), "own": thread.own or None}
+            for thread in self.threads
+        ]
+        return {"rank": self.rank, "host": self.host, "threads": threads, "reason": self.reason or None}
+
+
+def find_program() -> str | None:
+    """py-spy beside the interpreter, else on the PATH."""
+    beside = Path(sys.executable).with_name("py-spy")
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
+
+
+def stacks(folder: JobFolder, only: Collection[int] = (), *, program: str | None = None, deadline: float = DEADLINE) -> list[Stack]:
+    """The stacks of a job's living ranks, by rank; of those in `only`, where any are given. An empty list where none of them lives.
+
+    `program`: another py-spy than that of `find_program`. It has `deadline` seconds for each rank.
+    """
+    status = folder.read_status()
+    ranks = ranks_of(folder, status)
+    wanted = [number for number in sorted(ranks.living) if not only or number in only]
+    owner = whose(folder)  # a folder of somebody else's must not lead to processes of ours
+    members = {process.pid: process for process in tagged(str(status.tag if status else None)) if user_of(process.pid) == owner}
+    own = is_own(folder, status)
+    using = program or find_program()
+
+    def inspect(number: int) -> Stack:
+        rank = ranks.ranks[number]
+        if rank.host != os.uname().nodename:
+            return Stack(number, rank.host, reason=f"it runs on {rank.host}: call `dstui stacks` there")
+        if rank.pid is None or rank.pid not in members:
+            return Stack(number, rank.host, reason="it has just ended, or it belongs to another user")
+        threads, reason = dump(using, rank.pid, deadline, folder) if using else ((), INSTALL)
+        if own and not threads:
+            threads = tuple(_threads(dump_by_signal(members[rank.pid], folder.log(number, ranks.attempt), deadline)))
+        return Stack(number, rank.host, threads, "" if threads else f"{reason}; {HOW}")
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(inspect, wanted))
+
+
+def dump(program: str, pid: int, deadline: float, folder: JobFolder) -> tuple[tuple[Thread, ...], str]:
+    """The threads of one process, or the reason why they are unknown."""
+    try:
+        done = subprocess.run([program, "dump", "--json", "--pid", str(pid)], capture_output=True, timeout=deadline, check=False)
+    except subprocess.TimeoutExpired:
+        return (), f"py-spy gave no answer in {deadline:g} s: the process may be stuck in the kernel"
+    except OSError as error:
+        return (), f"{program} cannot be started: {error.strerror}"
+    try:
+        return tuple(_threads(json.loads(done.stdout))), ""
+    except (ValueError, KeyError, TypeError):
+        return (), why_not(done.stderr.decode(errors="replace"), ptrace_scope(), str(folder.path))
+
+
+def _threads(found: Iterable[dict[str, Any]]) -> list[Thread]:
+    threads = []
+    for facts in found:
+        name = sanitise(str(facts.get("thread_name") or f"thread {facts.get('thread_id')}"))
+        frames = [sanitise(f"{frame['name']} ({_short(frame)}:{frame['line']})") for frame in facts["frames"]]
+        own = next((text for text, frame in zip(frames, facts["frames"], strict=True) if not PACKAGE.search(str(frame["filename"]))), "")
+        threads.append(Thread(name, bool(facts.get("active")), tuple(frames), own))
+    return sorted(threads, key=lambda thread: thread.name != "MainThread")
+
+
+def _short(frame: dict[str, Any]) -> str:
+    """A file as py-spy shortens it: from its package on."""
+    return str(frame.get("short_filename") or frame["filename"])
+
+
+def ptrace_scope() -> int:
+    """How far the kernel restricts looking into other processes: 0 not beyond their user, 1 to children, 2 to root, 3 to nobody."""
+    try:
+        return int(Path("/proc/sys", *YAMA.split(".")).read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def why_not(reported: str, scope: int, folder: str = "") -> str:
+    """In words why py-spy has read nothing, and what to do. `folder`: of the job, which another user's index does not know."""
+    if "ermission" not in reported:
+        return f"py-spy: {sanitise(reported.strip().rpartition(chr(10))[2]) or 'it said nothing'}"
+    if scope == 3:
+        return f"this machine lets nobody look into processes until it is started again ({YAMA} is 3)"
+    remedy = f"sudo {sys.executable} -m dstui stacks {shlex.quote(folder)}"
+    if scope:
+        return f"this user may not look into processes ({YAMA} is {scope}): {remedy}, or sudo sysctl {YAMA}=0"
+    return f"this user may not look into processes: {remedy}; in a container, start it with --cap-add SYS_PTRACE"
+
+
+def report(found: Iterable[Stack], *, every_thread: bool = False) -> str:
+    """In words: ranks whose main threads stand at the same place are told together; the odd ones first."""
+    groups: dict[tuple[tuple[Thread, ...], str], list[int]] = {}
+    for stack in found:
+        shown = stack.threads if every_thread else tuple(Thread("", False, thread.frames) for thread in stack.threads[:1])
+        groups.setdefault((shown, stack.reason), []).append(stack.rank)
+    lines = []
+    for (threads, reason), ranks in sorted(groups.items(), key=lambda group: (len(group[1]), group[1])):
+        lines.append(f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}{': ' + reason if reason else ''}")
+        for thread in threads:
+            if every_thread:
+                lines.append(f"  {thread.name} ({'running' if thread.active else 'waiting'})")
+            lines += [f"    {frame}" for frame in thread.frames]
+    return "\n".join(lines)

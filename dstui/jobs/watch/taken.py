@@ -1,0 +1,131 @@
+"""What a run took: the most memory of a GPU and of the ranks, and the time of a step, beside what was forecast of it.
+
+From the job folder alone: the shims' records (the kernel's word on each rank), what NVML showed while somebody looked, and the logs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from dstui.base.files import FileProblem
+from dstui.jobs.metrics.series import MetricSeries
+from dstui.jobs.store.folder import JobFolder, read_json
+from dstui.jobs.store.plan_diff import plan_of
+from dstui.jobs.store.ranks import read_record
+from dstui.jobs.watch.usage import USAGE
+from dstui.logs.time_parsing import iso
+from dstui.machine.snapshot import Machine, known
+from dstui.measured import Taken, read_measured, remember, taken_of
+from dstui.plan import Plan, PlanError
+from dstui.plan_files import read_pool
+
+if TYPE_CHECKING:
+    from dstui.forecast.forecast import Forecast
+
+NAME = "measured.json"
+SECONDS = 20.0
+"""For reading the logs of a long run: of more, what was read so far counts."""
+
+
+def keep(folder: JobFolder) -> Taken | None:
+    """Measure a run that has ended, and keep that with the job and for the next forecast; None where nothing could be measured."""
+    with suppress(FileProblem, PlanError, OSError, ValueError, TypeError, KeyError, AttributeError):
+        plan = plan_of(folder)
+        recorded = read_json(folder.path / "machine.json")
+        machine = Machine.from_json(recorded)
+        if not recorded or (plan.model is None and not plan.models) or not (taken := measure(folder, plan, machine)):
+            return None
+        folder.write_json(folder.path / NAME, {"version": 1, **asdict(taken)})
+        remember(plan, machine, taken)
+        return taken
+    return None
+
+
+def kept(folder: JobFolder) -> Taken | None:
+    """What is kept with a job."""
+    found = read_json(folder.path / NAME)
+    return taken_of(found) if found else None
+
+
+def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
+    """What a run took."""
+    from dstui.forecast.forecast import forecast
+    from dstui.model_files import read_models
+
+    status = folder.read_status()
+    if status is None:
+        return None
+    estimate = forecast(plan, read_models(plan), machine, read_pool(plan), measured=read_measured("").of(machine))  # without what runs took
+    memory, step = _of_logs(folder, estimate)
+    gpu = _of_gpus(folder, machine)
+    node = max(_of_ranks(folder, status.attempt), default=None)
+    if not (gpu or memory or node or step):
+        return None
+    scales = (
+        _ratio(gpu, estimate.gpu.bytes) or _ratio(memory, estimate.allocated) if estimate.gpu.bytes else _ratio(node, estimate.host.bytes),
+        _ratio(step, estimate.speed.step if estimate.speed else None),
+    )
+    ended = iso(status.ended) if status.ended else ""
+    return Taken(
+        run=folder.name,
+        ended=ended,
+        gpu_bytes=gpu or memory,
+        node_bytes=node,
+        step_seconds=step,
+        memory_scale=scales[0],
+        step_scale=scales[1],
+    )
+
+
+def _ratio(real: float | None, forecast: float | None) -> float | None:
+    return real / forecast if real and forecast else None
+
+
+def _of_ranks(folder: JobFolder, attempt: int) -> Iterator[int]:
+    """For each host what its ranks held at most, each at its own worst moment."""
+    hosts: dict[str, int] = {}
+    for path in folder.record(0, attempt).parent.glob("rank_*.json"):
+        record: dict[str, Any] = read_record(path)
+        if record.get("max_rss"):
+            host = str(record.get("host"))
+            hosts[host] = hosts.get(host, 0) + record["max_rss"]
+    yield from hosts.values()
+
+
+def _of_gpus(folder: JobFolder, machine: Machine) -> int | None:
+    """The most of a GPU that NVML showed, less what others used of it at the launch."""
+    shown = read_json(folder.path / USAGE)
+    before = {str(gpu.index): known(gpu.memory_used, 0) for gpu in machine.gpus}
+    amounts = [most - before.get(gpu, 0) for gpu, most in shown.items() if type(most) is int]
+    return max((amount for amount in amounts if 0 < amount < 1 << 60), default=None)
+
+
+def _of_logs(folder: JobFolder, estimate: Forecast) -> tuple[int | None, float | None]:
+    """The peak of what torch gave out, and the time of a step, as far as the lines say them."""
+    series, deadline = MetricSeries(folder), time.monotonic() + SECONDS
+    try:
+        while series.advance(0.5) and time.monotonic() < deadline:
+            pass
+        peak = max((point.high for curve in series.curves("memory_peak") for point in curve.points), default=0.0)
+        return int(peak) or None, _step(series, estimate)
+    finally:
+        series.close()
+
+
+def _step(series: MetricSeries, estimate: Forecast) -> float | None:
+    """Seconds of a step: the median after the first steps, from the time itself or from how much is done in a second."""
+    setup = estimate.setup
+    done = {"step_time": 1.0, "steps/s": 1.0}
+    if setup is not None:
+        done |= {"samples/s": setup.samples, "tokens/s": setup.samples * setup.sequence}
+    for name, of_step in done.items():
+        values = [point.mean for curve in series.curves(name)[-1:] for point in curve.points if point.mean > 0]
+        if values:
+            usual = median(values[len(values) // 5 :])
+            return usual if name == "step_time" else of_step / usual
+    return None

@@ -1,0 +1,250 @@
+"""What each rank of a job uses now: its GPU's load, memory and power from NVML; of a rank on the CPU its processor time and memory.
+
+Sampled in a thread, every few seconds, for the ranks of this host: whoever draws reads `latest`, which is replaced as a whole. Which GPU
+is a rank's follows from its record: the place of its local rank in the CUDA_VISIBLE_DEVICES that it was started with.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from dstui.jobs.store.folder import JobFolder, read_json
+from dstui.jobs.store.ranks import read_record
+from dstui.jobs.store.records import JobStatus
+
+if TYPE_CHECKING:
+    import psutil
+
+    from dstui.machine.live import GpuState, Live
+    from dstui.machine.snapshot import Gpu
+
+EVERY = 2.0
+"""Seconds between two samples."""
+STALE = 20.0
+"""Seconds after which what another host has told of its GPUs is not known any more."""
+MIB, GIB = 1 << 20, 1 << 30
+USAGE = "usage.json"
+"""In the job folder, the most that NVML showed of each GPU: `{"0": bytes}`, by whoever looked at the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one rank uses. What is None is not known; `why` says it where nothing is."""
+
+    kind: Literal["GPU", "CPU"]
+    load: float | None = None
+    """Percent: of the GPU's time, or of one core's (two busy cores are 200)."""
+    memory: int | None = None
+    """Bytes: of the GPU by whomever, or of the rank's process."""
+    power: float | None = None
+    """Watts."""
+    device: int | None = None
+    """The GPU, as nvidia-smi counts them."""
+    why: str = ""
+    host: str = ""
+    """Where the GPU is, if not here."""
+
+    def __str__(self) -> str:
+        return usage_text(self.kind, self.load, self.memory, self.power) if not self.why else f"{self.kind} unknown"
+
+
+def usage_text(kind: str, load: float | None, memory: float | None, power: float | None) -> str:
+    """`GPU 97 %  71.2 GB  612 W`; what is not known is left out."""
+    facts = [f"{kind} {load:.0f} %" if load is not None else kind]
+    facts += [f"{memory / GIB:.1f} GB" if memory >= GIB / 10 else f"{memory / MIB:.0f} MB"] if memory is not None else []
+    facts += [f"{power:.0f} W" if power < 10_000 else f"{power / 1000:.1f} kW"] if power is not None else []
+    return "  ".join(facts)
+
+
+def together(usages: Iterable[Usage]) -> str:
+    """All ranks in a few words: of GPUs the mean load, the most memory and the power of all; of CPUs the sums. "" where none is known."""
+    known = [usage for usage in usages if not usage.why]
+    if not known:
+        return ""
+    kind = known[0].kind
+    devices = list({(usage.host, usage.device): usage for usage in known}.values()) if kind == "GPU" else known
+    loads = [usage.load for usage in devices if usage.load is not None]
+    sizes = [usage.memory for usage in devices if usage.memory is not None]
+    powers = [usage.power for usage in devices if usage.power is not None]
+    load = (sum(loads) / len(loads) if kind == "GPU" else sum(loads)) if loads else None
+    memory = (max(sizes) if kind == "GPU" else sum(sizes)) if sizes else None
+    name = f"{len(devices)} GPUs" if kind == "GPU" and len(devices) > 1 else kind
+    return usage_text(name, load, memory, sum(powers) if powers else None)
+
+
+def _reported(path: Path) -> dict[int, GpuState]:
+    """The GPUs of another host as its agent has told them; none where it has not, or not for a while."""
+    from dstui.machine.codec import decode
+    from dstui.machine.live import GpuState
+
+    found = read_json(path)
+    if not isinstance(found.get("t"), float) or abs(time.time() - found["t"]) > STALE or not isinstance(found.get("gpus"), list):
+        return {}
+    states = [decode(GpuState, one) for one in found["gpus"] if isinstance(one, dict) and isinstance(one.get("index"), int)]
+    return {state.index: state for state in states}
+
+
+def _far_in_words(hosts: Sequence[str], kind: str) -> str:
+    """Which hosts nobody samples; "" for none."""
+    more = f" and {len(hosts) - 2} more" if len(hosts) > 2 else ""
+    return f"{kind} use not known on {', '.join(hosts[:2])}{more}" if hosts else ""
+
+
+class Sampler:
+    """Samples a job until it is closed, or the job has ended."""
+
+    def __init__(self, folder: JobFolder, every: float = EVERY) -> None:
+        self.latest: Mapping[int, Usage] = {}
+        """By rank; of ranks that do not run here there is nothing."""
+        self.note = ""
+        """What is not sampled, and why, in a few words."""
+        self._folder, self._every = folder, every
+        launch = folder.read_launch()
+        self._env: Mapping[str, str] = launch.env if launch else {}
+        self._gpus: Sequence[Gpu] | None = None
+        self._live: Live | None = None
+        self._states: dict[int, GpuState] = {}
+        self._processes: dict[int, psutil.Process] = {}
+        self._records: dict[tuple[int, int], dict[str, Any]] = {}
+        shown = read_json(folder.path / USAGE)  # by somebody who looked before
+        self._peaks: dict[str, int] = {device: most for device, most in shown.items() if type(most) is int}
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Sample no more; does not wait for a driver that hangs."""
+        self._closed.set()
+
+    def _run(self) -> None:
+        try:
+            while not self._closed.is_set():
+                status = self._folder.read_status()
+                self.latest = self._sample(status)
+                self._note_peaks()
+                if status and status.final:
+                    break
+                self._closed.wait(self._every)
+        finally:
+            if self._live is not None:
+                self._live.close()
+
+    def _sample(self, status: JobStatus | None) -> dict[int, Usage]:
+        if status is None:
+            return {}
+        here = os.uname().nodename
+        running = sorted(number for number, rank in status.ranks.items() if rank.state == "started")
+        records = {rank: self._record(rank, status.attempt) for rank in running}
+        near = {rank: record for rank, record in records.items() if record.get("host") == here}
+        far = {rank: record for rank, record in records.items() if record.get("host") not in (here, None)}
+        usages = {rank: self._of_cpu(record) if self._on_cpu else self._of_gpu(record) for rank, record in near.items()}
+        usages |= {} if self._on_cpu else self._of_far(status, far)
+        unknown = sorted({str(far[rank]["host"]) for rank in far.keys() - usages.keys()})
+        why = next((f"{usage.kind} unknown: {usage.why}" for usage in usages.values() if usage.why), "")
+        self.note = "; ".join(filter(None, [why, _far_in_words(unknown, "CPU" if self._on_cpu else "GPU")]))
+        return usages
+
+    def _note_peaks(self) -> None:
+        """Keep the most of each GPU with the job, where it has become notably more."""
+        now = {str(usage.device): usage.memory for usage in self._own if usage.device is not None and usage.memory}
+        peaks = {device: max(memory, self._peaks.get(device, 0)) for device, memory in now.items()}
+        if any(peak > 1.01 * self._peaks.get(device, 0) for device, peak in peaks.items()):
+            self._peaks |= peaks
+            with suppress(OSError):
+                self._folder.write_json(self._folder.path / USAGE, self._peaks)
+
+    @property
+    def _own(self) -> list[Usage]:
+        """What the ranks of this host use."""
+        return [usage for usage in self.latest.values() if not usage.host]
+
+    def _record(self, rank: int, attempt: int) -> dict[str, Any]:
+        """What the rank's shim says about it; the same until its end."""
+        if not self._records.get((attempt, rank)):
+            self._records[attempt, rank] = read_record(self._folder.record(rank, attempt))
+        return self._records[attempt, rank]
+
+    @property
+    def _on_cpu(self) -> bool:
+        return self._env.get("DS_ACCELERATOR") == "cpu"
+
+    def _of_cpu(self, record: Mapping[str, Any]) -> Usage:
+        """The rank's process. Its load is that since the last sample: of the first there is none."""
+        import psutil
+
+        pid = record.get("pid")
+        if not isinstance(pid, int):
+            return Usage("CPU", why="the rank's record is not complete")
+        try:
+            new = pid not in self._processes
+            process = self._processes.setdefault(pid, psutil.Process(pid))
+            load = process.cpu_percent(None)
+            return Usage("CPU", None if new else load, process.memory_info().rss)
+        except psutil.Error:
+            return Usage("CPU", why=f"process {pid} cannot be looked at")
+
+    def _of_gpu(self, record: Mapping[str, Any]) -> Usage:
+        from dstui.machine.live import Live
+        from dstui.machine.snapshot import Gpu
+
+        if self._live is None:
+            self._live = Live(self._every)
+        self._states = self._live.poll() or self._states
+        problem = self._live.problem
+        if problem is not None or not self._states:
+            return Usage("GPU", why=problem.reason if problem is not None else "NVML has not answered yet")
+        if self._gpus is None:
+            self._gpus = self._recorded_gpus() or [Gpu(index=index) for index in sorted(self._states)]
+        return self._of_device(record, self._gpus, self._states)
+
+    def _of_far(self, status: JobStatus, records: Mapping[int, Mapping[str, Any]]) -> dict[int, Usage]:
+        """The GPUs of ranks elsewhere, of those hosts that have told theirs lately."""
+        from dstui.machine.snapshot import Gpu
+
+        found = {}
+        firsts = {rank.host: number for number, rank in sorted(status.ranks.items(), reverse=True)}
+        reported = {host: _reported(self._folder.gpus(number)) for host, number in firsts.items() if status.hosts}
+        for number, record in records.items():
+            host = str(record.get("host"))
+            if states := reported.get(host):
+                found[number] = replace(self._of_device(record, [Gpu(index=index) for index in sorted(states)], states), host=host)
+        return found
+
+    def _of_device(self, record: Mapping[str, Any], gpus: Sequence[Gpu], states: Mapping[int, GpuState]) -> Usage:
+        """What the GPU of a rank does."""
+        from dstui.machine.codec import Unknown, known
+
+        device = self._device(record, gpus)
+        if isinstance(device, str):
+            return Usage("GPU", why=device)
+        state = states.get(device)
+        if state is None or all(isinstance(fact, Unknown) for fact in (state.utilization, state.memory_used, state.power)):
+            return Usage("GPU", device=device, why=f"NVML tells nothing of GPU {device}")
+        return Usage("GPU", known(state.utilization, None), known(state.memory_used, None), known(state.power, None), device)
+
+    def _recorded_gpus(self) -> Sequence[Gpu]:
+        """The GPUs as they were at the launch: their UUIDs and bus ids are what CUDA_VISIBLE_DEVICES may speak of."""
+        from dstui.machine.snapshot import Machine
+
+        with suppress(ValueError, TypeError, KeyError, AttributeError):
+            return Machine.from_json(read_json(self._folder.path / "machine.json")).gpus
+        return ()
+
+    def _device(self, record: Mapping[str, Any], gpus: Sequence[Gpu]) -> int | str:
+        """The rank's GPU by NVML's index, or why nobody can tell."""
+        from dstui.machine.visible import visible
+
+        local, value = record.get("local_rank"), record.get("gpus")
+        if not isinstance(local, int):
+            return "the rank's record does not say which GPU it has"
+        visible_gpus = visible(value if isinstance(value, str) else None, gpus, self._env.get("CUDA_DEVICE_ORDER")).gpus
+        if len(visible_gpus) == 1:
+            return visible_gpus[0]
+        return visible_gpus[local] if local < len(visible_gpus) else f"CUDA_VISIBLE_DEVICES={value} names no GPU for local rank {local}"
