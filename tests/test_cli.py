@@ -107,7 +107,16 @@ def test_rendered_files_with_values_of_the_environment_are_for_their_owner_alone
     def modes() -> dict[str, int]:
         return {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
 
-    render = ("render", "quickstart", "-o", str(tmp_path), "--set", "cluster.env.HF_TOKEN=hf_abcdefghijklmnop")
+    render = (
+        "render",
+        "quickstart",
+        "-o",
+        str(tmp_path),
+        "--set",
+        "cluster.env.HF_TOKEN=hf_abcdefghijklmnop",
+        "--set",
+        "cluster.num_gpus=2",
+    )
     expected = {".deepspeed_env": 0o600, "launch.sh": 0o700, "job.sbatch": 0o700, "job.yaml": 0o600}
     for only in ("env", "command", "sbatch", "k8s"):
         assert dstui(*render, "--only", only).returncode == 0

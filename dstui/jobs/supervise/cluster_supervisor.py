@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
 
 from dstui.hosts.srun import release
 from dstui.jobs.hosts.job_host import JobHost
@@ -19,6 +17,7 @@ from dstui.jobs.store.processes import Process, descendants, tagged
 from dstui.jobs.store.ranks import ranks_in_words
 from dstui.jobs.store.records import ClusterRecord
 from dstui.jobs.supervise.host_orders import cluster_of, start_order
+from dstui.jobs.supervise.lost_hosts import LostHosts
 from dstui.jobs.supervise.supervisor import LINGER_FAILED, STUCK, Supervisor
 
 REACHING = 60.0
@@ -31,8 +30,6 @@ FAR_LINGER = 6.0
 """Seconds that launchers get to end by themselves after the last rank: three of DeepSpeed's own, and their way home."""
 SETTLE = 3.0
 """Seconds after the end of the launchers in which the ranks' last words come."""
-REMINDER = 60.0
-"""Seconds between two lines that say that a host is still unreachable."""
 
 
 class ClusterSupervisor(Supervisor):
@@ -47,8 +44,7 @@ class ClusterSupervisor(Supervisor):
         self._started = self._refused = self._to_launch = False
         self._cut = any(host.state == "unreachable" for host in self.status.hosts.values())
         """Whether a host was unreachable during this attempt."""
-        self._given_up: dict[str, str] = {}
-        """Host -> why it was given up, where that has ended the job."""
+        self.lost = LostHosts(self.record.host_lost, self.cluster, self.mirror, self.event)
 
     @property
     def fresh(self) -> bool:
@@ -66,7 +62,7 @@ class ClusterSupervisor(Supervisor):
         """Everything, and the hosts."""
         self.cluster.pump(0.0)
         self._hear_hosts()
-        self._remind()
+        self.lost.remind()
         if not self._started and not self._refused and self.asked is None:
             self._go()
         super().poll()
@@ -86,41 +82,6 @@ class ClusterSupervisor(Supervisor):
         if (statuses := self.cluster.statuses) != self.status.hosts:
             self.note_in_status(hosts=statuses)
             self._unwritten = True
-
-    def _remind(self) -> None:
-        """Say once a minute which hosts are still unreachable."""
-        now, limit = time.monotonic(), self.record.host_lost
-        for host in self.cluster.living:
-            seconds = host.unreachable_for(now)
-            if seconds < REMINDER * (host.reminders + 1) or host.name in self._given_up:
-                continue
-            host.reminders = int(seconds // REMINDER)
-            then = f". The job fails after {_duration(limit)}, unless a rank elsewhere writes a line (run.host_lost)" if limit else ""
-            text = f"{host.name} has been unreachable for {_duration(seconds)}: {host.why}{then}"
-            self.event("host", host=host.name, state="unreachable", seconds=round(seconds, 1), text=text)
-
-    def _lost(self) -> list[JobHost]:
-        """The hosts that have been unreachable for too long, where no rank of another host has written a line in that time either.
-
-        A cut connection under a healthy training is no such case: some rank that can be heard goes on.
-        """
-        now, limit = time.monotonic(), self.record.host_lost
-        if not limit or not self._started:
-            return []
-        working = {rank.host for rank in self.ranks.ranks.values() if not rank.over}
-        lost = [host for host in self.cluster.living if host.name in working and host.unreachable_for(now) > limit]
-        heard = any(now - host.spoke <= limit for host in self.cluster.hosts.values() if host not in lost)
-        return [] if heard else lost
-
-    def _give_up(self, hosts: Sequence[JobHost]) -> None:
-        """Fail the job for hosts that are lost: their ranks count as lost since the hosts were last heard."""
-        for host in hosts:
-            seconds = host.unreachable_for(time.monotonic())
-            self._given_up[host.name] = f"given up after {_duration(seconds)} (run.host_lost)"
-            with suppress(OSError):
-                self.mirror.lose(host.name, time.time() - seconds)
-            text = f"{host.name} has been unreachable for {_duration(seconds)}, and no rank elsewhere has written a line since"
-            self.event("host", host=host.name, state="lost", seconds=round(seconds, 1), text=f"{text}: the job has failed ({host.why})")
 
     def _vanished(self, host: JobHost) -> None:
         """A host that has lost the job's folder has lost the job: it was started anew."""
@@ -160,8 +121,8 @@ class ClusterSupervisor(Supervisor):
         """Whether the job is over: asked to stop, all ranks ended, none can start any more, or it is stuck after a failure."""
         if self.asked is not None or self.ranks.over or self._refused:
             return True
-        if lost := self._lost():
-            self._give_up(lost)
+        if self._started and (lost := self.lost.beyond_limit(self.ranks)):
+            self.lost.give_up(lost)
             return True
         settled = self.bereft and not self.ranks.living and not self.cluster.unreached
         if self.lasting("settled", settled) > SETTLE:
@@ -215,26 +176,11 @@ class ClusterSupervisor(Supervisor):
         self._until(lambda: not self.cluster.cleaning)
         self.poll()
         self.cluster.close()
-        self._name_given_up()
+        self.note_in_status(hosts=self.lost.statuses())
         if self.plan.makes_allocations and (problem := release(self.tag)):
             self.note(problem)
         super().end()
 
-    def _name_given_up(self) -> None:
-        """Put into status.json which hosts have ended the job, where they are still unreachable."""
-        hosts = self.cluster.statuses
-        for name, why in self._given_up.items():
-            if hosts[name].state == "unreachable":
-                hosts[name] = replace(hosts[name], problem=f"{why}: {hosts[name].problem}")
-        self.note_in_status(hosts=hosts)
-
     def members(self) -> set[Process]:
         """What of the job runs here: not what reaches the hosts."""
         return tagged(self.tag) | (descendants(self.launcher.pid) if self.launcher else set())
-
-
-def _duration(seconds: float) -> str:
-    """`12 min 5 s`."""
-    from dstui.jobs.watch.summary import duration_text  # only a job with a host that is lost needs what it imports
-
-    return duration_text(seconds)
