@@ -3,4 +3,4 @@
 Nothing is imported here: `dstui --version` costs little more than the interpreter.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.4.0.dev0"
