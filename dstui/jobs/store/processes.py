@@ -21,6 +21,10 @@ SUPERVISES = "DSTUI_SUPERVISES"
 """The variable that carries it in the job's supervisor, which is no part of the job."""
 SUPERVISOR = "dstui.jobs.supervise.supervisor"
 """The module that a supervisor runs; its folder follows it on the command line."""
+NOTIFY = "dstui.jobs.supervise.notify"
+"""The module that tells of the end of a job that has no supervisor."""
+PROGRAMS = (SUPERVISOR, NOTIFY)
+"""Modules of dstui that run as processes of their own. No contract sees an import in them: a test finds each of them."""
 SUPERVISORS = (SUPERVISOR, "dstui.run.supervise.supervisor", "dstui.run.supervisor")
 """The same with what older versions of dstui, whose jobs may still run, called it."""
 

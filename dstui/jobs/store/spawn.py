@@ -12,7 +12,7 @@ from pathlib import Path
 import dstui
 from dstui.base.regular import open_regular
 from dstui.jobs.store.folder import JobFolder
-from dstui.jobs.store.processes import SUPERVISES, SUPERVISOR
+from dstui.jobs.store.processes import NOTIFY, SUPERVISES, SUPERVISOR
 
 
 def spawn_supervisor(folder: JobFolder, lock: int, tag: str) -> subprocess.Popen[bytes]:
@@ -45,7 +45,7 @@ def spawn_notification(folder: JobFolder) -> None:
         return  # an end that could not be written would be told again at every look
     with suppress(OSError):
         subprocess.Popen(
-            [sys.executable, "-m", "dstui.jobs.supervise.notify", str(folder.path)],
+            [sys.executable, "-m", NOTIFY, str(folder.path)],
             cwd=Path(dstui.__file__).parent.parent,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
