@@ -25,6 +25,10 @@ SHELLS_OWN = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", SESSION)
 SAY_ONE = ("torchrun", "accelerate")
 """Launchers that end with 1, whatever the status of the rank that failed."""
 SIGNALLED = 128
+FIRST_TASK = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
+"""What srun tells the first of its tasks."""
+LAUNCHED_BY = {"deepspeed": ("deepspeed",), "torchrun": ("torchrun",), "accelerate": ("accelerate", "launch"), "python": ("python",)}
+"""Launcher -> the words that it begins with."""
 OF_THE_CONFIGURATION = ("PL001", "PL003")
 """Findings about who reads the Plan's configuration: here the script's own arguments stay as they are."""
 
@@ -34,6 +38,8 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
     session = RunSession(Path(folder))
     environment = session.without(os.environ)
     real = shutil.which(name, path=environment["PATH"])
+    if name in LET_THROUGH and session.options().hold:
+        _follow_held(name, words)
     if real is None:
         sys.stderr.write(f"{name}: command not found\n")  # noqa: TID251 - as the shell says it
         return 127
@@ -57,6 +63,15 @@ def main(folder: str, name: str, words: Sequence[str]) -> int:
     code = _held(plan, notes, session) if session.options().hold else _started(plan, session)
     flush()
     return code
+
+
+def _follow_held(name: str, words: Sequence[str]) -> None:
+    """Run what srun or mpirun would start, once and here, so that the launch in it is held; nothing is started on a host."""
+    found = recognise([name, *words])
+    if found is not None:
+        say(f"{name} is not started: what it would run on each host is followed here, once")
+        launched = ["bash", "-c", *found.words] if found.launcher == "shell" else [*LAUNCHED_BY[found.launcher], *found.words]
+        os.execvpe(launched[0], launched, {**FIRST_TASK, **os.environ, **found.env})
 
 
 def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[str]]:
