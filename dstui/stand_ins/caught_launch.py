@@ -94,7 +94,7 @@ def _changed(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, str
         name: value.replace("${", "$${")
         for name, value in now.items()
         if before.get(name) != value
-        and name not in SHELLS_OWN
+        and name not in (*SHELLS_OWN, *FIRST_TASK)
         and not name.startswith("BASH_FUNC_")
         and "\n" not in value
         and value.isprintable()
