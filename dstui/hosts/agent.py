@@ -575,7 +575,7 @@ def keep(order: Dict[str, Any], folder: str, tag: str) -> None:
         env["PATH"] = os.pathsep.join(filter(None, [beside, env.get("PATH")]))
     facts = {"attempt": order["attempt"], "text": ""}
     try:
-        code = subprocess.Popen(order["argv"], cwd=order["cwd"], env=dict(env, **{TAG: tag})).wait()
+        code = subprocess.Popen(order["argv"], cwd=order["cwd"], env=dict(env, **{TAG: tag, "PWD": order["cwd"]})).wait()
         facts["exit_code"] = code if code >= 0 else 128 - code
     except OSError as error:
         facts.update(exit_code=127, text=f"cannot start {order['argv'][0]} in {order['cwd']}: {error.strerror}")
