@@ -47,6 +47,7 @@ def test_what_is_read_is_what_bash_runs(name: str, tmp_path: Path) -> None:
         ("deepspeed t.py ~/x $1", "t.py ${HOME}/x ${ARG_1}", "$1"),
         ("deepspeed t.py --host $(hostname -s) --m $MODEL", "t.py --host ${HOSTNAME} --m ${MODEL}", "$(hostname -s)"),
         ("A=$(scontrol show hostnames $L | head -n 1)\ntorchrun --master_addr $A t.py", "--master_addr ${A} t.py", "scontrol"),
+        ("A='--data <your_data_path>'; deepspeed t.py $A", "t.py --data ${YOUR_DATA_PATH}", "<your_data_path>"),
         ("deepspeed t.py '${literal}' '<here>'", "t.py $${literal} <here>", ""),
     ],
 )

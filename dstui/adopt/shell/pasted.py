@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from dstui.adopt.shell.shell_state import hole
 
@@ -12,6 +11,8 @@ PROMPT = re.compile(r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+(?::[^\s$#]
 CONTINUED = re.compile(r"^[ \t]*>[ \t]+", re.MULTILINE)
 NUMBERED = re.compile(r"^[ \t]*(\d{1,5})(?:[ \t]*[|:│])?(?:[ \t]+|$)(.*)$")
 PLACEHOLDER = re.compile(r"(?<![<\w&])<([A-Za-z][\w .:/|,-]{0,60}?)>(?=[\s/.\-_:,;\"')]|$)")
+WHOLE_WORD = re.compile(r"<((?i:your|path)[\w .-]*|[\w .-]*(?i:path|dir|folder|file|name))>")
+"""A word that only stands for another one, also where it was quoted. `<image>` and `<|im_end|>` are words of a model."""
 QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|(?:^|(?<=\s))#[^\n]*", re.DOTALL | re.MULTILINE)
 """What a placeholder does not stand in: quotes, an escaped character, a comment."""
 
@@ -35,17 +36,27 @@ def _without_numbers(text: str) -> str:
     return "\n".join(match[2] if (match := NUMBERED.match(line)) else line for line in lines)
 
 
-def with_holes(text: str) -> tuple[str, Mapping[str, str]]:
+def with_holes(text: str) -> tuple[str, dict[str, str]]:
     """Return the text with a hole for each <placeholder> outside of quotes, and what each hole was."""
     sources: dict[str, str] = {}
 
     def replaced(match: re.Match[str]) -> str:
-        name = re.sub(r"\W+", "_", match[1]).strip("_").upper()
-        sources[name] = match[0]
-        return hole("unset", name)
+        return _hole_for(match, sources)
 
     parts, at = [], 0
     for quoted in QUOTED.finditer(text):
         parts += [PLACEHOLDER.sub(replaced, text[at : quoted.start()]), quoted[0]]
         at = quoted.end()
     return "".join([*parts, PLACEHOLDER.sub(replaced, text[at:])]), sources
+
+
+def word_with_hole(word: str, sources: dict[str, str]) -> str:
+    """Return the word, or the hole that it is where it only stands for another one; `sources` takes what the hole was."""
+    match = WHOLE_WORD.fullmatch(word)
+    return _hole_for(match, sources) if match else word
+
+
+def _hole_for(match: re.Match[str], sources: dict[str, str]) -> str:
+    name = re.sub(r"\W+", "_", match[1]).strip("_").upper()
+    sources[name] = match[0]
+    return hole("unset", name)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dstui.adopt.shell.interpreter import ShellReader
-from dstui.adopt.shell.pasted import cleaned, with_holes
+from dstui.adopt.shell.pasted import cleaned, with_holes, word_with_hole
 from dstui.adopt.shell.recognise import UNLIKELY, rank
 from dstui.adopt.shell.shell_state import CLOSE, OPEN, Launch, Node, ShellContext, ShellLimit, ShellState, holes_in
 
@@ -48,9 +48,9 @@ def read_shell(text: str, around: ShellContext, parse: Parse) -> ShellText:
     reader = _followed(tree, text, around, arguments_are_open=False)
     if not reader.launches:
         reader = _followed(tree, text, around, arguments_are_open=True)
-    ranks = {id(launch): rank(launch.launcher, launch.words) for launch in reader.launches}
-    likely = [launch for launch in reader.launches if ranks[id(launch)] < UNLIKELY] or reader.launches
-    launches = sorted(likely, key=lambda launch: (ranks[id(launch)], bool(launch.condition)))
+    ranked = sorted(((rank(one.launcher, one.words), bool(one.condition)), number) for number, one in enumerate(reader.launches))
+    likely = [number for (how, _), number in ranked if how < UNLIKELY] or [number for _, number in ranked]
+    launches = [_with_holes(reader.launches[number], sources) for number in likely]
     return ShellText(
         tuple(_distinct(launches)), (*notes, *reader.unknowns.assumptions), {**sources, **reader.unknowns.sources}, reader.undecided
     )
@@ -61,6 +61,10 @@ def undecided_in(launch: Launch, shell: ShellText) -> list[tuple[str, int]]:
     texts = [*launch.words, *launch.env.values(), launch.folder]
     names = dict.fromkeys(name for text in texts for kind, name in holes_in(text) if kind == "undecided")
     return [(name, shell.undecided.get(name, 0)) for name in names]
+
+
+def _with_holes(launch: Launch, sources: dict[str, str]) -> Launch:
+    return replace(launch, words=tuple(word_with_hole(word, sources) for word in launch.words))
 
 
 def _followed(tree: Node, text: str, around: ShellContext, *, arguments_are_open: bool) -> ShellReader:
