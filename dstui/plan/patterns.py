@@ -61,6 +61,7 @@ REFUSED: Final = (
     (re.compile(r"\\[1-9]|\(\?P="), f"a backreference, as \\1 or (?P=name), is not possible ({LINEAR}): write the text out"),
     (re.compile(r"\(\?>|[*+?}]\+"), "a possessive repeat or an atomic group is not needed: write a plain repeat"),
     (re.compile(r"\{,\d+\}"), "a repeat without its least number is a plain text for RE2: write {0,3}, not {,3}"),
+    (re.compile(r"\{\d{5,}|\{\d+,\d{5,}\}"), TOO_LARGE),  # which RE2 takes for plain text where it is no number of 32 bits
     (re.compile(r"\\Z"), "the end of the line is $ or \\z, not \\Z"),
 )
 ESCAPED: Final = re.compile(r"\\[^1-9Z]|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)

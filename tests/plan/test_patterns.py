@@ -34,8 +34,8 @@ def test_a_pattern_is_text_as_it_stands() -> None:
 
 def test_what_is_wrong_with_a_pattern_is_said_with_its_place() -> None:
     assert errors(PLAN + "    x: (\n    loss: 'cost (.)'\n") == [
-        "plan.yaml:7:8: jobs.metrics.x: no regular expression of RE2: missing ): (",
-        "plan.yaml:8:11: jobs.metrics.loss: dstui finds this one by itself: give yours another name",
+        "plan.yaml:7:8: run.metrics.x: no regular expression of RE2: missing ): (",
+        "plan.yaml:8:11: run.metrics.loss: dstui finds this one by itself: give yours another name",
     ]
     assert "a mapping NAME: 'regular expression'" in errors("version: 1\njob: {script: t.py}\nrun: {metrics: [a]}\n")[0]
     assert "a mapping NAME: 'regular expression'" in errors("version: 1\njob: {script: t.py}\nrun: {metrics: {a: [b]}}\n")[0]
@@ -125,7 +125,7 @@ def test_no_pattern_that_is_taken_hangs_on_any_line(pattern: str) -> None:
 def test_without_re2_a_pattern_is_refused_and_not_matched_by_re(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     assert errors(PLAN) == [
-        "plan.yaml:6:13: jobs.metrics.reward: regular expressions need google-re2, which cannot be imported here: "
+        "plan.yaml:6:13: run.metrics.reward: regular expressions need google-re2, which cannot be imported here: "
         "python -m pip install google-re2"
     ]
 

@@ -210,7 +210,7 @@ async def test_numbers_of_ones_own_are_typed_in_the_form_and_a_bad_pattern_is_re
         await until(pilot, lambda: value(pilot, "run.metrics") == {"reward": "r[=: ]+([0-9]+)", "kl": "kl (\\S+)"})
         await pilot.press("enter", "end", "backspace")  # the last group has no end now
         await until(pilot, lambda: "no regular expression" in screen(pilot))
-        assert value(pilot, "jobs.metrics.kl") != "kl (\\S+"
+        assert value(pilot, "run.metrics.kl") != "kl (\\S+"
 
 
 async def test_q_leaves_from_the_plot_too(open_app: Open, tmp_path: Path) -> None:

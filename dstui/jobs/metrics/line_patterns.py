@@ -261,7 +261,7 @@ class Own:
 
         for name, text in patterns.items():
             if problem := wrong_with(name, text):
-                self.reported.append(sanitise(f"jobs.metrics.{name} is not looked for: {problem}"))
+                self.reported.append(sanitise(f"run.metrics.{name} is not looked for: {problem}"))
             else:
                 self._patterns[name] = compiled(text, in_bytes=True)
         self._spent = dict.fromkeys(self._patterns, 0.0)
@@ -292,6 +292,6 @@ class Own:
         """Look no longer for the patterns that took more than the mean."""
         mean = sum(self._spent.values()) / len(self._spent)
         for name in [name for name, spent in self._spent.items() if spent >= mean]:
-            self.reported.append(f"jobs.metrics.{name} took {self._spent[name]:.1f} s: it is not looked for any more")
+            self.reported.append(f"run.metrics.{name} took {self._spent[name]:.1f} s: it is not looked for any more")
             del self._patterns[name]
         self._spent, self._allowed = dict.fromkeys(self._patterns, 0.0), ALLOWED
