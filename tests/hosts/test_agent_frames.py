@@ -48,7 +48,7 @@ def test_frames_come_out_whole_however_they_are_cut_and_after_whatever_a_shell_p
         b'{"is": "beat", "size": true, "time": 1}\n',
         frame("ended", attempt=1, exit_code=256, text=""),
         frame("swept", left=[1]),
-        frame("hello", time=1, there="yes", lacks=[]),
+        frame("hello", time=1, there="yes", folder="/tmp/job", lacks=[]),
         json.dumps({"is": "log", "file": "logs/rank_0.log", "at": 0, "size": CHUNK + 1}).encode() + b"\n",
         b"x" * (LONGEST_HEAD + 2),
         b"[" * 10000 + b"\n",
@@ -184,7 +184,11 @@ def test_a_line_of_a_job_on_several_hosts_says_rank_and_host() -> None:
 @pytest.mark.parametrize(
     ("is_", "facts", "safe"),
     [
-        ("hello", {"time": 1, "there": True, "lacks": ["no disk\rall is well", "\x1b[2Jgone"]}, {"lacks": ["all is well", "gone"]}),
+        (
+            "hello",
+            {"time": 1, "there": True, "folder": "/tmp/\rjob", "lacks": ["no disk\rall is well", "\x1b[2Jgone"]},
+            {"folder": "job", "lacks": ["all is well", "gone"]},
+        ),
         ("refused", {"text": "\rmine"}, {"text": "mine"}),
         ("ended", {"attempt": 1, "exit_code": 1, "text": "a\nb\x07"}, {"text": "ab"}),
         ("swept", {"left": ["12 \r"]}, {"left": ["12 "]}),
@@ -202,7 +206,8 @@ with open(sys.argv[1], "a") as file:
 os.write(1, {READY!r})
 for number in range(100_000):
     lacks = [f"lie {{number}}"] if number % 2 else []
-    os.write(1, json.dumps({{"is": "hello", "size": 0, "time": 1, "there": True, "lacks": lacks}}).encode() + b"\\n")
+    greeting = {{"is": "hello", "size": 0, "time": 1, "there": True, "folder": "/tmp/job", "lacks": lacks}}
+    os.write(1, json.dumps(greeting).encode() + b"\\n")
 """
 
 

@@ -379,7 +379,8 @@ def test_nor_by_the_ssh_of_mpirun(far: Far, agent: str, mpirun: str) -> None:
 
 def test_a_host_cannot_take_dstuis_own_words_from_a_line(far: Far) -> None:
     program = far.path / "liar.py"
-    hello = json.dumps({"is": "hello", "size": 0, "time": time.time(), "there": True, "lacks": ["no disk\rdstui: all is well"]})
+    facts = {"time": time.time(), "there": True, "folder": "/tmp/job", "lacks": ["no disk\rdstui: all is well"]}
+    hello = json.dumps({"is": "hello", "size": 0, **facts})
     program.write_text(f"import os, time\nos.write(1, {READY!r} + {hello.encode()!r} + b'\\n')\ntime.sleep(100)\n")
     with etc(far.farm, "h1", "authorized_keys", forced(far.farm, f"exec {sys.executable} {program}")):
         far.start("all:hang")

@@ -79,7 +79,7 @@ async def back_to(pilot: Pilot[int], pane: str) -> None:
 async def test_no_key_starts_anything_of_a_strangers_folder(pane: str, foreign: JobFolder) -> None:
     app = app_on(foreign)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: "Log: all ranks" in screen(pilot) and app.session.state.checked)
+        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
         for key in keys_of(pane):
             await back_to(pilot, pane)
             await pilot.press(key)
@@ -95,7 +95,7 @@ async def test_no_key_starts_anything_of_a_strangers_folder(pane: str, foreign: 
 async def test_again_goes_to_review_and_says_what_would_be_started_and_a_yes_starts_it(foreign: JobFolder) -> None:
     app = app_on(foreign)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await until(pilot, lambda: "Log: all ranks" in screen(pilot) and app.session.state.checked)
+        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
         await pilot.press("l")
         await until(pilot, lambda: "Start these programs?" in screen(pilot))
         assert app.step.pane == "review"
@@ -119,7 +119,7 @@ async def test_again_in_a_folder_of_ones_own_asks_about_an_interpreter_that_was_
     foreign.status_file.write_text(json.dumps(status))
     app = app_on(foreign)
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await until(pilot, lambda: "Log: all ranks" in screen(pilot) and app.session.state.checked)
+        await until(pilot, lambda: "Log: all ranks" in screen(pilot))
         await pilot.press("l")
         await until(pilot, lambda: "Start these programs?" in screen(pilot))
         assert "not yours" not in screen(pilot) and "You have not agreed to its interpreter yet" in screen(pilot)

@@ -17,7 +17,6 @@ from datetime import datetime
 from pathlib import Path
 
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
-from dstui.hosts.address import meeting_address
 from dstui.jobs.store.access_time import watch
 from dstui.jobs.store.create import create
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
@@ -65,6 +64,8 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
     if not spec.local and plan.cluster.master_port is None:
         spec = with_port(spec, free_port())
     if not spec.only_here and plan.cluster.master_addr is None and not spec.meets_by_name:
+        from dstui.hosts.address import meeting_address  # brings ssh, which a job of this machine does without
+
         spec = with_address(spec, meeting_address(spec.hosts[0]))
     name = plan.name or Path(spec.script[-1]).stem
     runs = Path.cwd() / RUNS_FOLDER
