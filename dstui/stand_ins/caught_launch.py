@@ -25,8 +25,8 @@ SHELLS_OWN = ("PATH", "PWD", "OLDPWD", "SHLVL", "_", SESSION)
 SAY_ONE = ("torchrun", "accelerate")
 """Launchers that end with 1, whatever the status of the rank that failed."""
 SIGNALLED = 128
-OF_THE_CONFIGURATION = ("PL001", "PL003")
-"""Findings about who reads the Plan's configuration: here the script's own arguments stay as they are."""
+OF_THE_CONFIGURATION = "PL001"
+"""The finding about who reads the Plan's configuration: here the script's own arguments stay as they are."""
 
 
 def main(folder: str, name: str, words: Sequence[str]) -> int:
@@ -129,7 +129,7 @@ def _started(plan: Plan, session: RunSession) -> int:
     findings = [
         finding
         for finding in check(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan))
-        if finding.code not in OF_THE_CONFIGURATION
+        if finding.code != OF_THE_CONFIGURATION
         and finding.severity != "info"
         and (plan.deepspeed or not finding.path.startswith("deepspeed"))  # an empty section: the script has a configuration of its own
     ]

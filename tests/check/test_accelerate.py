@@ -144,7 +144,7 @@ def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
     assert dstui_check(tmp_path, two) == (0, {"acc.yaml": [("AC027", 7)]})
     filtered = f"{two}\n  deepspeed_inclusion_filter: n9"
     code, found = dstui_check(tmp_path, filtered, hosts="n1 slots=2\nn2 slots=2\n")
-    assert (code, found) == (1, {"acc.yaml": [("AC028", 8)]})
+    assert (code, found) == (1, {"acc.yaml": [("AC030", 8)]})
     assert dstui_check(tmp_path, two, hosts="n1 slots=2\nn2 slots=2\n") == (0, {"acc.yaml": []})
 
 
