@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,6 +69,8 @@ class ScriptFacts:
     """Whether it finds the configuration in the environment that accelerate's launcher makes, as Accelerator() and the Trainer do."""
     accumulates: bool = True
     """Whether it calls Accelerator.accumulate(), or counts its steps in another way; False where it calls backward() and does neither."""
+    makes_no_engine: bool = False
+    """It makes an Accelerator and neither prepares a model with it nor hands it to code that might: nothing calls deepspeed.initialize."""
 
     @property
     def own_configuration(self) -> bool:
@@ -109,6 +112,7 @@ def inspect_script(text: str) -> ScriptFacts:
                 joins_itself=_joins_itself(code),
                 under_accelerate=_finds_under_accelerate(code, integration, finds),
                 accumulates=_accumulates(code),
+                makes_no_engine=integration == "accelerate" and _makes_no_engine(code),
             )
     return ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
 
@@ -212,6 +216,12 @@ def _accumulates(code: Code) -> bool:
     trains = any(call.name.rpartition(".")[2] == "backward" and "accelerator" in call.name.lower() for call in code.calls)
     counted = code.call("accumulate", "no_sync") is not None or any("sync_gradients" in name for name in code.names)
     return not trains or counted
+
+
+def _makes_no_engine(code: Code) -> bool:
+    """Whether everything that it imports is known, and nothing in it prepares a model."""
+    prepares = any("prepare" in name or "initialize" in name for name in (*code.names, *(call.name for call in code.calls)))
+    return not prepares and code.modules <= {"accelerate", "torch", *sys.stdlib_module_names} - {"importlib", "runpy", "subprocess"}
 
 
 def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:

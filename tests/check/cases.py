@@ -607,6 +607,13 @@ READERS = [
         model={"model_type": "olmoe", "num_experts": 64},
     ),
     Case(
+        "DS334",
+        at_stage(3, {f"{ZERO}.leaf_module.classes": ["transformers.models.olmoe.modeling_olmoe.OlmoeSparseMoEBlock"]}),
+        at_stage(3, {f"{ZERO}.leaf_module.classes": ["OlmoeSparseMoeBlock"]}),
+        plan=SCRIPT,
+        model={"model_type": "olmoe", "num_experts": 64},
+    ),
+    Case(
         "DS336",
         at_stage(3, {}),
         at_stage(3, {}),

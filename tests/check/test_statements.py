@@ -204,3 +204,20 @@ def test_what_prepare_refuses_of_optimizers_and_schedulers_is_refused_here(tmp_p
         errors = [f for f in codes(tmp_path, plan, script).values() if f.severity == "error"]
         assert bool(errors) == (answer != "initialize"), (config, script, answer, errors)
         assert not errors or any(answer[:60] in f.why for f in errors), (answer, errors)
+
+
+STATE = """
+from accelerate import Accelerator
+accelerator = Accelerator()
+print("SAID", accelerator.state.deepspeed_plugin.deepspeed_config["zero_optimization"])
+"""
+
+
+def test_a_script_that_prepares_nothing_dies_of_nothing_that_an_engine_refuses(tmp_path: Path) -> None:
+    config = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}, "train_micro_batch_size_per_gpu": 1}
+    plan = f"version: 1\njob: {{script: t.py, integration: accelerate, optimizer: script}}\ndeepspeed: {json.dumps(config)}\n"
+    for script, severity in ((STATE, "warning"), (PREPARES, "error"), (f"import mine\n{STATE}\nmine.train(accelerator)\n", "error")):
+        assert codes(tmp_path, plan, script)["DS141"].severity == severity
+    asked_for = PREPARE.split("for config", maxsplit=1)[0] + f"json.dump({config!r}, open('ds.json', 'w'))\n{STATE}"
+    assert "nvme" in asked(asked_for, str(releases.accelerate()), folder=tmp_path).partition("SAID")[2]
+    assert codes(tmp_path, plan.replace('"zero_optimization"', '"other"'), STATE)["DS320"].severity == "error", "Accelerator() refuses that"
