@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from dstui.check.accelerate import RULES as ACCELERATE_RULES
+from dstui.check.rules.all_rules import RULES
 from dstui.cli import main
 from dstui.commands import COMMANDS
 from dstui.commands.docs import index
@@ -110,6 +112,12 @@ def test_every_code_of_a_finding_has_its_page(dstui: Callable[..., Said]) -> Non
     written = {code for path in FILES for code in re.findall(r'"((?:AC|CK|DS|FC|KR|MC|OP|PL|TR)\d{3})"', text_of(path))}
     known = {name for _, group in index() for name in group}
     assert "AC027" in written and written - known == set()
+
+
+def test_a_code_has_one_meaning() -> None:
+    """What is found outside of the rules does not share a rule's code."""
+    outside = {code for path in FILES for code in re.findall(r'Finding\(\s*"(\w{5})"', text_of(path))}
+    assert "PL050" in outside and outside & (RULES.keys() | ACCELERATE_RULES.keys()) == set()
 
 
 def text_of_package(source: str) -> str | None:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeVar
 
-from dstui.adopt.pycode import Code, NotPython, ScriptOption, read_code
+from dstui.adopt.pycode import Call, Code, NotPython, ScriptOption, read_code
 from dstui.plan.model import Builder, Integration
 
 CONFIG = "{ds_config}"
@@ -31,7 +33,10 @@ OPTIMIZER = re.compile(
 )
 JOINED = re.compile(rf"(?:^|\.)(?:InitProcessGroupKwargs|PartialState)$|{TRAINER.pattern}")
 """What is told the backend of torch.distributed, or that there is no GPU."""
-NOT_ONE = re.compile(r"lr_scheduler|Scheduler|^transformers\.(?!AdamW$|Adafactor$|optimization\.A)")
+SCHEDULER = re.compile(r"(?:torch\.optim\.lr_scheduler\.[A-Z]|transformers\.(?:optimization\.)?get_\w*schedule)\w*$")
+GivenScheduler = Literal["script", "function", "config"]
+"""A scheduler that the script makes, accelerate's DummyScheduler with a function that makes it, or one that the configuration makes."""
+NOT_ONE = re.compile(r"lr_scheduler|Scheduler|\.Optimizer$|^transformers\.(?!AdamW$|Adafactor$|optimization\.A)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,9 @@ class ScriptFacts:
     optimizer: Builder | None = None
     """Who builds the optimizer; None where the script does not tell, or takes what the configuration says."""
     optimizer_why: str = ""
+    scheduler: GivenScheduler | None = None
+    """What accelerate's prepare() gets as the scheduler; None where the script does not tell, or hands over none."""
+    scheduler_why: str = ""
     refuses_local_rank: bool = False
     """Its parser takes nothing that it does not know, and does not know --local_rank."""
     accumulation: int | None = None
@@ -61,6 +69,8 @@ class ScriptFacts:
     """Whether it finds the configuration in the environment that accelerate's launcher makes, as Accelerator() and the Trainer do."""
     accumulates: bool = True
     """Whether it calls Accelerator.accumulate(), or counts its steps in another way; False where it calls backward() and does neither."""
+    makes_no_engine: bool = False
+    """It makes an Accelerator and neither prepares a model with it nor hands it to code that might: nothing calls deepspeed.initialize."""
 
     @property
     def own_configuration(self) -> bool:
@@ -86,6 +96,7 @@ def inspect_script(text: str) -> ScriptFacts:
         if found := sign(code):
             integration, args, line, words, finds = found
             builder, builder_why = _optimizer(code, integration)
+            scheduler, scheduler_why = _scheduler(code)
             return ScriptFacts(
                 integration,
                 args,
@@ -93,12 +104,15 @@ def inspect_script(text: str) -> ScriptFacts:
                 finds,
                 builder,
                 builder_why,
+                scheduler,
+                scheduler_why,
                 refuses_local_rank=_refuses_local_rank(code),
                 accumulation=_accumulation(code),
                 says_precision=any(call.name.endswith("Accelerator") and call.value("mixed_precision") for call in code.calls),
                 joins_itself=_joins_itself(code),
                 under_accelerate=_finds_under_accelerate(code, integration, finds),
                 accumulates=_accumulates(code),
+                makes_no_engine=integration == "accelerate" and _makes_no_engine(code),
             )
     return ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
 
@@ -204,6 +218,12 @@ def _accumulates(code: Code) -> bool:
     return not trains or counted
 
 
+def _makes_no_engine(code: Code) -> bool:
+    """Whether everything that it imports is known, and nothing in it prepares a model."""
+    prepares = any("prepare" in name or "initialize" in name for name in (*code.names, *(call.name for call in code.calls)))
+    return not prepares and code.modules <= {"accelerate", "torch", *sys.stdlib_module_names} - {"importlib", "runpy", "subprocess"}
+
+
 def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:
     """The arguments that hand the configuration over; a switch --deepspeed of the script's own goes with them."""
     switch = next((other.word for other in code.options if other.switch and other.word == "--deepspeed"), None)
@@ -244,8 +264,43 @@ def _optimizer(code: Code, integration: Integration) -> tuple[Builder | None, st
     own = next(iter(sorted((code.names[name], name) for name in _optimizers(code))), None)
     dummy = any(name.endswith("DummyOptim") for name in code.used)
     if dummy or own is None:
-        return ("config" if dummy and own is None else None), ""
+        given = _given_to_prepare(code, lambda call: call.name.endswith("DummyOptim") or None)
+        return ("config" if dummy and own is None else None), given.get(True, "")
     return "script", f"line {own[0]}: {own[1]}"
+
+
+def _scheduler(code: Code) -> tuple[GivenScheduler | None, str]:
+    """What accelerate's prepare() gets as the scheduler, and the line that makes it."""
+    found: dict[GivenScheduler, str] = _given_to_prepare(code, _kind_of_scheduler)
+    return next(iter(found.items())) if len(found) == 1 else (None, "")
+
+
+Kind = TypeVar("Kind")
+
+
+def _given_to_prepare(code: Code, kind_of: Callable[[Call], Kind | None]) -> dict[Kind, str]:
+    """Each kind of object that prepare() gets, and the line that makes it; nothing where an object may be of several kinds."""
+    calls = {id(call.node): call for call in code.calls}
+    found: dict[Kind, str] = {}
+    for prepare in (call for call in code.calls if _is_prepare(call)):
+        for given in prepare.node.args:
+            values = code.assigned.get(given.id, []) if isinstance(given, ast.Name) else [given]
+            made = [call for value in values if not ((call := calls.get(id(value))) and _is_prepare(call))]
+            kinds = {kind_of(call) if call else None for call in made}
+            if len(kinds) > 1:
+                return {}
+            found |= {kind: f"line {call.node.lineno}: {call.name}" for call in made if call and (kind := kind_of(call))}
+    return found
+
+
+def _is_prepare(call: Call) -> bool:
+    return call.name.rpartition(".")[2] == "prepare"
+
+
+def _kind_of_scheduler(call: Call) -> GivenScheduler | None:
+    if call.name.endswith("DummyScheduler"):
+        return "function" if call.value("lr_scheduler_callable", place=3) is not None else "config"
+    return "script" if SCHEDULER.match(call.name) else None
 
 
 def _optimizers(code: Code) -> Iterator[str]:

@@ -47,6 +47,11 @@ class Rule:
             or version_tuple(self.since) <= version_tuple(c.release.version) <= version_tuple(self.until)
         )
 
+    def _never_comes(self, c: Context, when: When | None) -> bool:
+        """Whether the run would die in an engine that a look into the script shows is never made."""
+        in_an_engine = when in ("initialize", "run") and not self.source.startswith(BEFORE_AN_ENGINE)
+        return in_an_engine and c.facts is not None and c.facts.makes_no_engine and c.integration == "accelerate"
+
     def findings(self, c: Context) -> Iterator[Finding]:
         """What the rule finds in a configuration; of many problems the first."""
         for count, p in enumerate(self.evaluate(c)):
@@ -55,11 +60,15 @@ class Rule:
                 return
             severity = p.severity or self.severity
             why = p.why or (f"DeepSpeed: {quoted(p.says or self.says)}" if p.says or self.says else "")
+            if severity == "error" and self._never_comes(c, p.when or self.when):
+                severity, why = "warning", f"{why} (once the script prepares a model: it does not)".strip()
             when = (p.when or self.when) if severity == "error" else None
             path = p.path[1:] if p.path.startswith("^") else (c.root + p.path).rstrip(".")
             yield Finding(self.code, severity, path, p.message, why, when, p.line or c.lines(path), fix=p.fix)
 
 
+BEFORE_AN_ENGINE = ("accelerate/utils", "accelerate/state")
+"""The sources of rules about what Accelerator() itself refuses."""
 MID_SENTENCE = re.compile(r"\b(?:be|between instances of|by|multiple of|with|to|requires?|at least one)$")
 BEGUN = re.compile(r"(?:are|cannot|got|has|is|must|not|requires)\b")
 

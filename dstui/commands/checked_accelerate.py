@@ -69,9 +69,9 @@ def _hosts(path: Path, found: AccelerateConfig, inner: Mapping[str, Any]) -> lis
             try:
                 select(parse_hostfile(read_text(place)), **{name: inner[key]})
             except HostfileError as error:
-                return [Finding("AC028", "error", at, f"{place}: {error}", "DeepSpeed refuses it", "launch", found.line_of(at))]
+                return [Finding("AC030", "error", at, f"{place}: {error}", "DeepSpeed refuses it", "launch", found.line_of(at))]
             except FileProblem as error:
-                return [Finding("AC028", "error", at, str(error), "DeepSpeed cannot read it", "launch", found.line_of(at))]
+                return [Finding("AC030", "error", at, str(error), "DeepSpeed cannot read it", "launch", found.line_of(at))]
     return []
 
 

@@ -152,8 +152,11 @@ class Plan:
         return self.document.line_of(self._parts(path))
 
     def set(self, path: str, value: Any) -> Plan:
-        """The Plan with the value at a dotted path, missing parents created. Raises PlanError; this Plan stays as it is."""
-        return self._edited(path, lambda: put(self.document, self._parts(path), value))
+        """The Plan with the value at a dotted path, missing parents created. Raises PlanError; this Plan stays as it is.
+
+        A value of DeepSpeed's that stands where a section has to be gives way.
+        """
+        return self._edited(path, lambda: put(self.document, *self._with_room(self._parts(path), value)))
 
     def unset(self, path: str) -> Plan:
         """The Plan without the key, and under deepspeed without the sections that this would leave empty."""
@@ -177,6 +180,17 @@ class Plan:
             raise PlanError([Finding("PLAN", "error", path, str(error), when="parse", line=self.line_of(path))], self.source) from None
         _ = plan._sections
         return plan.focused_on(self.focus) if self.focus else plan
+
+    def _with_room(self, parts: NodePath, value: Any) -> tuple[NodePath, Any]:
+        """A path and a value, or the section that takes the place of the scalar above them; the stage that a switch means is kept."""
+        for depth in range(parts.index("deepspeed") + 2 if "deepspeed" in parts else len(parts), len(parts)):
+            there = self.get(".".join(map(str, parts[:depth])))
+            if isinstance(there, (str, int, float)):
+                for name in reversed(parts[depth + 1 :]):
+                    value = {name: value}
+                old = {"stage": int(there)} if parts[depth - 1] == "zero_optimization" and isinstance(there, bool) else {}
+                return parts[:depth], {**old, parts[depth]: value}
+        return parts, value
 
     def _parts(self, path: str) -> NodePath:
         """A dotted path, its keys as written: a host's name may hold dots itself (`cluster.hosts.10.0.0.1`)."""

@@ -29,8 +29,8 @@ FIRST_TASK = {"SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_LOCALID": "0"}
 """What srun tells the first of its tasks."""
 LAUNCHED_BY = {"deepspeed": ("deepspeed",), "torchrun": ("torchrun",), "accelerate": ("accelerate", "launch"), "python": ("python",)}
 """Launcher -> the words that it begins with."""
-OF_THE_CONFIGURATION = ("PL001", "PL003")
-"""Findings about who reads the Plan's configuration: here the script's own arguments stay as they are."""
+OF_THE_CONFIGURATION = "PL001"
+"""The finding about who reads the Plan's configuration: here the script's own arguments stay as they are."""
 
 
 def main(folder: str, name: str, words: Sequence[str]) -> int:
@@ -144,7 +144,7 @@ def _started(plan: Plan, session: RunSession) -> int:
     findings = [
         finding
         for finding in check(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan))
-        if finding.code not in OF_THE_CONFIGURATION
+        if finding.code != OF_THE_CONFIGURATION
         and finding.severity != "info"
         and (plan.deepspeed or not finding.path.startswith("deepspeed"))  # an empty section: the script has a configuration of its own
     ]

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from real_accelerate import ask_accelerate
 
-from dstui.adopt.command_line import read_command
 from dstui.adopt.dsconfig import ConfigError
+from dstui.adopt.every_kind import FilesBeside, imported
 from dstui.adopt.from_accelerate import plan_of_accelerate
-from dstui.adopt.from_command import plan_of_command
+from dstui.adopt.shell.shell_state import ShellContext
 from dstui.check.rules.all_rules import RULES
 from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import ALONE, QUESTIONNAIRE
@@ -23,6 +23,7 @@ from dstui.plan.parallelism import parallelism_variables
 from dstui.render.accelerate import accelerate_yaml
 from dstui.render.jsontext import json_text
 from tests import releases
+from tests.adopt.shell_launches import parse, parse_inner
 
 ONE = {"deepspeed_config": {"zero_stage": 2, "gradient_accumulation_steps": 1, "zero3_init_flag": False}, "distributed_type": "DEEPSPEED"}
 PUBLISHED = {
@@ -134,7 +135,8 @@ def test_ranks_are_told_of_ulysses_what_accelerate_launch_would_tell_them(accele
 
 def test_ulysses_on_the_command_line_becomes_the_section_of_the_yaml() -> None:
     line = "accelerate launch --use_deepspeed --use_parallelism_config --parallelism_config_sp_size 8 --zero_stage 3 train.py"
-    found = plan_of_command(read_command(line), "pasted", lambda _name: None)
+    beside = FilesBeside(lambda _name: None, lambda _name: None, ShellContext("/work", parse=parse_inner), parse)
+    found = imported("command", line, "pasted", (), beside)
     assert load(found.text).accelerate["parallelism_config"] == {"parallelism_config_sp_size": 8}
     assert any("refuses it on the command line" in note for note in found.notes)
     assert not any("left out" in note for note in found.notes)

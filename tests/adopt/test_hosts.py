@@ -83,7 +83,7 @@ def test_the_filters_are_written_as_people_write_them() -> None:
     for wrong in ({"worker-9": [0]}, {"worker-0": [2]}):
         with pytest.raises(HostfileError, match="does not have the slots"):
             include_for(pool, wrong)
-    with pytest.raises(HostfileError, match="give the host a name"):
+    with pytest.raises(HostfileError, match="give it a name"):
         include_for({"::1": 2, "me@a": 1}, {"::1": [0]})
-    with pytest.raises(HostfileError, match="give the host a name"):
+    with pytest.raises(HostfileError, match="give it a name"):
         include_for({"a": 2, "me@a": 1}, {"me@a": [0]})

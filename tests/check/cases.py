@@ -35,6 +35,16 @@ models:
 """
 ACCELERATED = "job: {script: t.py, integration: accelerate}"
 ULYSSES = ACCELERATED.replace("{", "{{").replace("}", "}}") + "\naccelerate: {{parallelism_config: {{parallelism_config_sp_size: {}}}}}"
+OWN_BUILDER = "job: {script: t.py, integration: accelerate, optimizer: script}"
+PREPARED = """\
+from accelerate import Accelerator
+from accelerate.utils import DummyOptim, DummyScheduler
+from torch.optim.lr_scheduler import LambdaLR
+accelerator = Accelerator()
+o = {}
+s = {}
+m, o, s = accelerator.prepare(m, o, s)
+"""
 CLASSES = ACCELERATED + "\naccelerate: {deepspeed_config: {deepspeed_moe_layer_cls_names: '%s'}}"
 
 
@@ -261,6 +271,23 @@ OPTIMIZERS = [
         reader="accelerate",
     ),
     Case("DS327", {}, ADAM, plan="job: {script: t.py, integration: accelerate}", reader="accelerate"),
+    Case("DS327", {STAGE: 2}, {**ADAM, STAGE: 2}, plan=OWN_BUILDER, script=PREPARED.format("DummyOptim(p)", "LambdaLR(o, f)")),
+    Case(
+        "DS339",
+        {**ADAM, STAGE: 2},
+        {**ADAM, STAGE: 2},
+        plan=ACCELERATED,
+        script=PREPARED.format("DummyOptim(p)", "LambdaLR(o, f)"),
+        script_passes=PREPARED.format("DummyOptim(p)", "DummyScheduler(o, lr_scheduler_callable=lambda o: LambdaLR(o, f))"),
+    ),
+    Case(
+        "DS340",
+        {**ADAM, STAGE: 2},
+        {**ADAM, STAGE: 2},
+        plan=ACCELERATED,
+        script=PREPARED.format("DummyOptim(p)", "DummyScheduler(o)"),
+        script_passes=PREPARED.format("DummyOptim(p)", "DummyScheduler(o) if mine else LambdaLR(o, f)"),
+    ),
     Case(
         "DS327",
         {STAGE: 3},
@@ -300,6 +327,14 @@ SCHEDULERS = [
     Case("DS176", {SCHEDULER: {"type": "WarmupLR", "params": {}}}, WARMUP),
     Case("DS311", {**WARMUP, "scheduler.params.warmup_max_lr": "1e-3"}, {**WARMUP, "scheduler.params.warmup_max_lr": 1e-3}, proof="init"),
     Case("DS312", WARMUP, WARMUP, plan="job: {script: t.py, scheduler: script}", plan_passes="job: {script: t.py}"),
+    Case(
+        "DS312",
+        {**WARMUP, STAGE: 2},
+        {**WARMUP, STAGE: 2},
+        plan=ACCELERATED,
+        script=PREPARED.format("AdamW(p)", "LambdaLR(o, f)"),
+        script_passes=PREPARED.format("AdamW(p)", "DummyScheduler(o)"),
+    ),
     Case(
         "DS328",
         ADAM,
@@ -568,6 +603,13 @@ READERS = [
         "DS334",
         at_stage(3, {}),
         at_stage(3, {f"{ZERO}.leaf_module.classes": ["transformers.models.olmoe.modeling_olmoe.OlmoeSparseMoeBlock"]}),
+        plan=SCRIPT,
+        model={"model_type": "olmoe", "num_experts": 64},
+    ),
+    Case(
+        "DS334",
+        at_stage(3, {f"{ZERO}.leaf_module.classes": ["transformers.models.olmoe.modeling_olmoe.OlmoeSparseMoEBlock"]}),
+        at_stage(3, {f"{ZERO}.leaf_module.classes": ["OlmoeSparseMoeBlock"]}),
         plan=SCRIPT,
         model={"model_type": "olmoe", "num_experts": 64},
     ),

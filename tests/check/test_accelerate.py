@@ -49,6 +49,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("AC010", ds(offload_optimizer_device="gpu"), ds(offload_optimizer_device="cpu")),
     ("AC010", ds(zero3_init_flag="maybe"), ds(zero3_init_flag="true")),
     ("AC011", ds(zero_stage=3, offload_param_device="nvme"), ds(zero_stage=3, offload_param_device="cpu")),
+    ("AC011", ds(zero_stage=2, offload_optimizer_device="nvme"), ds(zero_stage=2, offload_optimizer_device="cpu")),
     ("AC014", ds(zero_stage=3, zero3_init_flag=False), ds(zero_stage=3, zero3_init_flag=True)),
     ("AC016", ds(zero_stage=2, zero3_save_16bit_model=True), ds(zero_stage=3, zero3_save_16bit_model=True)),
     ("AC016", ds(zero_stage=3, zero3_save_16bit_model=False), ds(zero_stage=2, zero3_save_16bit_model=False)),
@@ -92,6 +93,11 @@ def test_a_device_in_capitals_is_taken_as_accelerate_takes_it() -> None:
     assert not [f for f in check_accelerate(ds(zero_stage=3, offload_param_device="CPU")) if f.severity != "info"]
     assert [f.code for f in check_accelerate(ds(zero_stage=2, offload_param_device="CPU")) if f.severity == "warning"] == ["AC019"]
     assert "AC011" in {f.code for f in check_accelerate(ds(zero_stage=3, offload_optimizer_device="NVMe"))}
+
+
+def test_what_a_number_of_steps_may_be_is_said_with_its_bound() -> None:
+    (found,) = (f for f in check_accelerate(ds(gradient_accumulation_steps=0)) if f.code == "AC010")
+    assert "must be a whole number, 1 or more" in found.message and "has to be greater than 0" in found.why
 
 
 @pytest.mark.parametrize("config", [yaml_with(machine_rank=1), nodes("pdsh", machine_rank=2)], ids=["one machine", "pdsh"])
@@ -144,7 +150,7 @@ def test_a_file_that_is_named_and_not_there_is_told(tmp_path: Path) -> None:
     assert dstui_check(tmp_path, two) == (0, {"acc.yaml": [("AC027", 7)]})
     filtered = f"{two}\n  deepspeed_inclusion_filter: n9"
     code, found = dstui_check(tmp_path, filtered, hosts="n1 slots=2\nn2 slots=2\n")
-    assert (code, found) == (1, {"acc.yaml": [("AC028", 8)]})
+    assert (code, found) == (1, {"acc.yaml": [("AC030", 8)]})
     assert dstui_check(tmp_path, two, hosts="n1 slots=2\nn2 slots=2\n") == (0, {"acc.yaml": []})
 
 

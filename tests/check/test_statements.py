@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -144,3 +145,79 @@ def test_nothing_dies_of_an_empty_section_that_nobody_reads(tmp_path: Path) -> N
         assert not [f for f in found.values() if f.severity == "error"] and "nothing hands it" in found["DS001"].message
     handed = "version: 1\njob: {script: t.py, args: ['{ds_config}']}\n"
     assert codes(tmp_path, handed, "import mine\n")["DS001"].when == "parse"
+
+
+PREPARES = """
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DummyOptim, DummyScheduler
+accelerator = Accelerator()
+model = torch.nn.Linear(2, 2)
+optimizer = OPTIMIZER
+scheduler = SCHEDULER
+model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+"""
+OPTIMIZERS = {"real": "torch.optim.AdamW(model.parameters())", "dummy": "DummyOptim(model.parameters())"}
+SCHEDULERS = {
+    "real": "torch.optim.lr_scheduler.LambdaLR(optimizer if isinstance(optimizer, torch.optim.Optimizer) else other, lambda step: 1)",
+    "dummy": "DummyScheduler(optimizer)",
+    "function": "DummyScheduler(optimizer, lr_scheduler_callable=lambda made: torch.optim.lr_scheduler.LambdaLR(made, lambda step: 1))",
+}
+PREPARE = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+import torch, deepspeed, deepspeed.ops
+from accelerate.state import AcceleratorState
+deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # otherwise it is compiled, for a minute
+deepspeed.initialize = lambda **given: sys.exit("initialize")  # accelerate has refused nothing
+os.environ |= {"ACCELERATE_USE_DEEPSPEED": "true", "ACCELERATE_DEEPSPEED_CONFIG_FILE": "ds.json", "RANK": "0", "WORLD_SIZE": "1",
+               "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+for config, script in json.load(sys.stdin):
+    with open("ds.json", "w") as file:
+        json.dump(config, file)
+    try:
+        exec(script, {"other": torch.optim.SGD([torch.zeros(1)])})
+    except BaseException as error:
+        print("SAID", json.dumps(str(error)))
+    AcceleratorState._reset_state(reset_partial_state=True)
+    torch.distributed.destroy_process_group()
+"""
+
+
+def test_what_prepare_refuses_of_optimizers_and_schedulers_is_refused_here(tmp_path: Path) -> None:
+    sections = {
+        "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}},
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}},
+    }
+    asked_of: list[tuple[dict[str, object], str]] = []
+    for chosen in ((), ("optimizer",), ("scheduler",), ("optimizer", "scheduler")):
+        config = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, **{name: sections[name] for name in chosen}}
+        for optimizer, scheduler in itertools.product(OPTIMIZERS.values(), SCHEDULERS.values()):
+            asked_of.append((config, PREPARES.replace("OPTIMIZER", optimizer).replace("SCHEDULER", scheduler)))
+    words = [sys.executable, "-c", "# asks DeepSpeed\n" + PREPARE, str(releases.accelerate())]
+    done = subprocess.run(words, input=json.dumps(asked_of), capture_output=True, text=True, cwd=tmp_path, timeout=180, check=False)
+    said = [json.loads(line.removeprefix("SAID ")) for line in done.stdout.splitlines() if line.startswith("SAID ")]
+    assert len(said) == len(asked_of), done.stderr[-3000:]
+    for (config, script), answer in zip(asked_of, said, strict=True):
+        builder = "script" if "AdamW(" in script else "config"
+        plan = f"version: 1\njob: {{script: t.py, integration: accelerate, optimizer: {builder}}}\ndeepspeed: {json.dumps(config)}\n"
+        errors = [f for f in codes(tmp_path, plan, script).values() if f.severity == "error"]
+        assert bool(errors) == (answer != "initialize"), (config, script, answer, errors)
+        assert not errors or any(answer[:60] in f.why for f in errors), (answer, errors)
+
+
+STATE = """
+from accelerate import Accelerator
+accelerator = Accelerator()
+print("SAID", accelerator.state.deepspeed_plugin.deepspeed_config["zero_optimization"])
+"""
+
+
+def test_a_script_that_prepares_nothing_dies_of_nothing_that_an_engine_refuses(tmp_path: Path) -> None:
+    config = {"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "nvme"}}, "train_micro_batch_size_per_gpu": 1}
+    plan = f"version: 1\njob: {{script: t.py, integration: accelerate, optimizer: script}}\ndeepspeed: {json.dumps(config)}\n"
+    for script, severity in ((STATE, "warning"), (PREPARES, "error"), (f"import mine\n{STATE}\nmine.train(accelerator)\n", "error")):
+        assert codes(tmp_path, plan, script)["DS141"].severity == severity
+    asked_for = PREPARE.split("for config", maxsplit=1)[0] + f"json.dump({config!r}, open('ds.json', 'w'))\n{STATE}"
+    assert "nvme" in asked(asked_for, str(releases.accelerate()), folder=tmp_path).partition("SAID")[2]
+    assert codes(tmp_path, plan.replace('"zero_optimization"', '"other"'), STATE)["DS320"].severity == "error", "Accelerator() refuses that"

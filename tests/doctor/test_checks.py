@@ -333,6 +333,8 @@ def test_leftovers() -> None:
     assert one("leftovers", case(ready={"leftovers": []})).verdict == "ok"
     left = [{"pid": 71 + number, "age": 7200.0, "what": "deepspeed.launcher.launch"} for number in range(4)]
     assert "pid 71 (deepspeed.launcher.launch, 120 min)" in one("leftovers", case(ready={"leftovers": left})).observed
+    for m, held in ((machine(gpu()), "they hold GPUs and ports"), (machine(), "they hold cores, memory and ports")):
+        assert held in str(one("leftovers", case(m, ready={"leftovers": left})).fix)
 
 
 def test_what_is_left_of_a_launch_is_found_among_the_processes_of_this_user() -> None:

@@ -157,23 +157,32 @@ def test_the_trainer(case: str, tmp_path: Path) -> None:
     assert (found["file"], found["adapter"]) == (case != "LoRA", case == "LoRA")
 
 
-STUDENT = f"{{{BATCH}, {ADAM}, {WARM}, zero_optimization: {{stage: 2}}}}"
+def of(sections: str, stage: int) -> str:
+    """The configuration of one of several models."""
+    return f"{{{BATCH}, {sections}zero_optimization: {{stage: {stage}}}}}"
+
+
+STUDENT = of(f"{ADAM}, {WARM}, ", 2)
 MODELS = {
-    "a student and its teacher": "teacher: {role: inference, deepspeed: {train_micro_batch_size_per_gpu: 4, zero_optimization: {stage: 3}}}",
-    "two that are trained": f"critic: {{deepspeed: {{{BATCH}, zero_optimization: {{stage: 2}}}}}}",
+    "a, and a teacher": f"student: {{deepspeed: {STUDENT}}}\n  teacher: {{role: inference, deepspeed: {of('', 3)}}}",
+    "a and b": f"student: {{deepspeed: {STUDENT}}}\n  critic: {{deepspeed: {of('', 2)}}}",
+    "c and d": f"student: {{deepspeed: {of(f'{WARM}, ', 2)}}}\n  critic: {{deepspeed: {of(f'{ADAM}, ', 2)}}}",
 }
+"""Who builds what, as for one model: a both, b neither, c the scheduler, d the optimizer."""
 
 
 @pytest.mark.parametrize("integration", ["accelerate", "deepspeed"])
 @pytest.mark.parametrize("case", MODELS)
 def test_several_models(case: str, integration: str, tmp_path: Path) -> None:
-    configs = f"models:\n  student: {{deepspeed: {STUDENT}}}\n  {MODELS[case]}"
-    critic = ", critic=told_of(critic), kept=os.path.exists('checkpoints/critic/latest')" if "two" in case else ""
+    two = "teacher" not in case
+    critic = ", critic=told_of(critic), kept=os.path.exists('checkpoints/critic/latest')" if two else ""
     after = f"tell(student=told_of(student), saved=os.path.exists('checkpoints/student/latest'){critic})"
-    plan = PLAN.format(integration=integration, configs=configs, more="", model="")
+    plan = PLAN.format(integration=integration, configs=f"models:\n  {MODELS[case]}", more="", model="")
     kind = "tiny" if integration == "accelerate" else "ReturnsTheLoss"
     found, _ = trained(tmp_path, plan, after=after, kind=kind)
     assert (found["student"]["steps"], found["student"]["stage"], found["saved"]) == (2, 2, True)
     assert found["student"]["lr"] == pytest.approx(2e-3)
-    if "two" in case:
+    if two:
         assert (found["critic"]["steps"], found["kept"]) == (2, True)
+        if integration == "accelerate":
+            assert found["critic"]["lr"] == pytest.approx(1e-4 / 5 if "b" in case else 1e-2 / 3), "its scheduler moved"

@@ -107,6 +107,23 @@ def test_a_key_that_gets_another_name_keeps_its_place_its_comments_and_its_value
         plan.patch([{"op": "move", "from": "/deepspeed/nothing", "path": "/deepspeed/x"}])
 
 
+@pytest.mark.parametrize(
+    ("there", "key", "value", "then"),
+    [
+        ("true", "stage", 2, {"stage": 2}),
+        ("true", "offload_optimizer.device", "cpu", {"stage": 1, "offload_optimizer": {"device": "cpu"}}),
+        ("3  # of old", "stage", 3, {"stage": 3}),
+    ],
+)
+def test_a_scalar_of_deepspeeds_gives_way_to_a_section(there: str, key: str, value: object, then: object) -> None:
+    for before in ("", "models: {a: {deepspeed: {}}}\n"):
+        text = f"version: 1\n{before}deepspeed:\n  zero_optimization: {there}\n  bf16: {{enabled: true}}  # kept\n"
+        plan = load(text).set(f"deepspeed.zero_optimization.{key}", value)
+        assert plan.deepspeed == {"zero_optimization": then, "bf16": {"enabled": True}} and "# kept" in plan.text
+    with pytest.raises(PlanError, match="job"):
+        load("version: 1\njob: {script: t.py}\n").set("job.script.stage", 2)
+
+
 def test_a_place_that_a_list_does_not_have_is_refused() -> None:
     for place in ("9", "first", "-1"):
         with pytest.raises(PlanError, match=rf"job\.args has 3 items: there is no place {place}"):

@@ -121,42 +121,6 @@ def two_optimizers(c: Context) -> Problems:
         yield c.problem("optimizer", "the script's optimizer wins over this one", why=why, fix=c.drop("optimizer", "remove it here"))
 
 
-@rule(
-    "DS326",
-    "error",
-    when="initialize",
-    says="You cannot specify an optimizer in the config file and in the code at the same time",
-    source="accelerate/accelerator.py (_prepare_deepspeed)",
-    readers=("accelerate",),
-)
-def two_optimizers_for_accelerate(c: Context) -> Problems:
-    """accelerate refuses an optimizer in the configuration when the script builds one."""
-    if script_builds(c) and c.optimizer:
-        why = "accelerate: You cannot specify an optimizer in the config file and in the code at the same time. (DummyOptim is the way)"
-        yield c.problem(
-            "optimizer", "the script builds an optimizer, and so does the configuration", why=why, fix=c.drop("optimizer", "remove it here")
-        )
-
-
-@rule(
-    "DS327",
-    "error",
-    when="initialize",
-    says="You cannot create a `DummyOptim` without specifying an optimizer in the config file.",
-    source="accelerate/accelerator.py (_prepare_deepspeed)",
-    readers=("accelerate",),
-)
-def dummy_without_optimizer(c: Context) -> Problems:
-    """The configuration shall build the optimizer (DummyOptim in the script), but has none."""
-    if c.plan is None or not c.trained or not c.raw:
-        return
-    if c.plan.job.optimizer == "config" and "optimizer" not in c.raw and not script_builds_unasked(c):
-        why = "accelerate: You cannot create a `DummyOptim` without specifying an optimizer in the config file."
-        words = "add AdamW (or say job.optimizer: script, or none where nothing is trained)"
-        fix = c.put("optimizer", {"type": "AdamW", "params": {"lr": AUTO}}, words)
-        yield c.problem("optimizer", "job.optimizer is config, and the configuration has none", why=why, severity="warning", fix=fix)
-
-
 @rule("DS079", "error", when="initialize", says="is not a supported DeepSpeed Optimizer", source=f"{ENGINE}:2018")
 def unknown_type(c: Context) -> Problems:
     """An optimizer that neither DeepSpeed nor torch.optim has."""

@@ -8,6 +8,7 @@ from typing import Any
 from dstui.check.auto_values import AUTO
 from dstui.check.context import MISSING, Context
 from dstui.check.rule import Problems, rule
+from dstui.check.rules.prepared import scheduler_given
 
 SCHEDULES = "runtime/lr_schedules.py"
 TYPE, PARAMS = "scheduler.type", "scheduler.params"
@@ -219,7 +220,7 @@ def without_optimizer(c: Context) -> Problems:
 @rule("DS312", "error", when="initialize", source="runtime/engine.py:1527")
 def two_schedulers(c: Context) -> Problems:
     """The script builds a scheduler, and so does the configuration: accelerate refuses that, DeepSpeed takes the script's."""
-    if c.plan is None or c.plan.job.scheduler != "script" or not c.text(TYPE):
+    if c.plan is None or not c.text(TYPE) or (c.plan.job.scheduler != "script" and scheduler_given(c) != "script"):
         return
     fix = c.drop("scheduler", "remove it here")
     if c.integration == "accelerate":
@@ -229,12 +230,3 @@ def two_schedulers(c: Context) -> Problems:
         yield c.problem(
             "scheduler", "the script's scheduler wins over this one", why="this one is never built", severity="warning", fix=fix
         )
-
-
-@rule("DS328", "info", readers=("accelerate",))
-def scheduler_of_the_script(c: Context) -> Problems:
-    """The configuration builds the optimizer and the script the scheduler: accelerate wants the scheduler as a callable."""
-    if c.plan is not None and c.plan.job.scheduler == "script" and c.plan.job.optimizer == "config" and c.optimizer:
-        why = "accelerate: You can only specify `accelerate.utils.DummyScheduler` in the code when using `accelerate.utils.DummyOptim`."
-        message = "give accelerate the script's scheduler as DummyScheduler(optimizer, lr_scheduler_callable=…)"
-        yield c.problem("optimizer", message, why=why)

@@ -1,0 +1,120 @@
+"""What an accelerate script gives to prepare(), beside what the configuration builds: optimizer and scheduler in four combinations."""
+
+from __future__ import annotations
+
+from dstui.adopt.script import ScriptFacts
+from dstui.check.auto_values import AUTO
+from dstui.check.context import Context
+from dstui.check.rule import Problems, rule
+from dstui.check.rules.optimizer import script_builds, script_builds_unasked
+from dstui.plan.finding import Fix
+
+SOURCE = "accelerate/accelerator.py (_prepare_deepspeed)"
+READERS = ("accelerate",)
+ONLY_DUMMIES = "You can only specify `accelerate.utils.DummyScheduler` in the code when using `accelerate.utils.DummyOptim`."
+NO_FUNCTION = "Either specify a scheduler in the config file or pass in the `lr_scheduler_callable`"
+
+
+def dummy_optimizer(c: Context) -> str:
+    """The line where the script makes the DummyOptim that it gives to prepare(); empty where it gives another one, or nobody can tell."""
+    facts = _prepared(c)
+    return facts.optimizer_why if facts is not None and facts.optimizer == "config" else ""
+
+
+def scheduler_given(c: Context) -> str | None:
+    """The kind of scheduler that the script gives to prepare(); None where nobody can tell."""
+    facts = _prepared(c)
+    return facts.scheduler if facts is not None else None
+
+
+def _prepared(c: Context) -> ScriptFacts | None:
+    """What a look into the script found, where all that it prepares belongs to this configuration."""
+    several = c.plan is None or bool(c.plan.models)
+    return c.facts if c.facts is not None and c.facts.under_accelerate and c.integration == "accelerate" and not several else None
+
+
+@rule(
+    "DS326",
+    "error",
+    when="initialize",
+    says="You cannot specify an optimizer in the config file and in the code at the same time",
+    source=SOURCE,
+    readers=READERS,
+)
+def two_optimizers_for_accelerate(c: Context) -> Problems:
+    """accelerate refuses an optimizer in the configuration when the script builds one."""
+    if script_builds(c) and c.optimizer:
+        why = "accelerate: You cannot specify an optimizer in the config file and in the code at the same time. (DummyOptim is the way)"
+        yield c.problem(
+            "optimizer", "the script builds an optimizer, and so does the configuration", why=why, fix=c.drop("optimizer", "remove it here")
+        )
+
+
+@rule(
+    "DS327",
+    "error",
+    when="initialize",
+    says="You cannot create a `DummyOptim` without specifying an optimizer in the config file.",
+    source=SOURCE,
+    readers=READERS,
+)
+def dummy_without_optimizer(c: Context) -> Problems:
+    """The configuration shall build the optimizer (DummyOptim in the script), but has none."""
+    if c.plan is None or not c.trained or "optimizer" in c.raw:
+        return
+    why = "accelerate: You cannot create a `DummyOptim` without specifying an optimizer in the config file."
+    adam = {"type": "AdamW", "params": {"lr": AUTO}}
+    if line := dummy_optimizer(c):
+        message = f"the script gives prepare() a DummyOptim ({line}), and the configuration has no optimizer"
+        yield c.problem("optimizer", message, why=why, fix=c.put("optimizer", adam, "add AdamW (or give prepare() a torch.optim.AdamW)"))
+    elif c.raw and c.plan.job.optimizer == "config" and not script_builds_unasked(c):
+        fix = c.put("optimizer", adam, "add AdamW (or say job.optimizer: script, or none where nothing is trained)")
+        yield c.problem("optimizer", "job.optimizer is config, and the configuration has none", why=why, severity="warning", fix=fix)
+
+
+@rule(
+    "DS339",
+    "error",
+    when="initialize",
+    says=ONLY_DUMMIES,
+    source=SOURCE,
+    readers=READERS,
+)
+def dummy_beside_a_scheduler(c: Context) -> Problems:
+    """The script gives accelerate a DummyOptim with a scheduler of its own."""
+    facts, line = _prepared(c), dummy_optimizer(c)
+    if facts is not None and line and facts.scheduler == "script" and c.optimizer and "scheduler" not in c.raw:
+        why = f"accelerate: {ONLY_DUMMIES}"
+        message = f"the script gives prepare() a DummyOptim ({line}) and a scheduler of its own ({facts.scheduler_why})"
+        fix = Fix("in the script: DummyScheduler(optimizer, lr_scheduler_callable=…), a function that makes the scheduler of an optimizer")
+        yield c.problem("optimizer", message, why=why, fix=fix)
+
+
+@rule(
+    "DS340",
+    "error",
+    when="initialize",
+    says=NO_FUNCTION,
+    source=SOURCE,
+    readers=READERS,
+)
+def dummy_without_scheduler(c: Context) -> Problems:
+    """The script gives accelerate a DummyScheduler without a function, and the configuration has no scheduler."""
+    facts = _prepared(c)
+    if facts is not None and facts.scheduler == "config" and c.trained and "scheduler" not in c.raw:
+        why = f"accelerate: {NO_FUNCTION} parameter when using `accelerate.utils.DummyScheduler`."
+        message = f"the script gives prepare() a DummyScheduler ({facts.scheduler_why}), and the configuration has no scheduler"
+        words = "add WarmupLR (or in the script: DummyScheduler(optimizer, lr_scheduler_callable=…))"
+        params = {"warmup_min_lr": AUTO, "warmup_max_lr": AUTO, "warmup_num_steps": AUTO}
+        yield c.problem("scheduler", message, why=why, fix=c.put("scheduler", {"type": "WarmupLR", "params": params}, words))
+
+
+@rule("DS328", "info", readers=READERS)
+def scheduler_of_the_script(c: Context) -> Problems:
+    """The configuration builds the optimizer and the script the scheduler: accelerate wants the scheduler as a callable."""
+    if scheduler_given(c) is not None or c.plan is None:
+        return  # what the script really gives is judged
+    if c.plan.job.scheduler == "script" and c.plan.job.optimizer == "config" and c.optimizer:
+        why = f"accelerate: {ONLY_DUMMIES}"
+        message = "give accelerate the script's scheduler as DummyScheduler(optimizer, lr_scheduler_callable=…)"
+        yield c.problem("optimizer", message, why=why)
