@@ -192,19 +192,44 @@ def script_facts(folder: str, script: str | None, module: str | None) -> ScriptF
     stem = Path(folder, (module or "").replace(".", "/"))
     with suppress(OSError, ValueError):
         found = next((path for path in (stem.with_suffix(".py"), stem / "__main__.py") if module and path.is_file()), None)
-        return _facts_of(found) if found is not None else None
+        return _facts_of(found, Path(folder)) if found is not None else None
     return None
 
 
-def _facts_of(path: Path) -> ScriptFacts | None:
-    """What a script says of itself; None where it cannot be read."""
+def _facts_of(path: Path, root: Path | None = None) -> ScriptFacts | None:
+    """What a script says of itself; None where it cannot be read. What was read is kept until a file of it changes.
+
+    `root`: where its imports are looked for, if not in its own folder.
+    """
     with suppress(OSError, ValueError, FileProblem):
-        return _facts(path, path.stat().st_mtime_ns)
+        asked = (path, root or path.parent, path.stat().st_mtime_ns)
+        facts, read = _facts(*asked)
+        if any(_changed_at(file) != moment for file, moment in read.items()):
+            _facts.cache_clear()
+            facts, _ = _facts(*asked)
+        return facts
     return None
+
+
+def _changed_at(path: Path) -> int:
+    with suppress(OSError, ValueError):
+        return path.stat().st_mtime_ns
+    return 0
 
 
 @lru_cache(maxsize=4)
-def _facts(path: Path, _changed: int) -> ScriptFacts:
+def _facts(path: Path, root: Path, _changed: int) -> tuple[ScriptFacts, dict[Path, int]]:
+    """The facts, and the modules of the script that were asked for, with the moment of their last change (0: not there)."""
     from dstui.adopt.script import inspect_script
 
-    return inspect_script(read_text(path))
+    read = dict[Path, int]()
+
+    def text_of(name: str) -> str | None:
+        file = root / name
+        read[file] = _changed_at(file)
+        with suppress(FileProblem):
+            return read_text(file) if read[file] and is_file(file) else None
+        return None
+
+    package = path.parent.relative_to(root).as_posix()
+    return inspect_script(read_text(path), text_of, package.strip(".")), read

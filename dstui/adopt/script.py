@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, deepspeed_strategy, without_deepspeed
+from dstui.adopt.program import TextOf, read_program
 from dstui.adopt.pycode import Code, NotPython, ScriptOption, read_code
 from dstui.plan.model import Builder, Integration
 
@@ -61,6 +63,8 @@ class ScriptFacts:
     """Whether it finds the configuration in the environment that accelerate's launcher makes, as Accelerator() and the Trainer do."""
     accumulates: bool = True
     """Whether it calls Accelerator.accumulate(), or counts its steps in another way; False where it calls backward() and does neither."""
+    without: WithoutDeepSpeed | None = None
+    """What trains in it without DeepSpeed; None where DeepSpeed has a part, or nothing of a training can be seen."""
 
     @property
     def own_configuration(self) -> bool:
@@ -75,32 +79,44 @@ class NoScript:
     path: Path
 
 
-def inspect_script(text: str) -> ScriptFacts:
-    """What a script's text says."""
+def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str = "") -> ScriptFacts:
+    """What a script's text says, and the modules that it imports.
+
+    `text_of` gives the text of a file under the folder that imports begin in; `package` is the script's own folder in that one.
+    """
     try:
-        code = read_code(text)
+        alone, program = read_code(text), read_program(text, text_of, package)
     except NotPython as problem:
         where = f"line {problem.line}: " if problem.line else ""
         return ScriptFacts(None, (), f"{where}it is no Python that can be read here: {problem.message}")
-    for sign in SIGNS:
-        if found := sign(code):
-            integration, args, line, words, finds = found
-            builder, builder_why = _optimizer(code, integration)
-            return ScriptFacts(
-                integration,
-                args,
-                f"line {line}: {words}",
-                finds,
-                builder,
-                builder_why,
-                refuses_local_rank=_refuses_local_rank(code),
-                accumulation=_accumulation(code),
-                says_precision=any(call.name.endswith("Accelerator") and call.value("mixed_precision") for call in code.calls),
-                joins_itself=_joins_itself(code),
-                under_accelerate=_finds_under_accelerate(code, integration, finds),
-                accumulates=_accumulates(code),
-            )
-    return ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
+    without = without_deepspeed(program)
+    own, all_of_it = _first_sign(alone), _first_sign(program.code)
+    code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
+    if found is None:
+        why = without.why if without else "nothing in it mentions deepspeed, accelerate or the Trainer"
+        refuses = without is not None and _refuses_local_rank(alone)
+        return ScriptFacts(None, (), why, refuses_local_rank=refuses, without=without)
+    integration, args, line, words, finds = found
+    builder, builder_why = _optimizer(code, integration)
+    return ScriptFacts(
+        integration,
+        args,
+        f"{code.place(line)}: {words}",
+        finds,
+        builder,
+        builder_why,
+        refuses_local_rank=_refuses_local_rank(code),
+        accumulation=_accumulation(code),
+        says_precision=any(call.name.endswith("Accelerator") and call.value("mixed_precision") for call in code.calls),
+        joins_itself=_joins_itself(code),
+        under_accelerate=_finds_under_accelerate(code, integration, finds),
+        accumulates=_accumulates(code),
+        without=without,
+    )
+
+
+def _first_sign(code: Code) -> Sign | None:
+    return next((found for sign in SIGNS if (found := sign(code))), None)
 
 
 Sign = tuple[Integration, tuple[str, ...], int, str, bool]
@@ -139,6 +155,20 @@ def _of_accelerate(code: Code) -> Sign | None:
     return "accelerate", (), line, "accelerate, which finds it in its environment", True
 
 
+def _of_lightning(code: Code) -> Sign | None:
+    line = next((line for name, line in code.names.items() if name.partition(".")[0] in LIGHTNING), None)
+    if line is None:
+        return None
+    if (strategy := code.call("DeepSpeedStrategy")) is not None:
+        value = strategy.value("config")
+        at = strategy.node.lineno
+        if value is not None:
+            return _handed_over(code, "deepspeed", value, at, "DeepSpeedStrategy(config=…)")
+        return "deepspeed", (), at, "DeepSpeedStrategy, with a configuration of its own", False
+    named = next((call for call in code.calls if deepspeed_strategy(call)), None)
+    return named and ("deepspeed", (), named.node.lineno, "a strategy of Lightning's that is DeepSpeed, with its own configuration", False)
+
+
 def _of_initialize(code: Code) -> Sign | None:
     call = code.call("deepspeed.initialize")
     value = call.value("config", "config_params") if call is not None else None
@@ -164,6 +194,7 @@ SIGNS: tuple[Callable[[Code], Sign | None], ...] = (
     _of_add_config_arguments,
     _of_the_trainer,
     _of_accelerate,
+    _of_lightning,
     _of_initialize,
     _of_an_option,
     _of_the_variable,
@@ -240,12 +271,12 @@ def _optimizer(code: Code, integration: Integration) -> tuple[Builder | None, st
         handed = {call.value("optimizer", place=2) is not None: call.node.lineno for call in calls}
         if len(handed) != 1:
             return None, ""
-        return ("script", f"line {handed[True]}: deepspeed.initialize(optimizer=…)") if True in handed else ("config", "")
+        return ("script", f"{code.place(handed[True])}: deepspeed.initialize(optimizer=…)") if True in handed else ("config", "")
     own = next(iter(sorted((code.names[name], name) for name in _optimizers(code))), None)
     dummy = any(name.endswith("DummyOptim") for name in code.used)
     if dummy or own is None:
         return ("config" if dummy and own is None else None), ""
-    return "script", f"line {own[0]}: {own[1]}"
+    return "script", f"{code.place(own[0])}: {own[1]}"
 
 
 def _optimizers(code: Code) -> Iterator[str]:
