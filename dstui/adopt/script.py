@@ -93,9 +93,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
     own, all_of_it = _first_sign(alone), _first_sign(program.code)
     code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
     if found is None:
-        why = without.why if without else "nothing in it mentions deepspeed, accelerate or the Trainer"
-        refuses = without is not None and _refuses_local_rank(alone)
-        return ScriptFacts(None, (), why, refuses_local_rank=refuses, without=without)
+        return _of_a_loop(program.code, alone, without) if without else ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
     return ScriptFacts(
@@ -111,6 +109,21 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         joins_itself=_joins_itself(code),
         under_accelerate=_finds_under_accelerate(code, integration, finds),
         accumulates=_accumulates(code),
+        without=without,
+    )
+
+
+def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:
+    """The facts of a script that trains without DeepSpeed."""
+    own = min(((program.names[name], name) for name in _optimizers(program)), default=None)
+    return ScriptFacts(
+        None,
+        (),
+        f"{without.why}, and nothing of deepspeed, accelerate or the Trainer",
+        optimizer="script" if own else None,
+        optimizer_why=f"{program.place(own[0])}: {own[1]}" if own else "",
+        refuses_local_rank=_refuses_local_rank(alone),
+        joins_itself=_joins_itself(program),
         without=without,
     )
 
