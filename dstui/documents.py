@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dstui.adopt.signs import Kind, kind_of
+from dstui.adopt.signs import PYTHON, Kind, kind_of
 from dstui.base.files import FileProblem, is_file, is_folder, read_text, typed_path
 from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
@@ -24,6 +24,7 @@ from dstui.plan_files import find_plan, overridden, read_plan
 
 if TYPE_CHECKING:
     from dstui.adopt.every_kind import FilesBeside
+    from dstui.adopt.recipes import Script
     from dstui.adopt.script import NoScript, ScriptFacts
 
 
@@ -49,7 +50,9 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
     """
     path = find_plan(name)
     text = read_text(path)
-    if path == Path(name) and (kind := kind_of(text, path.name)) != "plan":
+    if path == Path(name) and (kind := kind_of(text, path.name)) == "script":
+        return _plan_of_script(name, text, sets)
+    if path == Path(name) and kind != "plan":
         return _made(path, text, kind, ImportOptions(sets, script, launch))
     if script:
         raise FileProblem(
@@ -57,6 +60,34 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
             " or an accelerate YAML"
         )
     return Opened(read_plan(path, sets), path if path == Path(name) else None)
+
+
+def is_script(name: str) -> bool:
+    """Whether a name is that of a Python script that is there."""
+    return name.endswith(PYTHON) and is_file(name)
+
+
+def script_named(name: str, text: str) -> Script:
+    """A training script, looked into, as the recipes take it."""
+    from dstui.adopt.recipes import Script
+    from dstui.adopt.script import ScriptFacts
+
+    return Script(name, _facts_of(Path(name)) or ScriptFacts(None, (), "it cannot be read"), "optim" in text)
+
+
+def _plan_of_script(name: str, text: str, sets: Sequence[str]) -> Opened:
+    """The Plan of the first recipe for a script on this machine."""
+    from dstui.adopt.recipes import recipes
+    from dstui.machine.probe import probe
+
+    script = script_named(name, text)
+    offered = recipes(script, probe())
+    notes = [f"{name}: {script.facts.why}", f"for this machine: {offered[0].name} ({offered[0].says})"]
+    if len(offered) > 1:
+        notes.append(f"others, which dstui {name} offers: {', '.join(one.name for one in offered[1:])}")
+    if script.facts.options:
+        notes.append(f"its arguments, for job.args: {' '.join(script.facts.options)}")
+    return Opened(overridden(load(offered[0].text, name, str(Path.cwd())), sets), None, tuple(notes), made=True)
 
 
 def open_text(text: str, launch: int = 0) -> Opened:
@@ -217,7 +248,7 @@ def _changed_at(path: Path) -> int:
     return 0
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=64)
 def _facts(path: Path, root: Path, _changed: int) -> tuple[ScriptFacts, dict[Path, int]]:
     """The facts, and the modules of the script that were asked for, with the moment of their last change (0: not there)."""
     from dstui.adopt.script import inspect_script

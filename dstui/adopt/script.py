@@ -17,6 +17,8 @@ from dstui.adopt.pycode import Code, NotPython, ScriptOption, read_code
 from dstui.plan.model import Builder, Integration
 
 CONFIG = "{ds_config}"
+MOST_OPTIONS = 60
+"""Options of a script that are named."""
 VARIABLE = "DSTUI_DS_CONFIG"
 """Where every rank finds the path of the rendered ds_config.json."""
 OPTIONS = ("--deepspeed_config", "--ds_config", "--deepspeed")
@@ -63,6 +65,8 @@ class ScriptFacts:
     """Whether it finds the configuration in the environment that accelerate's launcher makes, as Accelerator() and the Trainer do."""
     accumulates: bool = True
     """Whether it calls Accelerator.accumulate(), or counts its steps in another way; False where it calls backward() and does neither."""
+    options: tuple[str, ...] = ()
+    """What its parser takes, as far as that stands in it."""
     without: WithoutDeepSpeed | None = None
     """What trains in it without DeepSpeed; None where DeepSpeed has a part, or nothing of a training can be seen."""
 
@@ -109,6 +113,7 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
         joins_itself=_joins_itself(code),
         under_accelerate=_finds_under_accelerate(code, integration, finds),
         accumulates=_accumulates(code),
+        options=_options(program.code),
         without=without,
     )
 
@@ -124,6 +129,7 @@ def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptF
         optimizer_why=f"{program.place(own[0])}: {own[1]}" if own else "",
         refuses_local_rank=_refuses_local_rank(alone),
         joins_itself=_joins_itself(program),
+        options=_options(program),
         without=without,
     )
 
@@ -252,6 +258,10 @@ def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:
     """The arguments that hand the configuration over; a switch --deepspeed of the script's own goes with them."""
     switch = next((other.word for other in code.options if other.switch and other.word == "--deepspeed"), None)
     return tuple(filter(None, (switch, option.word, CONFIG)))
+
+
+def _options(code: Code) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(option.word or option.name for option in code.options))[:MOST_OPTIONS]
 
 
 def _accumulation(code: Code) -> int | None:
