@@ -227,6 +227,43 @@ def script_facts(folder: str, script: str | None, module: str | None) -> ScriptF
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedScript:
+    """The plain loop of a Plan with DeepSpeed's lines in it: a new file, the user's stays as it is."""
+
+    name: str
+    """What the new file is called."""
+    text: str
+    """The new file; empty where the lines have no clear place in the script."""
+    diff: str
+    notes: tuple[str, ...]
+    """What stays to be done by hand, each with its line."""
+
+
+def changed_script(plan: Plan) -> ChangedScript | None:
+    """The script of a Plan as DeepSpeed would train it; None where it is no plain loop. Reads, and runs nothing."""
+    facts = script_facts_of(plan)
+    without = getattr(facts, "without", None)
+    if without is None or without.what == "lightning" or not plan.job.script:
+        return None
+    from difflib import unified_diff
+
+    from dstui.adopt.adapted_script import adapted
+    from dstui.adopt.loop_parts import NoPlace
+
+    path = Path(plan.place(plan.job.workdir), plan.job.script)
+    name = f"{path.stem}_deepspeed.py"
+    try:
+        before = read_text(path)
+        made = adapted(before)
+    except NoPlace as problem:
+        where = f"{path.name}:{problem.line}" if problem.line else path.name
+        return ChangedScript(name, "", "", (f"{where}: {problem.message}; these are the lines in general, to be placed by hand",))
+    lines = unified_diff(before.splitlines(keepends=True), made.text.splitlines(keepends=True), path.name, name)
+    diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return ChangedScript(name, made.text, diff, tuple(f"{path.name}:{line}: {note}" for line, note in made.notes))
+
+
 def _facts_of(path: Path, root: Path | None = None) -> ScriptFacts | None:
     """What a script says of itself; None where it cannot be read. What was read is kept until a file of it changes.
 

@@ -303,4 +303,9 @@ def _optimizer(code: Code, integration: Integration) -> tuple[Builder | None, st
 
 
 def _optimizers(code: Code) -> Iterator[str]:
-    return (name for name in code.used if OPTIMIZER.match(name) and not NOT_ONE.search(name))
+    return (name for name in code.used if is_optimizer(name))
+
+
+def is_optimizer(name: str) -> bool:
+    """Whether the whole name of a class is that of an optimizer."""
+    return OPTIMIZER.match(name) is not None and not NOT_ONE.search(name)
