@@ -85,11 +85,12 @@ def _interactive(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from dstui.base.files import FileProblem
-    from dstui.documents import open_document
+    from dstui.documents import is_script, open_document
     from dstui.plan import PlanError
 
     try:
-        opened = open_document(args.file) if args.file else None
+        script = args.file if args.file and is_script(args.file) else ""
+        opened = open_document(args.file) if args.file and not script else None
         machine = None
         if args.machine:
             from dstui.machine.recorded import read_machine
@@ -99,7 +100,7 @@ def _interactive(args: argparse.Namespace) -> int:
         return _refuse(str(error))
     from dstui.tui import run_tui
 
-    return run_tui(opened, machine, reference=not args.no_oracle)
+    return run_tui(opened, machine, reference=not args.no_oracle, script=script)
 
 
 def _refuse(sentence: str) -> int:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dstui.adopt.signs import Kind, kind_of
+from dstui.adopt.signs import PYTHON, Kind, kind_of
 from dstui.base.files import FileProblem, is_file, is_folder, read_text, typed_path
 from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
@@ -24,6 +24,7 @@ from dstui.plan_files import find_plan, overridden, read_plan
 
 if TYPE_CHECKING:
     from dstui.adopt.every_kind import FilesBeside
+    from dstui.adopt.recipes import Script
     from dstui.adopt.script import NoScript, ScriptFacts
 
 
@@ -49,7 +50,9 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
     """
     path = find_plan(name)
     text = read_text(path)
-    if path == Path(name) and (kind := kind_of(text, path.name)) != "plan":
+    if path == Path(name) and (kind := kind_of(text, path.name)) == "script":
+        return _plan_of_script(name, text, sets)
+    if path == Path(name) and kind != "plan":
         return _made(path, text, kind, ImportOptions(sets, script, launch))
     if script:
         raise FileProblem(
@@ -57,6 +60,34 @@ def open_document(name: str, sets: Sequence[str] = (), script: Sequence[str] = (
             " or an accelerate YAML"
         )
     return Opened(read_plan(path, sets), path if path == Path(name) else None)
+
+
+def is_script(name: str) -> bool:
+    """Whether a name is that of a Python script that is there."""
+    return name.endswith(PYTHON) and is_file(name)
+
+
+def script_named(name: str, text: str) -> Script:
+    """A training script, looked into, as the recipes take it."""
+    from dstui.adopt.recipes import Script
+    from dstui.adopt.script import ScriptFacts
+
+    return Script(name, _facts_of(Path(name)) or ScriptFacts(None, (), "it cannot be read"), "optim" in text)
+
+
+def _plan_of_script(name: str, text: str, sets: Sequence[str]) -> Opened:
+    """The Plan of the first recipe for a script on this machine."""
+    from dstui.adopt.recipes import recipes
+    from dstui.machine.probe import probe
+
+    script = script_named(name, text)
+    offered = recipes(script, probe())
+    notes = [f"{name}: {script.facts.why}", f"for this machine: {offered[0].name} ({offered[0].says})"]
+    if len(offered) > 1:
+        notes.append(f"others, which dstui {name} offers: {', '.join(one.name for one in offered[1:])}")
+    if script.facts.options:
+        notes.append(f"its arguments, for job.args: {' '.join(script.facts.options)}")
+    return Opened(overridden(load(offered[0].text, name, str(Path.cwd())), sets), None, tuple(notes), made=True)
 
 
 def open_text(text: str, launch: int = 0) -> Opened:
@@ -192,19 +223,81 @@ def script_facts(folder: str, script: str | None, module: str | None) -> ScriptF
     stem = Path(folder, (module or "").replace(".", "/"))
     with suppress(OSError, ValueError):
         found = next((path for path in (stem.with_suffix(".py"), stem / "__main__.py") if module and path.is_file()), None)
-        return _facts_of(found) if found is not None else None
+        return _facts_of(found, Path(folder)) if found is not None else None
     return None
 
 
-def _facts_of(path: Path) -> ScriptFacts | None:
-    """What a script says of itself; None where it cannot be read."""
+@dataclass(frozen=True, slots=True)
+class ChangedScript:
+    """The plain loop of a Plan with DeepSpeed's lines in it: a new file, the user's stays as it is."""
+
+    name: str
+    """What the new file is called."""
+    text: str
+    """The new file; empty where the lines have no clear place in the script."""
+    diff: str
+    notes: tuple[str, ...]
+    """What stays to be done by hand, each with its line."""
+
+
+def changed_script(plan: Plan) -> ChangedScript | None:
+    """The script of a Plan as DeepSpeed would train it; None where it is no plain loop. Reads, and runs nothing."""
+    facts = script_facts_of(plan)
+    without = getattr(facts, "without", None)
+    if without is None or without.what == "lightning" or not plan.job.script:
+        return None
+    from difflib import unified_diff
+
+    from dstui.adopt.adapted_script import adapted
+    from dstui.adopt.loop_parts import NoPlace
+
+    path = Path(plan.place(plan.job.workdir), plan.job.script)
+    name = f"{path.stem}_deepspeed.py"
+    try:
+        before = read_text(path)
+        made = adapted(before)
+    except NoPlace as problem:
+        where = f"{path.name}:{problem.line}" if problem.line else path.name
+        return ChangedScript(name, "", "", (f"{where}: {problem.message}; these are the lines in general, to be placed by hand",))
+    lines = unified_diff(before.splitlines(keepends=True), made.text.splitlines(keepends=True), path.name, name)
+    diff = "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    return ChangedScript(name, made.text, diff, tuple(f"{path.name}:{line}: {note}" for line, note in made.notes))
+
+
+def _facts_of(path: Path, root: Path | None = None) -> ScriptFacts | None:
+    """What a script says of itself; None where it cannot be read. What was read is kept until a file of it changes.
+
+    `root`: where its imports are looked for, if not in its own folder.
+    """
     with suppress(OSError, ValueError, FileProblem):
-        return _facts(path, path.stat().st_mtime_ns)
+        asked = (path, root or path.parent, path.stat().st_mtime_ns)
+        facts, read = _facts(*asked)
+        if any(_changed_at(file) != moment for file, moment in read.items()):
+            _facts.cache_clear()
+            facts, _ = _facts(*asked)
+        return facts
     return None
 
 
-@lru_cache(maxsize=4)
-def _facts(path: Path, _changed: int) -> ScriptFacts:
+def _changed_at(path: Path) -> int:
+    with suppress(OSError, ValueError):
+        return path.stat().st_mtime_ns
+    return 0
+
+
+@lru_cache(maxsize=64)
+def _facts(path: Path, root: Path, _changed: int) -> tuple[ScriptFacts, dict[Path, int]]:
+    """The facts, and the modules of the script that were asked for, with the moment of their last change (0: not there)."""
     from dstui.adopt.script import inspect_script
 
-    return inspect_script(read_text(path))
+    read = dict[Path, int]()
+
+    def text_of(name: str) -> str | None:
+        file = root / name
+        read[file] = _changed_at(file)
+        with suppress(FileProblem):
+            return read_text(file) if read[file] and is_file(file) else None
+        return None
+
+    package = path.parent.relative_to(root).as_posix()
+    return inspect_script(read_text(path), text_of, package.strip(".")), read

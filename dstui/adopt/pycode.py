@@ -35,6 +35,15 @@ class ScriptOption(NamedTuple):
     """Takes no value."""
 
 
+class Import(NamedTuple):
+    """An import: `from MODULE import NAMES`, or `import MODULE`; `level` is the number of leading dots."""
+
+    module: str
+    names: tuple[str, ...]
+    level: int
+    line: int
+
+
 class Call(NamedTuple):
     """A call, by the whole name of what is called: torch.optim.AdamW."""
 
@@ -51,7 +60,7 @@ class Call(NamedTuple):
 
 @dataclass
 class Code:
-    """What stands in a script."""
+    """What stands in a script, or in a script and the modules that it imports: these have lines of their own above the script's."""
 
     calls: list[Call] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
@@ -65,6 +74,14 @@ class Code:
     """String constants -> the first line."""
     assigned: dict[str, list[ast.expr]] = field(default_factory=dict)
     """Name -> what is assigned to it, in whatever function."""
+    imports: list[Import] = field(default_factory=list)
+    modules: list[tuple[int, str]] = field(default_factory=list)
+    """Of the modules that were read after the script: the number that was added to their lines, and their files."""
+
+    def place(self, line: int) -> str:
+        """Where a line stands, in words."""
+        added, file = next(((added, file) for added, file in reversed(self.modules) if line > added), (0, ""))
+        return f"line {line - added} of {file}" if file else f"line {line}"
 
     def call(self, *names: str) -> Call | None:
         """The first call of any of these, by the whole name or its end: `initialize` is also deepspeed.initialize."""
@@ -89,13 +106,23 @@ class Code:
 
 def read_code(text: str) -> Code:
     """Look through a text. Raises NotPython."""
+    return _read(Code(), text, 0)
+
+
+def add_module(code: Code, text: str, file: str, added: int) -> None:
+    """Look through a module of the script too, with `added` on each of its line numbers. Raises NotPython."""
+    code.modules.append((added, file))
+    _read(code, text, added)
+
+
+def _read(code: Code, text: str, added: int) -> Code:
     if len(text) > LONGEST:
         raise NotPython(None, f"it is longer than {LONGEST:,} characters")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of invalid escapes, which would go to the terminal
             tree = ast.parse(text)
-        return _Reader().read(tree)
+        return _Reader(code).read(ast.increment_lineno(tree, added) if added else tree)
     except SyntaxError as error:
         raise NotPython(error.lineno, error.msg) from None
     except (ValueError, RecursionError, MemoryError):
@@ -105,8 +132,8 @@ def read_code(text: str) -> Code:
 class _Reader:
     """Fills a Code."""
 
-    def __init__(self) -> None:
-        self.code = Code()
+    def __init__(self, code: Code) -> None:
+        self.code = code
         self.aliases: dict[str, str] = {}
 
     def read(self, tree: ast.Module) -> Code:
@@ -120,6 +147,11 @@ class _Reader:
         return self.code
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        if isinstance(node, ast.ImportFrom):
+            found = (node.module or "", tuple(alias.name for alias in node.names), node.level)
+            self.code.imports.append(Import(*found, node.lineno))
+        else:
+            self.code.imports += [Import(alias.name, (), 0, node.lineno) for alias in node.names]
         module = f"{node.module}." if isinstance(node, ast.ImportFrom) and node.module else ""
         for alias in node.names:
             whole = module + alias.name

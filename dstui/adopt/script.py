@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from dstui.adopt.no_deepspeed import LIGHTNING, WithoutDeepSpeed, deepspeed_strategy, without_deepspeed
+from dstui.adopt.program import TextOf, read_program
 from dstui.adopt.pycode import Call, Code, NotPython, ScriptOption, read_code
 from dstui.plan.model import Builder, Integration
 
 CONFIG = "{ds_config}"
+MOST_OPTIONS = 60
+"""Options of a script that are named."""
 VARIABLE = "DSTUI_DS_CONFIG"
 """Where every rank finds the path of the rendered ds_config.json."""
 OPTIONS = ("--deepspeed_config", "--ds_config", "--deepspeed")
@@ -71,6 +75,10 @@ class ScriptFacts:
     """Whether it calls Accelerator.accumulate(), or counts its steps in another way; False where it calls backward() and does neither."""
     makes_no_engine: bool = False
     """It makes an Accelerator and neither prepares a model with it nor hands it to code that might: nothing calls deepspeed.initialize."""
+    options: tuple[str, ...] = ()
+    """What its parser takes, as far as that stands in it."""
+    without: WithoutDeepSpeed | None = None
+    """What trains in it without DeepSpeed; None where DeepSpeed has a part, or nothing of a training can be seen."""
 
     @property
     def own_configuration(self) -> bool:
@@ -85,36 +93,67 @@ class NoScript:
     path: Path
 
 
-def inspect_script(text: str) -> ScriptFacts:
-    """What a script's text says."""
+def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str = "") -> ScriptFacts:
+    """What a script's text says, and the modules that it imports.
+
+    `text_of` gives the text of a file under the folder that imports begin in; `package` is the script's own folder in that one.
+    """
     try:
-        code = read_code(text)
+        alone, program = read_code(text), read_program(text, text_of, package)
     except NotPython as problem:
         where = f"line {problem.line}: " if problem.line else ""
         return ScriptFacts(None, (), f"{where}it is no Python that can be read here: {problem.message}")
-    for sign in SIGNS:
-        if found := sign(code):
-            integration, args, line, words, finds = found
-            builder, builder_why = _optimizer(code, integration)
-            scheduler, scheduler_why = _scheduler(code)
-            return ScriptFacts(
-                integration,
-                args,
-                f"line {line}: {words}",
-                finds,
-                builder,
-                builder_why,
-                scheduler,
-                scheduler_why,
-                refuses_local_rank=_refuses_local_rank(code),
-                accumulation=_accumulation(code),
-                says_precision=any(call.name.endswith("Accelerator") and call.value("mixed_precision") for call in code.calls),
-                joins_itself=_joins_itself(code),
-                under_accelerate=_finds_under_accelerate(code, integration, finds),
-                accumulates=_accumulates(code),
-                makes_no_engine=integration == "accelerate" and _makes_no_engine(code),
-            )
-    return ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
+    without = without_deepspeed(program)
+    own, all_of_it = _first_sign(alone), _first_sign(program.code)
+    code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
+    if found is None:
+        return (
+            _of_a_loop(program.code, alone, without)
+            if without
+            else ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
+        )
+    integration, args, line, words, finds = found
+    builder, builder_why = _optimizer(code, integration)
+    scheduler, scheduler_why = _scheduler(code)
+    return ScriptFacts(
+        integration,
+        args,
+        f"{code.place(line)}: {words}",
+        finds,
+        builder,
+        builder_why,
+        scheduler,
+        scheduler_why,
+        refuses_local_rank=_refuses_local_rank(code),
+        accumulation=_accumulation(code),
+        says_precision=any(call.name.endswith("Accelerator") and call.value("mixed_precision") for call in code.calls),
+        joins_itself=_joins_itself(code),
+        under_accelerate=_finds_under_accelerate(code, integration, finds),
+        accumulates=_accumulates(code),
+        makes_no_engine=integration == "accelerate" and _makes_no_engine(code),
+        options=_options(program.code),
+        without=without,
+    )
+
+
+def _of_a_loop(program: Code, alone: Code, without: WithoutDeepSpeed) -> ScriptFacts:
+    """The facts of a script that trains without DeepSpeed."""
+    own = min(((program.names[name], name) for name in _optimizers(program)), default=None)
+    return ScriptFacts(
+        None,
+        (),
+        f"{without.why}, and nothing of deepspeed, accelerate or the Trainer",
+        optimizer="script" if own else None,
+        optimizer_why=f"{program.place(own[0])}: {own[1]}" if own else "",
+        refuses_local_rank=_refuses_local_rank(alone),
+        joins_itself=_joins_itself(program),
+        options=_options(program),
+        without=without,
+    )
+
+
+def _first_sign(code: Code) -> Sign | None:
+    return next((found for sign in SIGNS if (found := sign(code))), None)
 
 
 Sign = tuple[Integration, tuple[str, ...], int, str, bool]
@@ -153,6 +192,20 @@ def _of_accelerate(code: Code) -> Sign | None:
     return "accelerate", (), line, "accelerate, which finds it in its environment", True
 
 
+def _of_lightning(code: Code) -> Sign | None:
+    line = next((line for name, line in code.names.items() if name.partition(".")[0] in LIGHTNING), None)
+    if line is None:
+        return None
+    if (strategy := code.call("DeepSpeedStrategy")) is not None:
+        value = strategy.value("config")
+        at = strategy.node.lineno
+        if value is not None:
+            return _handed_over(code, "deepspeed", value, at, "DeepSpeedStrategy(config=…)")
+        return "deepspeed", (), at, "DeepSpeedStrategy, with a configuration of its own", False
+    named = next((call for call in code.calls if deepspeed_strategy(call)), None)
+    return named and ("deepspeed", (), named.node.lineno, "a strategy of Lightning's that is DeepSpeed, with its own configuration", False)
+
+
 def _of_initialize(code: Code) -> Sign | None:
     call = code.call("deepspeed.initialize")
     value = call.value("config", "config_params") if call is not None else None
@@ -178,6 +231,7 @@ SIGNS: tuple[Callable[[Code], Sign | None], ...] = (
     _of_add_config_arguments,
     _of_the_trainer,
     _of_accelerate,
+    _of_lightning,
     _of_initialize,
     _of_an_option,
     _of_the_variable,
@@ -230,6 +284,10 @@ def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:
     return tuple(filter(None, (switch, option.word, CONFIG)))
 
 
+def _options(code: Code) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(option.word or option.name for option in code.options))[:MOST_OPTIONS]
+
+
 def _accumulation(code: Code) -> int | None:
     given = [call.value("gradient_accumulation_steps") for call in code.calls if call.name.endswith("Accelerator")]
     numbers = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, int)]
@@ -260,13 +318,13 @@ def _optimizer(code: Code, integration: Integration) -> tuple[Builder | None, st
         handed = {call.value("optimizer", place=2) is not None: call.node.lineno for call in calls}
         if len(handed) != 1:
             return None, ""
-        return ("script", f"line {handed[True]}: deepspeed.initialize(optimizer=…)") if True in handed else ("config", "")
+        return ("script", f"{code.place(handed[True])}: deepspeed.initialize(optimizer=…)") if True in handed else ("config", "")
     own = next(iter(sorted((code.names[name], name) for name in _optimizers(code))), None)
     dummy = any(name.endswith("DummyOptim") for name in code.used)
     if dummy or own is None:
         given = _given_to_prepare(code, lambda call: call.name.endswith("DummyOptim") or None)
         return ("config" if dummy and own is None else None), given.get(True, "")
-    return "script", f"line {own[0]}: {own[1]}"
+    return "script", f"{code.place(own[0])}: {own[1]}"
 
 
 def _scheduler(code: Code) -> tuple[GivenScheduler | None, str]:
@@ -304,4 +362,9 @@ def _kind_of_scheduler(call: Call) -> GivenScheduler | None:
 
 
 def _optimizers(code: Code) -> Iterator[str]:
-    return (name for name in code.used if OPTIMIZER.match(name) and not NOT_ONE.search(name))
+    return (name for name in code.used if is_optimizer(name))
+
+
+def is_optimizer(name: str) -> bool:
+    """Whether the whole name of a class is that of an optimizer."""
+    return OPTIMIZER.match(name) is not None and not NOT_ONE.search(name)

@@ -7,7 +7,8 @@ from typing import Literal
 
 from dstui.plan.load import TOP
 
-Kind = Literal["plan", "ds_config", "accelerate", "command", "hostfile", "env"]
+Kind = Literal["plan", "ds_config", "accelerate", "command", "hostfile", "env", "script"]
+PYTHON = ".py"
 SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_precision", "num_processes")
 """Keys of which no Plan has one at its top; of which the first three alone are enough where a text may be a DeepSpeed configuration."""
 OF_A_PLAN = {"job", "deepspeed", "cluster"}
@@ -31,6 +32,8 @@ TOKENS = r"""(?sx)
 
 def kind_of(text: str, name: str = "") -> Kind:
     """What a text is. What stands at its root decides; its name and its lines only where that says nothing; else it is a Plan."""
+    if name.endswith(PYTHON):
+        return "script"
     braces, keys = in_braces(text), root_keys(text)
     if keys & OF_A_PLAN or ("version" in keys and keys <= set(TOP)):
         return "plan"

@@ -73,6 +73,8 @@ def check_file(path: Path, asked: Asked) -> CheckedFile:
     try:
         text = read_text(path)
         kind = kind_of(text, path.name)
+        if kind == "script":
+            raise FileProblem(f"{path}: it is a Python script: `dstui import` makes a Plan of it, which can be checked")
         if kind == "ds_config":
             return _dsconfig(path, text, asked)
         if kind == "accelerate":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from dstui.base.files import FileProblem, reason, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import plan_of
+from dstui.documents import changed_script
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.plan import Plan, PlanError
@@ -52,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         machine = read_machine(args.machine) if args.machine else probe()
         config = f"{FILES}/ds_config.json" if args.output else "./ds_config.json"
         target = Target(plan, machine, _pool(plan, args.only), env_files_of(plan))
-        files = _chosen(target, config, args.only)
+        files = _chosen(target, config, args.only, whole=args.output is not None)
         for _severity, line in env_file_lines(target) if args.only in (None, "env", "command") else ():
             say(line)
         for note in (note for artifact in files for note in artifact.notes):
@@ -72,16 +74,30 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _chosen(target: Target, config: str, only: str | None) -> list[Artifact]:
+def _chosen(target: Target, config: str, only: str | None, *, whole: bool) -> list[Artifact]:
     """The files that are asked for; DeepSpeed's own, accelerate's and the script's lines need no command that could be launched."""
     if only == "code":
-        return [for_the_script(target.plan)]
+        return [_of_the_script(target.plan, whole)]
     if only == "ds_config":
         return ds_configs(target.plan)
     if made := ALONE.get(str(only)):
         return [made(target)]
     wanted = NAMES | {"env": target.launch.env_file}
     return [artifact for artifact in artifacts(target, config) if only is None or artifact.name == wanted[only]]
+
+
+def _of_the_script(plan: Plan, whole: bool) -> Artifact:
+    """What the script needs: of a plain loop the changed lines, as a diff or as a new file (`whole`); of any other the lines in general."""
+    changed = changed_script(plan)
+    if changed is None:
+        return for_the_script(plan)
+    if not changed.text:
+        return replace(for_the_script(plan), notes=changed.notes)
+    use = f"-o FOLDER writes {changed.name}; the Plan's job.script is to name it then"
+    text = changed.text if whole else changed.diff
+    return Artifact(
+        changed.name, text, "the script with DeepSpeed's lines", notes=(*changed.notes, f"job.script: {changed.name}" if whole else use)
+    )
 
 
 def _say_what_reaches(target: Target) -> None:

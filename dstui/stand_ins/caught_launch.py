@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dstui.adopt.command_line import NoLaunch, command_line
@@ -31,6 +32,8 @@ LAUNCHED_BY = {"deepspeed": ("deepspeed",), "torchrun": ("torchrun",), "accelera
 """Launcher -> the words that it begins with."""
 OF_THE_CONFIGURATION = "PL001"
 """The finding about who reads the Plan's configuration: here the script's own arguments stay as they are."""
+WITHOUT_DEEPSPEED = "PL027"
+"""The finding that a script trains without DeepSpeed: no error of a command that the user gave as it is."""
 
 
 def main(folder: str, name: str, words: Sequence[str]) -> int:
@@ -81,6 +84,7 @@ def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[
     made = plan_of_command(line, line.script, file_reader(Path(launch.folder)), facts if isinstance(facts, ScriptFacts) else None)
     plan = load(made.text, line.script, launch.folder)
     plan = plan.set("job.args", list(line.args)) if line.args else plan
+    plan = plan.set("job.workdir", launch.folder)  # its copy in the job folder, and one that -o writes anywhere, replay it
     plan = plan.set("job.python", python) if python != sys.executable else plan
     if line.launcher == "accelerate":
         plan = plan.set("cluster.launcher", "accelerate")
@@ -142,7 +146,7 @@ def _started(plan: Plan, session: RunSession) -> int:
 
     target = Target(plan, probe(), None)
     findings = [
-        finding
+        replace(finding, severity="warning", when=None) if finding.code == WITHOUT_DEEPSPEED else finding
         for finding in check(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan))
         if finding.code != OF_THE_CONFIGURATION
         and finding.severity != "info"

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from dstui.machine.snapshot import Machine
 
 
-def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool = True) -> int:
+def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool = True, script: str = "") -> int:
     """Edit what was opened (None: ask what to start from), for `machine` (None: look at this one); the exit status.
 
-    `reference`: the installed DeepSpeed judges every edit too.
+    `reference`: the installed DeepSpeed judges every edit too. `script`: what to start from is asked for this one.
     """
-    return _run(opened, machine, None, reference)
+    return _run(opened, machine, None, reference, script)
 
 
 def attach_tui(folder: JobFolder) -> int:
@@ -35,7 +35,7 @@ def attach_tui(folder: JobFolder) -> int:
     return _run(Opened(plan, None) if plan is not None else None, None, folder, reference=True)
 
 
-def _run(opened: Opened | None, machine: Machine | None, job: JobFolder | None, reference: bool) -> int:
+def _run(opened: Opened | None, machine: Machine | None, job: JobFolder | None, reference: bool, script: str = "") -> int:
     import gc
     import os
 
@@ -48,7 +48,7 @@ def _run(opened: Opened | None, machine: Machine | None, job: JobFolder | None, 
     if ascii_output.wanted(os.environ):
         ascii_output.draw_plainly()
     plan, path = (opened.plan, opened.path) if opened is not None else (None, None)
-    app = DstuiApp(plan, path, machine, job, reference=reference, opened=opened)
+    app = DstuiApp(plan, path, machine, job, reference=reference, opened=opened, script=script)
     status = run_reported(app)
     for line in app.receipt():
         tell(line)

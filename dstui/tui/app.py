@@ -72,10 +72,11 @@ class DstuiApp(TerminalApp):
         *,
         reference: bool = True,
         opened: Opened | None = None,
+        script: str = "",
     ) -> None:
         """`job`: look at it at once. `reference`: let the installed DeepSpeed judge every edit, in a child of 250 MB.
 
-        `opened`: where the Plan comes from, with what there is to say of that file.
+        `opened`: where the Plan comes from, with what there is to say of that file. `script`: the one to start from.
         """
         if job is not None:
             self.DEFAULT_MODE = RUN_MODE  # type: ignore[misc]  # Textual reads it of the app
@@ -94,7 +95,7 @@ class DstuiApp(TerminalApp):
         self.checkpoints = Checkpoints(self, self.session)
         self.trusting = Trusting(self, self.reference, self.session)
         self.plan_screen = PlanScreen(self, self.session, self.show_step, self.launching)
-        self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next)
+        self.opening = Opening(self, self.session, self.plan_screen.form.rest_on_next, script)
         self._run_screen: RunScreen | None = None
 
     # The screens

@@ -70,6 +70,7 @@ def test_a_script_that_gives_its_own_plugins_needs_no_deepspeed_section(tmp_path
     plugins += "Accelerator(deepspeed_plugins={'a': DeepSpeedPlugin(hf_ds_config={'zero_optimization': {'stage': 2}})})\n"
     (tmp_path / "train.py").write_text(plugins)
     plan = load("version: 1\njob: {script: train.py, integration: accelerate}\n", base=str(tmp_path))
-    assert check(plan, world_size=2, script=script_facts_of(plan)) == []
+    (told,) = check(plan, world_size=2, script=script_facts_of(plan))
+    assert (told.code, told.severity) == ("PL028", "info") and "nothing of it is checked here" in told.message
     (tmp_path / "train.py").write_text("from accelerate import Accelerator\nAccelerator()\n")
     assert "DS320" in {f.code for f in check(plan, world_size=2, script=script_facts_of(plan))}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
+
 from dstui.adopt.script import NoScript
 from dstui.check.context import Context
 from dstui.check.rule import Problems, rule
 from dstui.check.rules.job import about_the_plan, write
 from dstui.check.rules.optimizer import script_builds_unasked
-from dstui.plan.finding import Fix
+from dstui.plan.finding import Fix, Severity
 
 ARGUMENTS = {"deepspeed": ("--deepspeed_config", "{ds_config}"), "trainer": ("--deepspeed", "{ds_config}")}
 """What hands the configuration to a script, where nobody has looked into it."""
@@ -28,6 +30,8 @@ def nobody_reads_the_configuration(c: Context) -> Problems:
         return
     if c.integration == "accelerate" and facts is not None and facts.under_accelerate:
         return  # Accelerator() and TrainingArguments read what accelerate's launcher leaves in the environment
+    if facts is not None and facts.without is not None:
+        return  # no argument would help: PL027
     if facts is not None and facts.integration is not None and facts.own_configuration:
         message = f"the script does not take the configuration from outside ({facts.why})"
         why = "it trains with a configuration of its own, or without DeepSpeed: what this Plan says has no effect"
@@ -99,3 +103,40 @@ def script_builds_the_optimizer(c: Context) -> Problems:
     why = refuses if c.integration == "accelerate" else "DeepSpeed takes the script's; the one in the configuration has no effect"
     both = (say_so, {"op": "remove", "path": c.pointer("optimizer")})
     yield about_the_plan("job.optimizer", message, why, Fix("set job.optimizer to script, and remove the configuration's", both))
+
+
+@rule("PL027", "error", when="run")
+def script_without_deepspeed(c: Context) -> Problems:
+    """The script trains without DeepSpeed: on several ranks each would train a model of its own."""
+    if c.plan is None or c.facts is None or (found := c.facts.without) is None:
+        return
+    wanted = any(c.plan.configurations.values())
+    if found.what == "joined" and not wanted:
+        return  # it asks for nothing of DeepSpeed's, and its ranks are one training
+    name = (c.plan.job.script or c.plan.job.module or "the script").rpartition("/")[2]
+    missing, comes_of_it = WITHOUT[found.what]
+    if found.what == "torch" and c.world_size == 1:
+        comes_of_it = "it would train without DeepSpeed"
+    seen = f" ({found.why})" if not found.doubt else f", as far as can be seen ({found.why}; not seen: {found.doubt})"
+    why = "what stands under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
+    severity: Severity = "error" if wanted and not found.doubt and found.what != "joined" else "warning"
+    fix = Fix(
+        f"change the lines that `dstui render {shlex.quote(c.plan.source)} --only code` shows (in dstui: Review, the lines of the script)"
+    )
+    yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{seen}", why, fix, severity=severity)
+
+
+WITHOUT = {
+    "torch": ("deepspeed.initialize", "each rank would train alone"),
+    "joined": ("deepspeed.initialize", "torch joins its ranks, and it would train without DeepSpeed"),
+    "lightning": ("DeepSpeedStrategy", "Lightning would train without DeepSpeed"),
+}
+"""What such a script lacks, and what comes of it."""
+
+
+@rule("PL028", "info")
+def configuration_of_the_scripts_own(c: Context) -> Problems:
+    """The section deepspeed is empty, and the script has a configuration of its own: nothing of that is checked."""
+    if c.plan is not None and c.unread and c.facts is not None and c.facts.own_configuration:
+        message = f"the script trains with a configuration of its own ({c.facts.why}): nothing of it is checked here"
+        yield about_the_plan("job.script", message, "the Plan's section deepspeed is empty, and no rank reads it")

@@ -51,8 +51,9 @@ def starting_plan() -> Plan:
 class Opening:
     """Asks what to start from, opens it, and offers the edits that a session before this one has left of it."""
 
-    def __init__(self, app: App[int], session: Session, begun: Callable[[], object]) -> None:
-        """`begun` is called as soon as something was chosen."""
+    def __init__(self, app: App[int], session: Session, begun: Callable[[], object], script: str = "") -> None:
+        """`begun` is called as soon as something was chosen; `script`: the one that was named, of all in the folder."""
+        self._script = script
         self._app, self._session, self._begun = app, session, begun
         self._start: Start | None = None
 
@@ -63,7 +64,7 @@ class Opening:
     def _scan_folder(self) -> None:
         from dstui.tui.session.folder_scan import scan_folder  # brings the machine's module, which the first frame does without
 
-        self._app.call_later(self._ask, scan_folder())
+        self._app.call_later(self._ask, scan_folder(self._script))
 
     def _ask(self, found: FolderContents) -> None:
         from dstui.tui.dialogs.welcome import Start

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
 from dstui.adopt.recipes import Script
-from dstui.adopt.script import inspect_script
 from dstui.adopt.signs import JSON, SIGNS, kind_of, root_keys
 from dstui.base.files import FileProblem, read_text
+from dstui.documents import script_named
 from dstui.tui.session.drafts import Draft, left_behind, unnamed_here
 
 FILES, SHOWN = 300, 8
@@ -34,11 +34,13 @@ class FolderContents:
     drafts: tuple[Draft, ...]
 
 
-def scan_folder() -> FolderContents:
-    """Look around in the current folder. Blocks as long as the disk does; never raises."""
+def scan_folder(script: str = "") -> FolderContents:
+    """Look around in the current folder; `script` is the one that was chosen already. Blocks as long as the disk does; never raises."""
     import dstui.forecast.largest  # noqa: F401 - which takes a while: here nobody waits for it
 
-    scripts = sorted(_scripts(), key=lambda script: (script.facts.integration is None, "train" not in script.name, script.name))
+    scripts = _chosen(script) or sorted(
+        _scripts(), key=lambda script: (script.facts.integration is None, "train" not in script.name, script.name)
+    )
     documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if is_like_a_plan(path)]
     configurations = list(_configurations(documents))
     drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
@@ -66,9 +68,17 @@ def _scripts() -> Iterator[Script]:
     for path in _files("*.py"):
         with suppress(FileProblem):
             text = read_text(path)
-            facts = inspect_script(text)
-            if facts.integration or "import torch" in text:
-                yield Script(path.name, facts, "optim" in text, _model_in(text))
+            found = script_named(path.name, text)
+            if found.facts.integration or found.facts.without or "import torch" in text:
+                yield replace(found, model=_model_in(text))
+
+
+def _chosen(name: str) -> list[Script]:
+    """The script that was named, whatever stands in it."""
+    with suppress(FileProblem):
+        text = read_text(Path(name)) if name else ""
+        return [replace(script_named(name, text), model=_model_in(text))] if name else []
+    return []
 
 
 def _model_in(text: str) -> str:

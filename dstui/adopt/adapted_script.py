@@ -1,0 +1,249 @@
+"""A plain torch loop as one that DeepSpeed trains: edits of the user's text, each where it belongs; nothing else in it changes.
+
+Pure, and careful: what has no clear place is left as it is and said with its line.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dstui.adopt.loop_parts import (
+    LoopParts,
+    NoPlace,
+    accumulation_guard,
+    find_parts,
+    is_call_of,
+    name_in,
+    scheduler_lines,
+)
+
+CONFIG = 'config=os.environ["DSTUI_DS_CONFIG"]'
+TESTED = ("Adam", "AdamW", "FusedAdam", "DeepSpeedCPUAdam", "Lamb", "Adagrad")
+
+
+@dataclass(frozen=True, slots=True)
+class Adapted:
+    """The changed text, and what is to be said of it: a line (0: of the whole) and a sentence."""
+
+    text: str
+    notes: tuple[tuple[int, str], ...]
+
+
+@dataclass
+class _Edits:
+    """Replacements of parts of a text, by byte offsets."""
+
+    source: bytes
+    starts: list[int]
+    changes: list[tuple[int, int, bytes]] = field(default_factory=list)
+    taken: set[int] = field(default_factory=set)
+    notes: list[tuple[int, str]] = field(default_factory=list)
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        return self.starts[node.lineno - 1] + node.col_offset, self.starts[node.end_lineno - 1] + node.end_col_offset
+
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        start, end = self.span(node)
+        return self.source[start:end].decode()
+
+    def replace(self, node: ast.expr | ast.stmt, text: str) -> None:
+        self.changes.append((*self.span(node), text.encode()))
+
+    def remove(self, node: ast.stmt) -> None:
+        """Take a statement away with its line; another one on the line stays, and a block keeps a statement."""
+        start, end = self.span(node)
+        first, last = self.starts[node.lineno - 1], self.starts[node.end_lineno or node.lineno]
+        alone = not self.source[first:start].strip() and self.source[end:last].strip()[:1] in (b"", b"#")
+        self.taken.add(id(node))
+        self.changes.append((first, last, b"") if alone else (start, end, b"pass"))
+
+    def before(self, node: ast.stmt, text: str) -> None:
+        self._insert(self.starts[node.lineno - 1], node.col_offset, text)
+
+    def after(self, node: ast.stmt, text: str, column: int | None = None) -> None:
+        self._insert(self.starts[node.end_lineno or node.lineno], node.col_offset if column is None else column, text)
+
+    def _insert(self, at: int, column: int, text: str) -> None:
+        newline = b"" if not at or self.source[at - 1 : at] == b"\n" else b"\n"
+        lines = b"".join(b" " * column + line.encode() + b"\n" if line else b"\n" for line in text.split("\n"))
+        self.changes.append((at, at, newline + lines))
+
+    def done(self) -> str:
+        pieces, at = [], 0
+        for start, end, text in sorted(self.changes, key=lambda change: change[:2]):
+            if start < at:
+                raise NoPlace(0, "two of the edits overlap")
+            pieces += [self.source[at:start], text]
+            at = end
+        return b"".join([*pieces, self.source[at:]]).decode()
+
+
+def adapted(text: str) -> Adapted:
+    """The text with DeepSpeed's lines. Raises NoPlace where the loop is not clear."""
+    newline = "\r\n" if "\r\n" in text else "\n"
+    plain = text.replace("\r\n", "\n").removeprefix("\ufeff")
+    source = plain.encode()
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    parts = find_parts(plain)
+    edits = _Edits(source, starts)
+    _head(parts, edits)
+    _initialize(parts, edits)
+    _backward(parts, edits)
+    _steps(parts, edits)
+    _zero_grads(parts, edits)
+    _clipping(parts, edits)
+    _data(parts, edits)
+    edits.notes += _left_as_they_are(parts)
+    _keep_blocks(parts, edits)
+    changed = edits.done()
+    compile(changed, "script", "exec", dont_inherit=True)
+    return Adapted(changed.replace("\n", newline), tuple(sorted(set(edits.notes))))
+
+
+def _head(parts: LoopParts, edits: _Edits) -> None:
+    """The imports, and how the ranks find each other: before anything goes to a GPU."""
+    last = parts.last_import
+    edits.after(last, "import os\n\nimport deepspeed\nfrom deepspeed.accelerator import get_accelerator", 0)
+    begin = 'get_accelerator().set_device(int(os.environ.get("LOCAL_RANK", "0")))  # "cuda" is this rank\'s own GPU from here on\n'
+    begin += "deepspeed.init_distributed()"
+    if parts.joined is not None:
+        edits.remove(parts.joined)
+    if parts.main is not None:
+        edits.before(parts.main.body[0], begin)
+    else:
+        edits.after(last, f"\n{begin}", 0)
+
+
+def _initialize(parts: LoopParts, edits: _Edits) -> None:
+    model, optimizer = parts.model, parts.optimizer
+    for statement in parts.wrapped:
+        edits.remove(statement)
+    edits.after(parts.optimizer_statement, f"{model}, *_ = deepspeed.initialize(model={model}, optimizer={optimizer}, {CONFIG})")
+    kind = parts.optimizer_class
+    if kind not in TESTED:
+        message = f"DeepSpeed knows no {kind} for ZeRO: the configuration needs zero_allow_untested_optimizer: true"
+        edits.notes.append((parts.optimizer_statement.lineno, message))
+
+
+def _backward(parts: LoopParts, edits: _Edits) -> None:
+    for call in parts.backwards:
+        assert isinstance(call.func, ast.Attribute)
+        loss, divided = call.func.value, False
+        if isinstance(loss, ast.Call) and is_call_of(loss, "scale") and loss.args:
+            loss = loss.args[0]
+        divided = (isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div)) or parts.divided(loss)
+        more = [
+            edits.text(keyword.value) if keyword.arg is None else f"{keyword.arg}={edits.text(keyword.value)}" for keyword in call.keywords
+        ]
+        if divided and parts.guards:
+            more.append("scale_wrt_gas=False")
+            edits.notes.append(
+                (call.lineno, "the script divides the loss by its accumulation itself: scale_wrt_gas=False keeps DeepSpeed from it")
+            )
+        edits.replace(call, f"{parts.model_at(call)}.backward({', '.join([edits.text(loss), *more])})")
+
+
+def _steps(parts: LoopParts, edits: _Edits) -> None:
+    for statement in parts.steps:
+        guard = accumulation_guard(parts, statement)
+        line = f"{parts.model_at(statement)}.step()"
+        if guard is None:
+            edits.replace(statement, line)
+            continue
+        edits.before(guard, f"{line}  # steps once per gradient_accumulation_steps")
+        edits.remove(statement)
+        every = parts.every(guard)
+        message = f"the script accumulates: deepspeed.gradient_accumulation_steps must be {every}"
+        edits.notes.append((guard.lineno, message))
+    for statement in parts.scaler_statements:
+        edits.remove(statement)
+
+
+def _zero_grads(parts: LoopParts, edits: _Edits) -> None:
+    for statement in parts.zero_grads:
+        edits.remove(statement)
+
+
+def _clipping(parts: LoopParts, edits: _Edits) -> None:
+    for statement in parts.clips:
+        most = edits.text(call.args[1]) if isinstance(call := getattr(statement, "value", None), ast.Call) and len(call.args) > 1 else ""
+        if isinstance(statement, ast.Expr):
+            edits.remove(statement)
+            edits.notes.append(
+                (statement.lineno, f"DeepSpeed clips: deepspeed.gradient_clipping is to be what stands here ({most or 'its bound'})")
+            )
+        else:
+            edits.notes.append(
+                (
+                    statement.lineno,
+                    "clips gradients that DeepSpeed keeps to itself: deepspeed.gradient_clipping and model.get_global_grad_norm()",
+                )
+            )
+
+
+def _data(parts: LoopParts, edits: _Edits) -> None:
+    """Each rank gets its own part of the data."""
+    call = parts.loader
+    if call is None:
+        edits.notes.append(
+            (
+                parts.backwards[0].lineno,
+                "no DataLoader was found for this loop: give each rank its own part of the data (deepspeed.comm.get_rank())",
+            )
+        )
+        return
+    given = {keyword.arg: keyword for keyword in call.keywords}
+    if {"sampler", "batch_sampler", None} & given.keys() or not (call.args or "dataset" in given):
+        edits.notes.append((call.lineno, "a sampler of the script's own: it must give each rank its own part of the data"))
+        return
+    dataset = edits.text(call.args[0] if call.args else given["dataset"].value)
+    shuffle = edits.text(given["shuffle"].value) if "shuffle" in given else "False"
+    sampler = f"sampler=torch.utils.data.DistributedSampler({dataset}, shuffle={shuffle})"
+    if "torch" not in parts.modules:
+        edits.notes.append(
+            (call.lineno, "give each rank its own part: sampler=DistributedSampler(…); the script does not import torch by this name")
+        )
+    elif "shuffle" in given:
+        node = given["shuffle"]
+        start = edits.starts[node.lineno - 1] + node.col_offset
+        edits.changes.append((start, edits.span(node.value)[1], sampler.encode()))
+    else:
+        last = max((*call.args, *(keyword.value for keyword in call.keywords)), key=lambda one: edits.span(one)[1])
+        edits.changes.append((edits.span(last)[1], edits.span(last)[1], f", {sampler}".encode()))
+    if shuffle != "False":
+        edits.notes.append((call.lineno, "call set_epoch(epoch) of its sampler at the begin of each epoch, or each shuffles alike"))
+
+
+def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
+    for line in scheduler_lines(parts.tree):
+        yield line, "the scheduler stays the script's: it sees the torch optimizer, whose learning rate DeepSpeed uses"
+    for node in ast.walk(parts.tree):
+        if isinstance(node, ast.Call) and name_in(node.func).endswith(("torch.save", "save_pretrained")):
+            yield (
+                node.lineno,
+                f"every rank saves here: {parts.model}.save_checkpoint(FOLDER) on all ranks, or {parts.model}.module.state_dict() on rank 0 alone",
+            )
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:"):
+            yield node.lineno, f'"{node.value}" is one GPU for all ranks: "cuda" is the rank\'s own'
+        if isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] == "autocast":
+            yield node.lineno, "autocast stays: choose it, or bf16 and fp16 in the configuration, not both"
+
+
+def _keep_blocks(parts: LoopParts, edits: _Edits) -> None:
+    """A block of which every statement was taken away goes with its head where that is an `if` of the accumulation, else it passes."""
+    for node in ast.walk(parts.tree):
+        body: Sequence[ast.stmt] = getattr(node, "body", ()) if isinstance(node, ast.stmt) else ()
+        if not body or not all(id(one) in edits.taken for one in body):
+            continue
+        first, last = body[0], body[-1]
+        start, end = edits.starts[first.lineno - 1], edits.starts[last.end_lineno or last.lineno]
+        edits.changes = [change for change in edits.changes if not (start <= change[0] and change[1] <= end and change[0] < change[1])]
+        if isinstance(node, ast.If) and not node.orelse and node in parts.guards:
+            edits.changes.append((edits.starts[node.lineno - 1], end, b""))
+        else:
+            edits.changes.append((start, end, b" " * first.col_offset + b"pass\n"))

@@ -1,0 +1,107 @@
+"""Whether a program trains without DeepSpeed: a loop of torch's own, or Lightning's Trainer with another strategy. Pure."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from dstui.adopt.program import Program
+from dstui.adopt.pycode import Call, Code
+
+LIGHTNING = ("lightning", "pytorch_lightning")
+ENGINE = re.compile(
+    r"deepspeed(?:$|\.(?!add_config_arguments$|init_distributed$|comm\b|ops\b|utils\b|zero\b|checkpointing\b|get_accelerator))"
+)
+"""What of deepspeed's may train: all but what only helps a script, or prepares its model."""
+TRAINERS = re.compile(
+    r"(?:accelerate|trl)(?:\.|$)|transformers\.(?:.*\.)?(?:\w*Trainer|\w*TrainingArguments|trainer|integrations|deepspeed)\b"
+)
+"""What trains in the place of a loop."""
+TOGETHER = re.compile(r"(?:^|\.)(?:DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard)$")
+"""What joins the ranks of a loop of torch's own."""
+BY_HAND = re.compile(r"(?:^torch\.distributed|^dist)\.(?:all_reduce|reduce_scatter\w*|all_gather\w*|reduce)$")
+"""Gradients may be joined by these."""
+HIDDEN = re.compile(
+    r"importlib\.import_module$|__import__$|runpy\.run_\w+$|exec$|eval$|os\.(?:system|popen|exec\w+|spawn\w+|posix_spawn\w*)$"
+    r"|subprocess\.(?:run|call|check_call|check_output|Popen)$"
+)
+"""Calls behind which anything may happen."""
+HARMLESS = ("git", "nvidia-smi", "hostname", "tar", "unzip", "wget", "curl", "mkdir", "rm", "cp", "df", "free", "lscpu")
+"""Programs that start no training."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutDeepSpeed:
+    """A training that DeepSpeed has no part in."""
+
+    what: Literal["torch", "joined", "lightning"]
+    """A loop of which each rank runs its own; one whose ranks are joined by torch; Lightning's Trainer."""
+    why: str
+    """The line that says so."""
+    doubt: str = ""
+    """What could not be looked into, so that DeepSpeed may be used there; empty where it is sure."""
+
+
+def without_deepspeed(program: Program) -> WithoutDeepSpeed | None:
+    """What trains in a program that uses neither DeepSpeed nor what reads its configuration; None where nothing of that can be seen."""
+    code = program.code
+    if any(ENGINE.match(name) and name != "deepspeed" for name in code.names) or any(TRAINERS.match(name) for name in code.used):
+        return None
+    if any(TRAINERS.match(name) for name in code.names if not name.startswith("transformers")):
+        return None
+    trainer = next((call for call in code.calls if call.name.partition(".")[0] in LIGHTNING and call.name.endswith(".Trainer")), None)
+    doubt = next((f"{code.place(line)}: {what}" for line, what in sorted(_hidden(program))), "")
+    if trainer is not None:
+        return (
+            None
+            if _deepspeed_strategies(code)
+            else WithoutDeepSpeed("lightning", f"{code.place(trainer.node.lineno)}: Lightning's Trainer", doubt)
+        )
+    backward = next((call for call in code.calls if call.name.rpartition(".")[2] == "backward"), None)
+    if backward is None or "torch" not in {name.partition(".")[0] for name in code.names}:
+        return None
+    if backward.node.args:
+        doubt = doubt or f"{code.place(backward.node.lineno)}: backward() of something that takes the loss"
+    joined = next(((name, line) for name, line in code.names.items() if name in code.used and _joins(name)), None)
+    if joined:
+        return WithoutDeepSpeed("joined", f"{code.place(joined[1])}: {joined[0]}", doubt)
+    return WithoutDeepSpeed("torch", f"{code.place(backward.node.lineno)}: {ast.unparse(backward.node)[:60]}", doubt)
+
+
+def deepspeed_strategy(call: Call) -> bool:
+    """Whether a call gives Lightning's Trainer a strategy by a name of DeepSpeed's."""
+    value = call.value("strategy")
+    return isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value.startswith("deepspeed")
+
+
+def _deepspeed_strategies(code: Code) -> bool:
+    return any("DeepSpeed" in name for name in code.names) or any(map(deepspeed_strategy, code.calls))
+
+
+def _joins(name: str) -> bool:
+    return TOGETHER.search(name) is not None or BY_HAND.search(name) is not None
+
+
+def _hidden(program: Program) -> Iterator[tuple[int, str]]:
+    """What may use DeepSpeed without that it can be seen: the line, and a few words."""
+    yield from program.unseen
+    for call in program.code.calls:
+        if HIDDEN.match(call.name) and not _harmless(call):
+            yield call.node.lineno, f"{call.name}()"
+        strategy = call.value("strategy") if call.name.endswith(".Trainer") else None
+        if strategy is not None and not isinstance(strategy, ast.Constant):
+            yield call.node.lineno, "a strategy that is not written there"
+        if call.name.endswith(".Trainer") and any(keyword.arg is None for keyword in call.node.keywords):
+            yield call.node.lineno, "arguments that are not written there"
+
+
+def _harmless(call: Call) -> bool:
+    """Whether a program that is started by its name starts no training."""
+    first = call.node.args[0] if call.node.args else None
+    if isinstance(first, (ast.List, ast.Tuple)) and first.elts:
+        first = first.elts[0]
+    words = first.value.split() if isinstance(first, ast.Constant) and isinstance(first.value, str) else []
+    return bool(words) and words[0].rpartition("/")[2] in HARMLESS

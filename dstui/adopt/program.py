@@ -1,0 +1,92 @@
+"""A script together with the modules beside it that it imports, as one `Code`. Pure: the text of a file is asked for, nothing is run."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dstui.adopt.packages import KNOWN
+from dstui.adopt.pycode import Code, Import, NotPython, add_module, read_code
+
+MOST_FILES, MOST_CHARACTERS = 40, 400_000
+"""So much is read of what a script imports; what lies beyond is said to be unseen."""
+
+TextOf = Callable[[str], str | None]
+"""The text of a file by its path under the script's folder; None where there is none, or it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A script and its own modules."""
+
+    code: Code
+    unseen: tuple[tuple[int, str], ...] = ()
+    """What could not be looked into: the line of the import, and a few words."""
+
+
+def read_program(text: str, text_of: TextOf, package: str = "") -> Program:
+    """Read a script and follow its imports; `package` is the folder of its relative ones. Raises NotPython for the script itself."""
+    return _Followed(text, text_of).program(package)
+
+
+class _Followed:
+    """Follows imports, each file once."""
+
+    def __init__(self, text: str, text_of: TextOf) -> None:
+        self.code, self.text_of = read_code(text), text_of
+        self.unseen: list[tuple[int, str]] = []
+        self.seen = set[str]()
+        self.characters, self.lines = len(text), text.count("\n") + 1
+
+    def program(self, package: str) -> Program:
+        """Follow the imports of the script, and theirs."""
+        waiting = [(package, one) for one in self.code.imports]
+        for folder, one in waiting:  # which grows meanwhile
+            if not one.level and one.module.partition(".")[0] in KNOWN:
+                continue
+            found = False
+            for path in _candidates(folder, one):
+                before = len(self.code.imports)
+                found |= self._add(path, one.line)
+                waiting += [(posixpath.dirname(path), inner) for inner in self.code.imports[before:]]
+            if not found:
+                self.unseen.append((one.line, f"imports {'.' * one.level}{one.module}, which was not looked into"))
+        return Program(self.code, tuple(self.unseen))
+
+    def _add(self, path: str, line: int) -> bool:
+        """Read a file, if it is there: whether it is."""
+        if path in self.seen:
+            return True
+        if (text := self.text_of(path)) is None:
+            return False
+        self.seen.add(path)
+        if len(self.seen) > MOST_FILES or self.characters + len(text) > MOST_CHARACTERS:
+            self.unseen.append((line, f"imports {path}, which was not looked into: there is too much to read"))
+            return True
+        try:
+            add_module(self.code, text, path, self.lines)
+        except NotPython as problem:
+            self.unseen.append((line, f"imports {path}, which cannot be read: {problem.message}"))
+        self.characters, self.lines = self.characters + len(text), self.lines + text.count("\n") + 1
+        return True
+
+
+def _candidates(folder: str, one: Import) -> Iterator[str]:
+    """The files that an import may run, under the script's folder; the packages on the way to a module are among them."""
+    parts = [part for part in folder.split("/") if part] if one.level else []
+    if one.level:
+        if one.level - 1 > len(parts):
+            return
+        parts = parts[: len(parts) - (one.level - 1)]
+    names = [name for name in one.module.split(".") if name]
+    for depth in range(1, len(names) + 1):
+        yield from _files([*parts, *names[:depth]])
+    for name in one.names:
+        yield from _files([*parts, *names, name])
+
+
+def _files(parts: list[str]) -> Iterator[str]:
+    stem = "/".join(parts)
+    yield f"{stem}.py"
+    yield f"{stem}/__init__.py"
