@@ -30,7 +30,13 @@ FOUR_BITS = ("load_in_4bit", "use_4bit_quantization", "q_lora", "use_qlora")
 EIGHT_BITS = ("load_in_8bit", "use_8bit_quantization")
 BITS = ("bits", "quantization_bit", "quant_bits")
 FLASH = ("use_flash_attn", "flash_attn", "flash_attention", "use_flash_attention", "use_flash_attention_2")
-ATTENTION: Mapping[str, str] = {"eager": "eager", "sdpa": "sdpa", "flash_attention_2": "flash", "flash_attention_3": "flash", "fa2": "flash"}
+ATTENTION: Mapping[str, str] = {
+    "eager": "eager",
+    "sdpa": "sdpa",
+    "flash_attention_2": "flash",
+    "flash_attention_3": "flash",
+    "fa2": "flash",
+}
 FUSED = ("use_liger", "use_liger_kernel", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
 PARTS = re.compile(r"(?:freeze|tune|unfreeze)_\w+|vision_tower|image_tower|video_tower|mm_vision_tower")
 """Options that freeze a part of the model or bring another one: what is trained is then for the user to say."""
@@ -103,7 +109,12 @@ def _lora(options: Mapping[str, str]) -> dict[str, Any] | None:
     wanted = "lora" in kind.lower() if kind is not None else any(said) if said else rank is not None
     if not wanted:
         return None
-    given: dict[str, Any] = {"r": rank or 8, "alpha": _number(_first(options, ALPHA)), "dropout": _number(_first(options, DROPOUT)), "target_modules": None}
+    given: dict[str, Any] = {
+        "r": rank or 8,
+        "alpha": _number(_first(options, ALPHA)),
+        "dropout": _number(_first(options, DROPOUT)),
+        "target_modules": None,
+    }
     names = [name for name in (_first(options, TARGETS) or "").split(",") if name]
     if names and "all" not in names and all(map(MODULE.fullmatch, names)):
         given["target_modules"] = names
