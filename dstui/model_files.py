@@ -89,16 +89,16 @@ def _of_source(source: str, base: str) -> ModelFacts:
     path = Path(base) / typed_path(source)
     if is_there(path):
         return _of_path(path)
-    if not HUB_ID.fullmatch(source):
-        return unknown_model(
-            source, f"model.source: there is no {source[:200]}, and it is no hub id: correct it, or give model.params: 7.0e9"
-        )
-    cached = _cached(source)
+    cached = _cached(source) if HUB_ID.fullmatch(source) else None
     if cached is not None:
         return _of_path(cached)
     known = preset(source)
     if known is not None:
         return facts_of_config(known, f"{source}, as dstui knows it")
+    if not HUB_ID.fullmatch(source):
+        return unknown_model(
+            source, f"model.source: there is no {source[:200]}, and it is no hub id: correct it, or give model.params: 7.0e9"
+        )
     return unknown_model(
         source,
         f"model.source: {source} is no folder here, not in the hub's cache and not among the models that dstui knows: "

@@ -20,7 +20,7 @@ SEQUENCE = (
     *("max_length", "seq_length", "tokenizer_model_max_length"),
 )
 CHECKPOINTING = ("gradient_checkpointing", "gradient_checkpointing_enable", "grad_checkpoint", "use_gradient_checkpointing")
-LORA_SWITCHES = ("use_lora", "lora_enable", "use_peft", "use_peft_lora", "q_lora", "use_qlora", "lora")
+LORA_SWITCHES = ("use_lora", "lora_enable", "use_peft", "use_peft_lora", "lora")
 LORA_KINDS = ("finetuning_type", "adapter", "train_type", "sft_type", "tuner_type")
 """Options whose value is lora, qlora, full, freeze, …"""
 RANK = ("lora_r", "lora_rank", "peft_lora_r", "lora_dim")
@@ -106,7 +106,8 @@ def _lora(options: Mapping[str, str]) -> dict[str, Any] | None:
     kind, switches = _first(options, LORA_KINDS), [_switch(options, (name,)) for name in LORA_SWITCHES]
     rank = _whole(_first(options, RANK))
     said = [on for on in switches if on is not None]
-    wanted = "lora" in kind.lower() if kind is not None else any(said) if said else rank is not None
+    quantized = _switch(options, ("q_lora", "use_qlora"))  # when off, LoRA may be on all the same
+    wanted = "lora" in kind.lower() if kind is not None else any(said) if said else bool(rank or quantized)
     if not wanted:
         return None
     given: dict[str, Any] = {
