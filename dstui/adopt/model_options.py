@@ -103,11 +103,12 @@ def _switch(options: Mapping[str, str], names: tuple[str, ...]) -> bool | None:
 
 def _lora(options: Mapping[str, str]) -> dict[str, Any] | None:
     """The section `lora`; None where all weights are trained."""
-    kind, switches = _first(options, LORA_KINDS), [_switch(options, (name,)) for name in LORA_SWITCHES]
-    rank = _whole(_first(options, RANK))
-    said = [on for on in switches if on is not None]
-    quantized = _switch(options, ("q_lora", "use_qlora"))  # when off, LoRA may be on all the same
-    wanted = "lora" in kind.lower() if kind is not None else any(said) if said else bool(rank or quantized)
+    kind, rank = _first(options, LORA_KINDS), _whole(_first(options, RANK))
+    on = [found for name in LORA_SWITCHES if (found := _switch(options, (name,))) is not None]
+    if kind is not None:
+        wanted = "lora" in kind.lower()
+    else:  # a switch of QLoRA that is off leaves LoRA as it is
+        wanted = any(on) if on else bool(rank or _switch(options, ("q_lora", "use_qlora")))
     if not wanted:
         return None
     given: dict[str, Any] = {
@@ -131,7 +132,7 @@ def _quantization(options: Mapping[str, str], source: str) -> str | None:
 
 def _attention(options: Mapping[str, str]) -> str | None:
     value = _first(options, ("attn_implementation", "ds.attn_implementation", "attn_impl", "flash_attn"))
-    if value in ATTENTION:
+    if value is not None and value in ATTENTION:
         return ATTENTION[value]
     return "flash" if _switch(options, FLASH) or _switch(options, ("disable_flash_attn2",)) is False else None
 

@@ -112,7 +112,7 @@ def _with_options(config: Mapping[str, Any], options: Mapping[str, str]) -> Mapp
     names = {MICRO: ("per_device_train_batch_size", "micro_batch_size"), STEPS: ("gradient_accumulation_steps",)}
     for key, options_of_key in names.items():
         given = next((options[name] for name in options_of_key if name in options), "")
-        unsaid = found.get(key) == AUTO or (key not in found and isinstance(found.get(TRAIN, AUTO), str))
+        unsaid = found.get(key) == AUTO or (key not in found and found.get(TRAIN, AUTO) == AUTO)
         if unsaid and given.isdecimal() and 0 < int(given[:9]):
             found[key] = int(given[:9])
     if found.get(TRAIN) == AUTO and isinstance(found.get(MICRO), int):

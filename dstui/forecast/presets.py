@@ -20,7 +20,8 @@ DATA = Path(__file__).parent / "data" / "presets.json"
 def presets() -> Mapping[str, Mapping[str, Any]]:
     """Hub id -> the sizes in its `config.json`, or in that of the model it was made from."""
     written: Mapping[str, Mapping[str, Any] | str] = json.loads(DATA.read_bytes())
-    return {name: known for name, value in written.items() if not isinstance(known := written[value] if isinstance(value, str) else value, str)}
+    sizes = {name: value for name, value in written.items() if not isinstance(value, str)}
+    return sizes | {name: sizes[value] for name, value in written.items() if isinstance(value, str)}
 
 
 @cache
@@ -28,7 +29,7 @@ def _by_base() -> Mapping[str, str]:
     """What is left of a name without its variants -> the first hub id of that name."""
     found: dict[str, str] = {}
     for key in presets():
-        found.setdefault(_base(key), key)
+        found.setdefault(base_name(key), key)
     return {base: key for base, key in found.items() if base}
 
 
@@ -41,7 +42,7 @@ def preset(name: str) -> Mapping[str, Any] | None:
     """The sizes of a model by its hub id, in any case; of a fine-tuned one, or of a copy in a folder or another account, those of its base
     where only such words differ.
     """
-    found = _by_lower().get(name.lower()) or _by_base().get(_base(name))
+    found = _by_lower().get(name.lower()) or _by_base().get(base_name(name))
     return presets()[found] if found else None
 
 
@@ -55,7 +56,7 @@ VERSION = re.compile(r"\bv(\d)-(\d)(?=-|$)")
 """v1-5, where the model is called v1.5."""
 
 
-def _base(name: str) -> str:
+def base_name(name: str) -> str:
     """The last part of a name without its variants; empty where it tells no size, so that nothing is left to compare safely."""
     lower = name.lower().rstrip("/").rpartition("/")[2].removeprefix("meta-")
     return VERSION.sub(r"v\1.\2", VARIANTS.sub("", lower)) if SIZE.search(lower) else ""

@@ -1,7 +1,7 @@
 """From a Hugging Face `config.json` to every tensor of the model: counts that are exact to the parameter, without torch.
 
-An architecture is an entry of a table (`decoders.py`) or a small function (`encoders.py`, `seq2seq.py`, `composed.py`, `mixtures.py`) that lists
-its tensors. What no table knows is said, never guessed.
+An architecture is an entry of a table (`decoders.py`) or a small function (`encoders.py`, `seq2seq.py`, `composed.py`,
+`mixtures.py`) that lists its tensors. What no table knows is said, never guessed.
 """
 
 from __future__ import annotations
