@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dstui.adopt.script_options import options_of_yamls
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text, reason, typed_path
 from dstui.base.limits import parse_json
 from dstui.base.regular import open_regular
@@ -32,9 +34,23 @@ def read_models(plan: Plan) -> ModelFacts | dict[str, ModelFacts]:
     names = [name for name in configurations(plan) if name]
     if not names:
         model = plan.model
-        return read_model(model.source if model else None, model.params if model else None, plan.base)
+        found = read_model(model.source if model else None, model.params if model else None, plan.base)
+        return replace(found, options=options_of_yamls(plan.job.args, _reader(plan)))
     models = {name: plan.focused_on(name).model or Model() for name in names}
     return {name: read_model(one.source, one.params, plan.base) for name, one in models.items()}
+
+
+def _reader(plan: Plan) -> Callable[[str], str | None]:
+    """What reads a file that the script's arguments name, as its ranks would find it."""
+
+    def read(name: str) -> str | None:
+        path = Path(plan.base) / typed_path(plan.job.workdir) / typed_path(name)
+        try:
+            return read_text(path) if is_file(path) else None
+        except FileProblem:
+            return None
+
+    return read
 
 
 def read_model_configs(plan: Plan) -> dict[str, Mapping[str, Any] | None]:
@@ -73,16 +89,16 @@ def _of_source(source: str, base: str) -> ModelFacts:
     path = Path(base) / typed_path(source)
     if is_there(path):
         return _of_path(path)
-    if not HUB_ID.fullmatch(source):
-        return unknown_model(
-            source, f"model.source: there is no {source[:200]}, and it is no hub id: correct it, or give model.params: 7.0e9"
-        )
-    cached = _cached(source)
+    cached = _cached(source) if HUB_ID.fullmatch(source) else None
     if cached is not None:
         return _of_path(cached)
     known = preset(source)
     if known is not None:
         return facts_of_config(known, f"{source}, as dstui knows it")
+    if not HUB_ID.fullmatch(source):
+        return unknown_model(
+            source, f"model.source: there is no {source[:200]}, and it is no hub id: correct it, or give model.params: 7.0e9"
+        )
     return unknown_model(
         source,
         f"model.source: {source} is no folder here, not in the hub's cache and not among the models that dstui knows: "

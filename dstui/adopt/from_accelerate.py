@@ -36,6 +36,8 @@ class Given:
     """What it says of the launcher beyond the YAML's keys."""
     parallelism: Mapping[str, Any] = field(default_factory=dict)
     """Options that are keys of the section parallelism_config."""
+    model: Mapping[str, Any] = field(default_factory=dict)
+    """What the script's options say of the model."""
 
 
 def plan_of_accelerate(
@@ -59,7 +61,7 @@ def plan_of_accelerate(
     accelerate = {**work.top, **({SECTION: work.inner} if work.inner or inner is not None else {})}
     job = {**given.job, "integration": "accelerate", "optimizer": None if "optimizer" in deepspeed else "script"}
     job = {name: value for name, value in job.items() if value}
-    sections = {"job": job, "cluster": cluster, "accelerate": accelerate, "deepspeed": deepspeed}
+    sections = {"job": job, "model": given.model, "cluster": cluster, "accelerate": accelerate, "deepspeed": deepspeed}
     return Imported(plan_text(source, sections, work.notes), work.notes)
 
 

@@ -8,8 +8,10 @@ from typing import Any
 from dstui.adopt.command_line import GPUS, CommandLine
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
+from dstui.adopt.model_options import model_section
 from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
 from dstui.adopt.script import CONFIG, OPTIONS, ScriptFacts
+from dstui.adopt.script_options import options_of, options_of_yamls
 from dstui.base.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG, PLUGIN, TOP, AccelerateKey
 from dstui.plan.launchers import LAUNCHERS
@@ -29,9 +31,11 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
     """The Plan of a launch. Raises ConfigError."""
     notes = list(line.notes)
     args, config, reader = _configuration(line, read_named, notes)
+    model, about = model_section({**options_of_yamls(line.args, read_named), **options_of(line.args)}, line.folder)
+    notes += about
     job: dict[str, Any] = {"module" if line.module else "script": line.script, "args": args, "workdir": line.folder}
     if line.launcher == "accelerate" and not (config and not ACCELERATES_OWN & line.options.keys()):
-        return _accelerate(line, source, read_named, job, notes)
+        return _accelerate(line, source, read_named, {"job": job, "model": model}, notes)
     cluster = OPTIONS_OF[line.launcher](line, notes)
     if line.env:
         cluster["env"] = dict(line.env)
@@ -39,7 +43,7 @@ def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts
         section, _, name = path.partition(".")
         (job if section == "job" else cluster)[name] = value
     job = {name: value for name, value in job.items() if value}
-    return Imported(plan_text(source, {"job": job, "cluster": cluster, "deepspeed": config}, notes), notes)
+    return Imported(plan_text(source, {"job": job, "model": model, "cluster": cluster, "deepspeed": config}, notes), notes)
 
 
 def _configuration(line: CommandLine, read_named: ReadNamed, notes: list[str]) -> tuple[list[str], dict[str, Any], str]:
@@ -166,8 +170,8 @@ OPTIONS_OF: Mapping[str, Callable[[CommandLine, list[str]], dict[str, Any]]] = {
 """Launcher -> what its options are under `cluster:`."""
 
 
-def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, job: Mapping[str, Any], notes: list[str]) -> Imported:
-    """`accelerate launch`: its YAML, over which its options win."""
+def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, sections: Mapping[str, Any], notes: list[str]) -> Imported:
+    """`accelerate launch`: its YAML, over which its options win. `sections`: what the rest of the command says of job and model."""
     options = {**line.options}
     name = options.pop("config_file", None)
     if name is None and read_named(DEFAULT_CONFIG) is not None:
@@ -192,7 +196,7 @@ def _accelerate(line: CommandLine, source: str, read_named: ReadNamed, job: Mapp
                 "neither a YAML nor --use_deepspeed: accelerate would take its default_config.yaml; this Plan trains with DeepSpeed"
             )
     left = {option: value for option, value in options.items() if option not in flags}
-    given = Given(job, flags, line.env, tuple(notes), _only_accelerates(left), parallel)
+    given = Given(sections["job"], flags, line.env, tuple(notes), _only_accelerates(left), parallel, sections["model"])
     try:
         return plan_of_accelerate(text or "distributed_type: DEEPSPEED\n", source, given, read_named)
     except ConfigError as error:

@@ -7,6 +7,7 @@ accelerate/accelerator.py (_prepare_deepspeed) and utils/dataclasses.py (DeepSpe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from dstui.plan.accelerate_keys import PLUGIN as PLUGIN_KEYS
@@ -41,6 +42,7 @@ BY_DEFAULT: Mapping[str, object] = {
 }
 """What "auto" becomes there where the plugin was told nothing."""
 
+NO_OPTIONS: Mapping[str, str] = MappingProxyType({})
 SCHEDULER = "scheduler.params"
 TRAINER: Mapping[str, str] = {
     "train_micro_batch_size_per_gpu": "per_device_train_batch_size",
@@ -80,19 +82,46 @@ FILLED: Mapping[str, Mapping[str, str]] = {"trainer": TRAINER, "accelerate": ACC
 """Reader -> path -> by what "auto" is filled there, in words."""
 
 
-def filled(config: Mapping[str, Any], reader: str, accelerate: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+MICRO, STEPS, TRAIN = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"
+
+
+def filled(
+    config: Mapping[str, Any], reader: str, accelerate: Mapping[str, Any] | None = None, options: Mapping[str, str] = NO_OPTIONS
+) -> Mapping[str, Any]:
     """The configuration with what the reader makes of "auto" as far as it is known before the script runs.
 
-    `accelerate` is the Plan's section: the plugin's own keys and `mixed_precision`, which fill before the defaults do.
+    `accelerate` is the Plan's section: the plugin's own keys and `mixed_precision`, which fill before the defaults do; `options`: the
+    Trainer's, as the script gets them, which fill before both.
     """
     if reader == "deepspeed":
         return config
+    config = _with_options(config, options)
     if reader == "trainer" or not accelerate:
         return _filled(config, BY_DEFAULT)
     precision = accelerate.get("mixed_precision")
     if config and precision in TYPES and precision not in config:
         config = {**config, str(precision): {"enabled": AUTO}}  # accelerate adds the section
     return _filled(config, {**BY_DEFAULT, **_plugin_values(accelerate)})
+
+
+def _with_options(config: Mapping[str, Any], options: Mapping[str, str]) -> Mapping[str, Any]:
+    """The configuration with batch and precision from the Trainer's options where it says "auto", or nothing of the batch."""
+    if not config:
+        return config
+    found = dict(config)
+    names = {MICRO: ("per_device_train_batch_size", "micro_batch_size"), STEPS: ("gradient_accumulation_steps",)}
+    for key, options_of_key in names.items():
+        given = next((options[name] for name in options_of_key if name in options), "")
+        unsaid = found.get(key) == AUTO or (key not in found and found.get(TRAIN, AUTO) == AUTO)
+        if unsaid and given.isdecimal() and 0 < int(given[:9]):
+            found[key] = int(given[:9])
+    if found.get(TRAIN) == AUTO and isinstance(found.get(MICRO), int):
+        del found[TRAIN]  # follows from the others and the ranks
+    on = {kind: options.get(kind, "").lower() in ("true", "1", "yes", "auto") for kind in TYPES}
+    if any(on.values()):
+        auto = [kind for kind in TYPES if isinstance(found.get(kind), Mapping) and found[kind].get("enabled") == AUTO]
+        found |= {kind: {**found[kind], "enabled": on[kind]} for kind in auto}
+    return found
 
 
 def _plugin_values(accelerate: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from dstui.adopt.script_options import options_of
 from dstui.check.auto_values import filled
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
@@ -154,6 +155,8 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     `facts`: what is known of the model, or of each of several by its name under `models:`. `pool`: the hostfile's slots, where the
     Plan names one. `gpu_memory`: bytes of a GPU, where no machine is at hand. `measured`: what `--calibrate` found here.
     """
+    if not any(configurations(plan).values()):
+        return Forecast(problem=EMPTY)
     room = capacity_of(plan, machine, pool, gpu_memory)
     rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
     models, reported = models_of(plan, facts, room, machine)
@@ -163,6 +166,10 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     return assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown])
 
 
+EMPTY = (
+    "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
+    "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
+)
 ZERO_INIT = "the model is too large for one GPU: it is assumed that the script builds it under deepspeed.zero.Init, as the Trainer does"
 
 
@@ -185,7 +192,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
             continue
         model = plan.focused_on(name).model
         setup, notes = setup_of(
-            filled(config, plan.job.integration, plan.accelerate),
+            filled(config, plan.job.integration, plan.accelerate, {**mine.options, **options_of(plan.job.args)}),
             model,
             plan.job.integration,
             ranks=room.ranks,

@@ -27,6 +27,8 @@ class ModelFacts:
     """Why it is not known, with what to do; empty where it is."""
     notes: tuple[str, ...] = ()
     """What had to be assumed."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """What the YAML files that the script's arguments name say beside them: batch and precision."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
     """What was worked out for a setting of the Plan once; forecasts at each keystroke ask again."""
 

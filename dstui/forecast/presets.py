@@ -1,4 +1,8 @@
-"""Models that people train, by their hub ids: what their `config.json` says of sizes, so that a forecast needs no network."""
+"""Models that people train, by their hub ids: what their `config.json` says of sizes, so that a forecast needs no network.
+
+`data/presets.json`: id -> the sizes, or the id of a model with the same tensors (vicuna: LLaMA). `_source` says where an entry's numbers
+were read; `tests/long/presets_from_litgpt.py` makes those of litgpt's table.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +18,45 @@ DATA = Path(__file__).parent / "data" / "presets.json"
 
 @cache
 def presets() -> Mapping[str, Mapping[str, Any]]:
-    """Hub id -> the sizes in its `config.json`."""
-    known: Mapping[str, Mapping[str, Any]] = json.loads(DATA.read_bytes())
-    return known
+    """Hub id -> the sizes in its `config.json`, or in that of the model it was made from."""
+    written: Mapping[str, Mapping[str, Any] | str] = json.loads(DATA.read_bytes())
+    sizes = {name: value for name, value in written.items() if not isinstance(value, str)}
+    return sizes | {name: sizes[value] for name, value in written.items() if isinstance(value, str)}
+
+
+@cache
+def _by_base() -> Mapping[str, str]:
+    """What is left of a name without its variants -> the first hub id of that name."""
+    found: dict[str, str] = {}
+    for key in presets():
+        found.setdefault(base_name(key), key)
+    return {base: key for base, key in found.items() if base}
+
+
+@cache
+def _by_lower() -> Mapping[str, str]:
+    return {key.lower(): key for key in presets()}
 
 
 def preset(name: str) -> Mapping[str, Any] | None:
-    """The sizes of a model by its hub id, in any case; of a fine-tuned one those of its base where only such words differ."""
-    known = presets()
-    exact = next((key for key in known if key.lower() == name.lower()), None)
-    if exact is None and (wanted := _base(name)):
-        exact = next((key for key in known if _base(key) == wanted), None)
-    return known[exact] if exact else None
+    """The sizes of a model by its hub id, in any case; of a fine-tuned one, or of a copy in a folder or another account, those of its base
+    where only such words differ.
+    """
+    found = _by_lower().get(name.lower()) or _by_base().get(base_name(name))
+    return presets()[found] if found else None
 
 
-SIZE = re.compile(r"\d[bm]\b")
-VARIANTS = re.compile(r"-(?:instruct|chat|it|pt|base|hf|sft|dpo|thinking|\d{4})(?=-|$)")
+SIZE = re.compile(r"\d[bm]\d?(?=-|$)")
+VARIANTS = re.compile(
+    r"-(?:instruct|chat|it|pt|base|hf|sft|dpo|rm|simpo|thinking|python|mono|deduped|tldr|mixture|mt|full|bnb-4bit|\d{4})(?=-|$)"
+)
 """Parts of a name that say how a model was trained on, never how large it is."""
 
+VERSION = re.compile(r"\bv(\d)-(\d)(?=-|$)")
+"""v1-5, where the model is called v1.5."""
 
-def _base(name: str) -> str:
-    """The name without its variants; empty where the name tells no size, so that nothing is left to compare safely."""
-    lower = name.lower()
-    return VARIANTS.sub("", lower) if "/" in lower and SIZE.search(lower) else ""
+
+def base_name(name: str) -> str:
+    """The last part of a name without its variants; empty where it tells no size, so that nothing is left to compare safely."""
+    lower = name.lower().rstrip("/").rpartition("/")[2].removeprefix("meta-")
+    return VERSION.sub(r"v\1.\2", VARIANTS.sub("", lower)) if SIZE.search(lower) else ""

@@ -23,6 +23,16 @@ BART |= {"encoder_attention_heads": 6, "decoder_attention_heads": 6}
 T5 = {"num_layers": 2, "num_decoder_layers": 3, "d_model": 96, "d_ff": 200, "num_heads": 6, "d_kv": 16, "vocab_size": 311}
 VIT = {"num_hidden_layers": 3, "hidden_size": 96, "num_attention_heads": 6, "intermediate_size": 200, "image_size": 32, "patch_size": 8}
 NO_KV = {key: value for key, value in SMALL.items() if key not in ("num_key_value_heads", "head_dim")}
+NO_HEAD_DIM = {key: value for key, value in SMALL.items() if key != "head_dim"}
+DEEPSEEK = {
+    **NO_KV,
+    "moe_intermediate_size": 56,
+    "n_routed_experts": 4,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 2,
+    "first_k_dense_replace": 1,
+}
+DEEPSEEK |= {"q_lora_rank": 40, "kv_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 20}
 FALCON = {**NO_KV, "ffn_hidden_size": 384}
 
 CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -88,5 +98,36 @@ CASES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("vit", "ViTModel", VIT),
     ("vit", "ViTForImageClassification", {**VIT, "num_labels": 11}),
     ("gemma3", "Gemma3ForConditionalGeneration", {"text_config": {**SMALL, "model_type": "gemma3_text"}, "vision_config": {**VIT, "model_type": "siglip_vision_model"}}),
+    ("mpt", "MptForCausalLM", {"n_layers": 3, "d_model": 96, "n_heads": 6, "vocab_size": 311}),
+    ("codegen", "CodeGenForCausalLM", {**GPT2, "rotary_dim": 8}),
+    ("nemotron", "NemotronForCausalLM", SMALL),
+    ("nemotron", "NemotronForCausalLM", {**SMALL, "attention_bias": True, "mlp_bias": True}),
+    ("deepseek_v2", "DeepseekV2ForCausalLM", DEEPSEEK),
+    ("deepseek_v2", "DeepseekV2ForCausalLM", {**DEEPSEEK, "q_lora_rank": None, "attention_bias": True, "first_k_dense_replace": 0}),
+    ("deepseek_v3", "DeepseekV3ForCausalLM", DEEPSEEK),
+    ("deepseek_v3", "DeepseekV3ForCausalLM", {**DEEPSEEK, "n_shared_experts": 3, "first_k_dense_replace": 2}),
+    ("gpt_oss", "GptOssForCausalLM", {**SMALL, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    ("gpt_oss", "GptOssForSequenceClassification", {**SMALL, "num_local_experts": 4, "attention_bias": False, "num_labels": 5, "pad_token_id": 0}),
+    ("clip", "CLIPModel", {"text_config": {**BERT, "max_position_embeddings": 24}, "vision_config": VIT, "projection_dim": 40}),
+    ("clip_vision_model", "CLIPVisionModel", VIT),
+    ("llava", "LlavaForConditionalGeneration", {"text_config": {**SMALL, "model_type": "llama"}, "vision_config": {**VIT, "model_type": "clip_vision_model"}}),
+    (
+        "llava",
+        "LlavaForConditionalGeneration",
+        {
+            "text_config": {**SMALL, "model_type": "qwen2", "tie_word_embeddings": True},
+            "vision_config": {**VIT, "model_type": "siglip_vision_model"},
+            "vision_feature_layer": [-2, -1],
+            "multimodal_projector_bias": False,
+        },
+    ),
+    ("llava_next", "LlavaNextForConditionalGeneration", {"text_config": {**SMALL, "model_type": "mistral"}, "vision_config": {**VIT, "model_type": "clip_vision_model"}}),
+    ("qwen2_vl", "Qwen2VLForConditionalGeneration", {"text_config": NO_HEAD_DIM, "vision_config": {"depth": 2, "embed_dim": 48, "num_heads": 4, "hidden_size": 96}}),
+    ("qwen2_vl", "Qwen2VLForConditionalGeneration", {"text_config": NO_HEAD_DIM, "tie_word_embeddings": True, "vision_config": {"depth": 2, "embed_dim": 48, "num_heads": 4, "hidden_size": 96}}),
+    (
+        "qwen2_5_vl",
+        "Qwen2_5_VLForConditionalGeneration",
+        {"text_config": NO_HEAD_DIM, "vision_config": {"depth": 2, "hidden_size": 48, "intermediate_size": 120, "num_heads": 4, "out_hidden_size": 96}},
+    ),
 )  # fmt: skip
 """model_type, the class that transformers builds, what is set besides its defaults."""

@@ -10,7 +10,7 @@ from shapes import CASES, SMALL
 
 from dstui.forecast.architecture import KNOWN, ModelProblem, architecture
 from dstui.forecast.model import adapter_params, counts, facts_of_config, facts_of_params
-from dstui.forecast.presets import preset, presets
+from dstui.forecast.presets import base_name, preset, presets
 from dstui.plan.model import Lora, Model
 
 PUBLISHED = {
@@ -29,6 +29,12 @@ PUBLISHED = {
     "bigscience/bloom-1b1": 1_065_314_304,
     "openai-community/gpt2": 124_439_808,
     "google-bert/bert-base-uncased": 109_514_298,
+    "Qwen/Qwen2-VL-7B-Instruct": 8_291_375_616,
+    "Qwen/Qwen2.5-VL-7B-Instruct": 8_292_166_656,
+    "deepseek-ai/DeepSeek-V2-Lite": 15_706_484_224,
+    "openai/gpt-oss-20b": 20_914_757_184,
+    "llava-hf/llava-1.5-7b-hf": 7_063_427_072,
+    "openai/clip-vit-large-patch14": 427_616_513,
 }
 """What the models' cards on the hub say of their safetensors."""
 
@@ -93,10 +99,22 @@ def test_every_model_that_comes_with_dstui_can_be_counted_and_is_found_by_the_na
         ("bigscience/bloom-1b1", "bigscience/bloom-1b1"),  # of 1.1 billion: bigscience/bloom has 176
         ("microsoft/phi-4-mini-instruct", None),  # of 3.8 billion: microsoft/phi-4 has 14.7
         ("Qwen/Qwen2.5-7B-Instruct-GPTQ-Int4", None),  # stored in 4 bits
+        ("lmsys/vicuna-13b-v1.5", "meta-llama/Llama-2-13b-hf"),
+        ("./checkpoints/vicuna-7b-v1-5", "meta-llama/Llama-2-7b-hf"),
+        ("unsloth/llama-2-7b-bnb-4bit", "meta-llama/Llama-2-7b-hf"),
+        ("trl-lib/pythia-1b-deduped-tldr-rm", "EleutherAI/pythia-1b"),
+        ("somebody/llama-2-7b-vision", None),
     ],
 )
 def test_a_model_has_the_sizes_of_its_base_and_never_those_of_a_namesake(name: str, base: str | None) -> None:
     assert preset(name) is (presets()[base] if base else None)
+
+
+def test_names_that_differ_only_in_their_variants_have_the_same_sizes() -> None:
+    counted: dict[str, set[int]] = {}
+    for name, config in presets().items():
+        counted.setdefault(base_name(name), set()).add(architecture(config).params)
+    assert [name for name, sizes in counted.items() if name and len(sizes) > 1] == []
 
 
 def test_quantized_weights_are_only_the_linear_layers() -> None:

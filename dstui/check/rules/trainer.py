@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from dstui.adopt.script_options import options_of
 from dstui.check.auto_values import AUTO
 from dstui.check.context import MISSING, Context, Problem
 from dstui.check.rule import Problems, rule
@@ -43,14 +44,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 def arguments(c: Context) -> dict[str, Any]:
     """The script's options as numbers, booleans or words: `--max_grad_norm 0.5`, `--bf16`."""
-    words = c.plan.job.args if c.plan is not None else ()
-    found: dict[str, Any] = {}
-    for word, following in zip(words, (*words[1:], "--"), strict=False):
-        if word.startswith("--"):
-            name, equals, value = word[2:].partition("=")
-            text = value if equals else following
-            found[name.replace("-", "_")] = True if not equals and text.startswith("--") else _value(text)
-    return found
+    return {name: _value(text) for name, text in options_of(c.plan.job.args if c.plan is not None else ()).items()}
 
 
 def spelt(value: object) -> str:

@@ -1,7 +1,7 @@
 """From a Hugging Face `config.json` to every tensor of the model: counts that are exact to the parameter, without torch.
 
-An architecture is an entry of a table (`decoders.py`) or a small function (`encoders.py`, `seq2seq.py`, `composed.py`) that lists
-its tensors. What no table knows is said, never guessed.
+An architecture is an entry of a table (`decoders.py`) or a small function (`encoders.py`, `seq2seq.py`, `composed.py`,
+`mixtures.py`) that lists its tensors. What no table knows is said, never guessed.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from dstui.forecast.architecture.composed import COMPOSED
 from dstui.forecast.architecture.config import Config, ModelProblem
 from dstui.forecast.architecture.decoders import DECODERS, decoder
 from dstui.forecast.architecture.encoders import ENCODERS
+from dstui.forecast.architecture.mixtures import MIXTURES
 from dstui.forecast.architecture.seq2seq import SEQ2SEQ
 from dstui.forecast.architecture.tensors import Architecture, Tensor, TensorShape
 
 __all__ = ["KNOWN", "Architecture", "ModelProblem", "Tensor", "TensorShape", "architecture"]
 
-_OTHERS: dict[str, Callable[[Config], Architecture]] = {**ENCODERS, **SEQ2SEQ, **COMPOSED}
+_OTHERS: dict[str, Callable[[Config], Architecture]] = {**ENCODERS, **SEQ2SEQ, **COMPOSED, **MIXTURES}
 KNOWN: tuple[str, ...] = (*DECODERS, *_OTHERS)
 """Every `model_type` that is counted."""
 

@@ -59,6 +59,15 @@ class Config:
         value = self._values.get(key)
         return Config({key: value[0]}, self._where).number(key) if isinstance(value, list) and value else self.number(key, default=default)
 
+    def language_part(self) -> Config:
+        """The language model of a multimodal one: text_config, or the file itself where older releases wrote both into one.
+
+        The head is tied where either place says so.
+        """
+        text = self.section("text_config") if isinstance(self._values.get("text_config"), Mapping) else self
+        tied = self.flag(("tie_word_embeddings", False)) or text.flag(("tie_word_embeddings", False))
+        return Config({**text._values, "tie_word_embeddings": tied}, text._where)
+
     def section(self, key: str, defaults: Mapping[str, Any] = NOTHING) -> Config:
         """A section, over defaults. Raises ModelProblem where it is missing."""
         value = self._values.get(key)

@@ -136,6 +136,15 @@ DECODERS: Mapping[str, Decoder] = {
     "cohere2": Decoder(norms=1, tied=True, activations="cohere"),
     "stablelm": STABLELM,
     "smollm3": Decoder(mlp_bias=("mlp_bias", False), tied=True),
+    "mpt": Decoder(
+        grouped=False, width="", qkv=("Wqkv",), out="out_proj", qkv_bias=False, out_bias=False,
+        mlp=("up_proj", "down_proj"), tied=True, activations="bloom",
+    ),  # its norms have no bias
+    "codegen": Decoder(
+        grouped=False, width="n_inner", norms=1, norm="layer", qkv=("qkv_proj",),
+        out="out_proj", qkv_bias=False, out_bias=False, mlp=("fc_in", "fc_out"), mlp_bias=True, head_bias=True, activations="phi",
+    ),
+    "nemotron": Decoder(norm="layer", mlp=("up_proj", "down_proj"), mlp_bias=("mlp_bias", False), activations="starcoder2"),
     "glm4": Decoder(norms=4, qkv_bias=("attention_bias", True), out_bias=False, mlp=("gate_up_proj+", "down_proj"), activations="phi3"),
 }  # fmt: skip
 """`model_type` -> its traits."""
@@ -156,18 +165,18 @@ def decoder(c: Config, kind: str) -> Architecture:
 
 def _shape(c: Config, kind: str, traits: Decoder) -> TensorShape:
     hidden = c.number("hidden_size", "n_embd", "d_model")
-    heads = c.number("num_attention_heads", "n_head", "num_heads")
+    heads = c.number("num_attention_heads", "n_head", "n_heads", "num_heads")
     width = c.number(traits.width, default=4 * hidden)
     return TensorShape(
         family=traits.activations,
         hidden=hidden,
-        layers=c.number("num_hidden_layers", "n_layer", "num_layers", most=10_000),
+        layers=c.number("num_hidden_layers", "n_layer", "n_layers", "num_layers", most=10_000),
         heads=heads,
         kv_heads=_kv_heads(c, kind, heads, traits.grouped),
         head_dim=c.number("head_dim", default=hidden // heads or 1) if traits.grouped else hidden // heads or 1,
         ffn=_width_of_a_token(c, traits, width),
         vocabulary=c.number("vocab_size") if c.head not in ("SequenceClassification", "TokenClassification", "Model") else 0,
-        positions=c.number("max_position_embeddings", "n_positions", default=0, least=0),
+        positions=c.number("max_position_embeddings", "n_positions", "max_seq_len", default=0, least=0),
         experts=c.number("num_experts_per_tok", least=1) if traits.experts else 0,
     )
 

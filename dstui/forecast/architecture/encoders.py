@@ -143,11 +143,45 @@ def siglip(c: Config) -> Architecture:
     return Architecture("siglip_vision_model", tuple(census.tensors), shape, groups=(SIGLIP_NAMES[:3],))
 
 
-def _patches(census: Census, c: Config, h: int) -> int:
+CLIP_TEXT = {"hidden_size": 512, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 8, "vocab_size": 49408}
+CLIP_TEXT |= {"max_position_embeddings": 77}
+CLIP_VISION = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12, "patch_size": 32}
+"""What CLIP's older files leave out: the defaults of its classes."""
+
+
+def clip(c: Config) -> Architecture:
+    """CLIP: a tower for text and one for images."""
+    text, census = _shape(c.section("text_config", CLIP_TEXT), "bert", 0), Census()
+    images = clip_vision(c.section("vision_config", CLIP_VISION))
+    h, shared = text.hidden, c.number("projection_dim", default=512)
+    census.add("token_embedding", "embedding", c.section("text_config", CLIP_TEXT).number("vocab_size"), h)
+    census.add("position_embedding", "embedding", text.positions, h)
+    _layers(census, SIGLIP_NAMES, text)
+    census.norm("final_layer_norm", h, True)
+    census.linear("text_projection", h, shared)
+    census.linear("visual_projection", images.shape.hidden, shared)
+    census.add("logit_scale", "other", 1)
+    return Architecture("clip", (*images.tensors, *census.tensors), images.shape, groups=(SIGLIP_NAMES[:3],))
+
+
+def clip_vision(c: Config) -> Architecture:
+    """CLIP's vision tower."""
+    shape, census = _shape(c, "bert", 0), Census()
+    h = shape.hidden
+    census.add("class_embedding", "other", h)
+    census.add("position_embedding", "embedding", _patches(census, c, h, bias=False) + 1, h)
+    census.norm("pre_layrnorm", h, True)
+    _layers(census, SIGLIP_NAMES, shape)
+    census.norm("post_layernorm", h, True)
+    return Architecture("clip_vision_model", tuple(census.tensors), shape, groups=(SIGLIP_NAMES[:3],))
+
+
+def _patches(census: Census, c: Config, h: int, *, bias: bool = True) -> int:
     """The convolution that makes patches; how many there are."""
     side, patch = c.size("image_size", 224), c.size("patch_size", 16)
     census.add("patch_embedding", "other", h, c.number("num_channels", default=3), patch, patch)
-    census.add("patch_embedding", "other", h)
+    if bias:
+        census.add("patch_embedding", "other", h)
     return (side // patch) ** 2
 
 
@@ -158,4 +192,6 @@ ENCODERS: Mapping[str, Callable[[Config], Architecture]] = {
     "distilbert": _bert_like("distilbert", types=False),
     "vit": vit,
     "siglip_vision_model": siglip,
+    "clip": clip,
+    "clip_vision_model": clip_vision,
 }

@@ -1,0 +1,149 @@
+"""What the options of a training script say of the model: the Plan's `model:` section. Pure.
+
+The names are those of transformers' TrainingArguments, of TRL, LLaMA-Factory, axolotl, alignment-handbook, LLaVA, FastChat and the many
+scripts that were made after them. A value that holds a hole or shell text is left out.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MODEL = ("model_name_or_path", "base_model", "model_id", "model_name", "pretrained_model_name_or_path", "llm_model_name_or_path", "model")
+"""Options that name the model, the surest first."""
+PREFIXES = ("", "model.", "actor.")
+"""Sections of nested option parsers: --model.model_name_or_path."""
+SEQUENCE = (
+    *("model_max_length", "max_seq_length", "max_sequence_length", "sequence_len", "cutoff_len", "max_seq_len", "block_size"),
+    *("max_length", "seq_length", "tokenizer_model_max_length"),
+)
+CHECKPOINTING = ("gradient_checkpointing", "gradient_checkpointing_enable", "grad_checkpoint", "use_gradient_checkpointing")
+LORA_SWITCHES = ("use_lora", "lora_enable", "use_peft", "use_peft_lora", "lora")
+LORA_KINDS = ("finetuning_type", "adapter", "train_type", "sft_type", "tuner_type")
+"""Options whose value is lora, qlora, full, freeze, …"""
+RANK = ("lora_r", "lora_rank", "peft_lora_r", "lora_dim")
+ALPHA, DROPOUT = ("lora_alpha", "peft_lora_alpha"), ("lora_dropout", "peft_lora_dropout")
+TARGETS = ("lora_target_modules", "lora_target", "target_modules")
+FOUR_BITS = ("load_in_4bit", "use_4bit_quantization", "q_lora", "use_qlora")
+EIGHT_BITS = ("load_in_8bit", "use_8bit_quantization")
+BITS = ("bits", "quantization_bit", "quant_bits")
+FLASH = ("use_flash_attn", "flash_attn", "flash_attention", "use_flash_attention", "use_flash_attention_2")
+ATTENTION: Mapping[str, str] = {
+    "eager": "eager",
+    "sdpa": "sdpa",
+    "flash_attention_2": "flash",
+    "flash_attention_3": "flash",
+    "fa2": "flash",
+}
+FUSED = ("use_liger", "use_liger_kernel", "enable_liger_kernel", "liger_fused_linear_cross_entropy")
+PARTS = re.compile(r"(?:freeze|tune|unfreeze)_\w+|vision_tower|image_tower|video_tower|mm_vision_tower")
+"""Options that freeze a part of the model or bring another one: what is trained is then for the user to say."""
+OPEN = re.compile(r"[$`*{}<>\s]")
+"""A hole, shell text, a pattern, a placeholder."""
+MODULE = re.compile(r"[A-Za-z_][\w.]*")
+STORED = re.compile(r"-bnb-4bit$")
+
+
+def model_section(options: Mapping[str, str], folder: str = "") -> tuple[dict[str, Any], list[str]]:
+    """The Plan's `model:` section, and what there is to say of it. `folder` is where the script runs, from the Plan's folder."""
+    source = _source(options, folder)
+    if source is None:
+        return {}, []
+    lora = _lora(options)
+    found = {
+        "source": source,
+        "sequence_length": _sequence(options),
+        "activation_checkpointing": _switch(options, CHECKPOINTING),
+        "lora": lora,
+        "quantization": _quantization(options, source) if lora else None,
+        "attention": _attention(options),
+        "fused_loss": _switch(options, FUSED) or None,
+    }
+    parts = [f"--{name} {value}" for name, value in options.items() if PARTS.fullmatch(name) and value.lower() != "false"]
+    notes = [f"{', '.join(parts[:4])}: the forecast counts {source} alone, all of it trained (model.trainable says less)"] if parts else []
+    if lora is not None and _whole(_first(options, RANK)) is None:
+        notes.append("LoRA without a rank in the launch: model.lora.r is taken as PEFT's 8")
+    return {name: value for name, value in found.items() if value is not None}, notes
+
+
+def _first(options: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    """The value of the first of these options that is given and says anything."""
+    for name in names:
+        for prefix in PREFIXES:
+            value = options.get(prefix + name)
+            if value and not OPEN.search(value):
+                return value
+    return None
+
+
+def _source(options: Mapping[str, str], folder: str) -> str | None:
+    value = _first(options, MODEL)
+    if value is None or value.startswith("-") or (value == options.get("model") and "/" not in value):
+        return None
+    if value.startswith(("./", "../")) and folder and not OPEN.search(folder):
+        return posixpath.normpath(posixpath.join(folder, value))
+    return value
+
+
+def _sequence(options: Mapping[str, str]) -> int | None:
+    length = _whole(_first(options, SEQUENCE))
+    if length is None:  # TRL's online methods have two
+        both = [_whole(_first(options, (name,))) for name in ("max_prompt_length", "max_completion_length")]
+        length = sum(part for part in both if part) if all(both) else None
+    return length
+
+
+def _switch(options: Mapping[str, str], names: tuple[str, ...]) -> bool | None:
+    """Whether one of several names of a switch is on; None where none is given."""
+    value = _first(options, names)
+    return None if value is None else value.lower() in ("true", "1", "yes", "on")
+
+
+def _lora(options: Mapping[str, str]) -> dict[str, Any] | None:
+    """The section `lora`; None where all weights are trained."""
+    kind, rank = _first(options, LORA_KINDS), _whole(_first(options, RANK))
+    on = [found for name in LORA_SWITCHES if (found := _switch(options, (name,))) is not None]
+    if kind is not None:
+        wanted = "lora" in kind.lower()
+    else:  # a switch of QLoRA that is off leaves LoRA as it is
+        wanted = any(on) if on else bool(rank or _switch(options, ("q_lora", "use_qlora")))
+    if not wanted:
+        return None
+    given: dict[str, Any] = {
+        "r": rank or 8,
+        "alpha": _number(_first(options, ALPHA)),
+        "dropout": _number(_first(options, DROPOUT)),
+        "target_modules": None,
+    }
+    names = [name for name in (_first(options, TARGETS) or "").split(",") if name]
+    if names and "all" not in names and all(map(MODULE.fullmatch, names)):
+        given["target_modules"] = names
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _quantization(options: Mapping[str, str], source: str) -> str | None:
+    kind, bits = _first(options, LORA_KINDS) or "", _whole(_first(options, BITS))
+    if bits == 4 or kind == "qlora" or STORED.search(source) or any(_switch(options, (name,)) for name in FOUR_BITS):
+        return "nf4"
+    return "int8" if bits == 8 or any(_switch(options, (name,)) for name in EIGHT_BITS) else None
+
+
+def _attention(options: Mapping[str, str]) -> str | None:
+    value = _first(options, ("attn_implementation", "ds.attn_implementation", "attn_impl", "flash_attn"))
+    if value is not None and value in ATTENTION:
+        return ATTENTION[value]
+    return "flash" if _switch(options, FLASH) or _switch(options, ("disable_flash_attn2",)) is False else None
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text and text.isdecimal() and 0 < int(text[:10]) < 10**9 else None
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return (int(value) if value.is_integer() else value) if 0 <= value < 1e9 else None

@@ -1,0 +1,58 @@
+"""The options that a launch gives its script: from its words, and from the YAML files that they name. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from dstui.adopt.accelerate import read_accelerate
+from dstui.adopt.dsconfig import ConfigError
+
+MOST_VALUES = 64
+"""Values of one option that are read: a list of modules."""
+YAMLS = (".yaml", ".yml")
+
+
+def options_of(words: Sequence[str]) -> dict[str, str]:
+    """Read `--option value …`, `--option=value` and `--switch` ("true"); names have `_` for `-`, several values are joined by commas."""
+    found: dict[str, str] = {}
+    for at, word in enumerate(words):
+        if word.startswith("--") and len(word) > len("--"):
+            name, equals, value = word[2:].partition("=")
+            following = _values(words[at + 1 : at + 1 + MOST_VALUES])
+            found[name.replace("-", "_")] = value if equals else ",".join(following) or "true"
+    return found
+
+
+def _values(words: Sequence[str]) -> Iterator[str]:
+    """The words up to the next option."""
+    for word in words:
+        if word.startswith("--"):
+            return
+        yield word.strip(",")
+
+
+def options_of_yamls(words: Sequence[str], read_named: Callable[[str], str | None]) -> dict[str, str]:
+    """The scalars and lists of the YAML files that the words name: trl's, LLaMA-Factory's, axolotl's, alignment-handbook's.
+
+    A file that cannot be read says nothing here: the program that reads it will say what is wrong with it.
+    """
+    found: dict[str, str] = {}
+    for word in words:
+        name = word.partition("=")[2] if word.startswith("--") else word
+        text = read_named(name) if name.endswith(YAMLS) else None
+        if text is not None:
+            try:
+                found |= _scalars(read_accelerate(text).config)
+            except ConfigError:
+                continue
+    return found
+
+
+def _scalars(values: Mapping[str, object]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, list):
+            found[name] = ",".join(str(one) for one in value[:MOST_VALUES] if isinstance(one, str))
+        elif isinstance(value, (str, int, float)):
+            found[name] = str(value)
+    return found

@@ -1,0 +1,114 @@
+"""Mixtures of experts that are more than a LLaMA with experts: DeepSeek-V2 and V3, gpt-oss.
+
+Sources: transformers' modeling_*.py of release 5.23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from dstui.forecast.architecture.config import Config
+from dstui.forecast.architecture.tensors import Architecture, Census, TensorShape
+
+GATED = ("gate_proj", "up_proj")
+LATENT = ("q_a_proj", "kv_a_proj_with_mqa")
+
+
+def deepseek(c: Config) -> Architecture:
+    """DeepSeek-V2 and V3: latent attention, dense first layers, shared experts."""
+    kind, census, shape = (
+        c.text("model_type"),
+        Census(),
+        _shape(c, c.number("moe_intermediate_size"), c.number("n_shared_experts", default=0, least=0)),
+    )
+    hidden, layers = shape.hidden, shape.layers
+    _ends(census, c, shape)
+    census.norm("norm", hidden, times=2 * layers)
+    _latent_attention(census, c, shape)
+    dense = min(c.number("first_k_dense_replace", default=3 if kind == "deepseek_v3" else 0, least=0), layers)
+    _gated(census, hidden, c.number("intermediate_size"), dense)
+    sparse, experts, width = layers - dense, c.number("n_routed_experts"), c.number("moe_intermediate_size")
+    idle = 0
+    if sparse:
+        census.add("experts.gate_up_proj", "experts", experts, 2 * width, hidden, times=sparse)
+        census.add("experts.down_proj", "experts", experts, hidden, width, times=sparse)
+        census.add("gate", "other", experts, hidden, times=sparse)
+        _gated(census, hidden, width * c.number("n_shared_experts", default=2 if kind == "deepseek_v2" else 1), sparse)
+        idle = max(experts - shape.experts, 0) * 3 * hidden * width * sparse
+    return Architecture(kind, tuple(census.tensors), shape, idle, (("q_proj", *LATENT), GATED))
+
+
+def _latent_attention(census: Census, c: Config, shape: TensorShape) -> None:
+    """Queries and keys through low-rank projections; a part of each head has no position."""
+    hidden, layers, heads, bias = shape.hidden, shape.layers, shape.heads, c.flag(("attention_bias", False))
+    plain, rotary, value = c.number("qk_nope_head_dim"), c.number("qk_rope_head_dim"), c.number("v_head_dim")
+    rank, latent = c.number("q_lora_rank", default=0, least=0), c.number("kv_lora_rank")
+    if rank:
+        census.linear("q_a_proj", hidden, rank, bias, layers)
+        census.norm("q_a_layernorm", rank, times=layers)
+        census.linear("q_b_proj", rank, heads * (plain + rotary), times=layers)
+    else:
+        census.linear("q_proj", hidden, heads * (plain + rotary), times=layers)
+    census.linear("kv_a_proj_with_mqa", hidden, latent + rotary, bias, layers)
+    census.norm("kv_a_layernorm", latent, times=layers)
+    census.linear("kv_b_proj", latent, heads * (plain + value), times=layers)
+    census.linear("o_proj", heads * value, hidden, bias, layers)
+
+
+def gpt_oss(c: Config) -> Architecture:
+    """gpt-oss: experts with biases, and a learned sink for each head."""
+    census, shape = Census(), _shape(c, c.number("intermediate_size"), 0)
+    hidden, layers, bias = shape.hidden, shape.layers, c.flag(("attention_bias", True))
+    _ends(census, c, shape)
+    census.norm("norm", hidden, times=2 * layers)
+    for module, heads in (("q_proj", shape.heads), ("k_proj", shape.kv_heads), ("v_proj", shape.kv_heads)):
+        census.linear(module, hidden, heads * shape.head_dim, bias, layers)
+    census.linear("o_proj", shape.heads * shape.head_dim, hidden, bias, layers)
+    census.add("sinks", "other", shape.heads, times=layers)
+    experts, width = c.number("num_local_experts", "num_experts"), c.number("intermediate_size")
+    census.add("experts.gate_up_proj", "experts", experts, hidden, 2 * width, times=layers)
+    census.add("experts.gate_up_proj_bias", "other", experts, 2 * width, times=layers)
+    census.add("experts.down_proj", "experts", experts, width, hidden, times=layers)
+    census.add("experts.down_proj_bias", "other", experts, hidden, times=layers)
+    census.add("router", "other", experts, hidden + 1, times=layers)
+    idle = max(experts - shape.experts, 0) * 3 * hidden * width * layers
+    return Architecture("gpt_oss", tuple(census.tensors), shape, idle, (("q_proj", "k_proj", "v_proj"),))
+
+
+def _shape(c: Config, width: int, shared: int) -> TensorShape:
+    hidden, heads = c.number("hidden_size"), c.number("num_attention_heads")
+    used = c.number("num_experts_per_tok", "experts_per_token")
+    of_head = c.number("qk_nope_head_dim", default=0, least=0) + c.number("qk_rope_head_dim", default=0, least=0)
+    return TensorShape(
+        family="qwen3_moe",
+        hidden=hidden,
+        layers=c.number("num_hidden_layers", most=10_000),
+        heads=heads,
+        kv_heads=heads if of_head else c.number("num_key_value_heads", default=heads),
+        head_dim=of_head or c.number("head_dim", default=hidden // heads or 1),
+        ffn=(used + shared) * width,
+        vocabulary=c.number("vocab_size") if c.head not in ("SequenceClassification", "TokenClassification", "Model") else 0,
+        positions=c.number("max_position_embeddings", default=0, least=0),
+        experts=used,
+    )
+
+
+def _ends(census: Census, c: Config, shape: TensorShape) -> None:
+    """Embeddings, final norm and head."""
+    rows, hidden = c.number("vocab_size"), shape.hidden
+    census.add("embed_tokens", "embedding", rows, hidden)
+    census.norm("final_norm", hidden)
+    if c.head in ("SequenceClassification", "TokenClassification"):
+        census.add("score", "other", c.labels, hidden)
+    elif c.head != "Model" and not c.flag(("tie_word_embeddings", False)):
+        census.add("lm_head", "head", rows, hidden)
+
+
+def _gated(census: Census, hidden: int, width: int, times: int) -> None:
+    if times:
+        for module in GATED:
+            census.linear(module, hidden, width, times=times)
+        census.linear("down_proj", width, hidden, times=times)
+
+
+MIXTURES: Mapping[str, Callable[[Config], Architecture]] = {"deepseek_v2": deepseek, "deepseek_v3": deepseek, "gpt_oss": gpt_oss}

@@ -1,0 +1,136 @@
+"""What a launch says of the model, from the pasted command to the forecast."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from targets import EIGHT_H100
+
+from dstui.adopt.model_options import model_section
+from dstui.adopt.script_options import options_of, options_of_yamls
+from dstui.documents import open_document
+from dstui.plan import load
+from tests.command import dstui
+
+AUTO = {
+    "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto",
+    "train_batch_size": "auto",
+    "bf16": {"enabled": "auto"},
+    "fp16": {"enabled": "auto"},
+    "zero_optimization": {"stage": 3},
+}
+LAUNCH = "deepspeed train.py --deepspeed ds.json --model_name_or_path lmsys/vicuna-7b-v1.5 --per_device_train_batch_size 4 "
+LAUNCH += "--gradient_accumulation_steps 2 --bf16 True --gradient_checkpointing True --model_max_length 1024\n"
+HANDBOOK = """\
+model_name_or_path: mistralai/Mistral-7B-v0.1
+bf16: true
+per_device_train_batch_size: 3
+gradient_accumulation_steps: 5
+gradient_checkpointing: true
+max_seq_length: 512
+use_peft: true
+lora_r: 16
+lora_target_modules: [q_proj, v_proj]
+load_in_4bit: true
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "section"),
+    [
+        ("--model_name_or_path a/b --model_max_length=4096 --gradient_checkpointing", {"sequence_length": 4096, "activation_checkpointing": True}),
+        ("--base_model a/b --lora_r 16 --lora_alpha 32 --lora_target_modules q_proj, v_proj --bf16", {"lora": {"r": 16, "alpha": 32, "target_modules": ["q_proj", "v_proj"]}}),
+        ("--model_id a/b --lora_r 16 --lora_enable False", {}),
+        ("--model_id a/b --lora_r 16 --q_lora False", {"lora": {"r": 16}}),
+        ("--model_name_or_path a/b --finetuning_type lora --lora_rank 4 --lora_target all --quantization_bit 4", {"lora": {"r": 4}, "quantization": "nf4"}),
+        ("--model_name_or_path a/b --lora_enable True --lora_r 64 --bits 8", {"lora": {"r": 64}, "quantization": "int8"}),
+        ("--model_name_or_path a/b --finetuning_type full --lora_rank 4", {}),
+        ("--model a/b --attn_implementation flash_attention_2 --use_liger_kernel True", {"attention": "flash", "fused_loss": True}),
+        ("--model_name_or_path a/b --max_seq_length ${LENGTH} --cutoff_len 512", {"sequence_length": 512}),
+        ("--model_name_or_path a/b --max_prompt_length 512 --max_completion_length 256", {"sequence_length": 768}),
+    ],
+)  # fmt: skip
+def test_the_options_of_a_script_are_the_plans_model(words: str, section: dict[str, Any]) -> None:
+    assert model_section(options_of(words.split()))[0] == {"source": "a/b", **section}
+
+
+@pytest.mark.parametrize("words", ["--model_name_or_path ${MODEL}", "--model_name_or_path <your_model>", "--model nextgpt", "--epochs 3"])
+def test_a_launch_that_leaves_the_model_open_says_nothing_of_it(words: str) -> None:
+    assert model_section(options_of(words.split())) == ({}, [])
+
+
+def test_a_part_that_is_frozen_or_added_is_said() -> None:
+    _, (note,) = model_section(options_of(["--model_id", "a/b", "--tune_mm_mlp_adapter", "True", "--freeze_llm", "False"]))
+    assert note.startswith("--tune_mm_mlp_adapter True: the forecast counts a/b alone")
+
+
+def test_a_folder_beside_the_script_is_found_from_the_plan() -> None:
+    assert model_section({"model_name_or_path": "../models/x"}, "src/train")[0]["source"] == "src/models/x"
+
+
+def test_the_values_of_a_yaml_are_options_and_a_broken_one_is_none() -> None:
+    files = {"sft.yaml": HANDBOOK, "broken.yml": "a: [", "list.yaml": "- 1"}
+    found = options_of_yamls(["sft.yaml", "broken.yml", "--more=list.yaml", "gone.yaml", "--epochs", "1"], files.get)
+    assert (found["lora_target_modules"], found["bf16"], found["lora_r"]) == ("q_proj,v_proj", "True", "16")
+
+
+def forecast_of(folder: Path, launch: str) -> dict[str, Any]:
+    """From the paste to the first forecast."""
+    (folder / "run.sh").write_text(launch)
+    (folder / "ds.json").write_text(json.dumps(AUTO))
+    (folder / "train.py").write_text("from transformers import HfArgumentParser, TrainingArguments\nHfArgumentParser(TrainingArguments)\n")
+    (folder / "machine.json").write_text(json.dumps(EIGHT_H100.to_json()))
+    env = {"HF_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
+    made = dstui("import", "run.sh", "-o", "plan.yaml", cwd=folder, env=env)
+    assert made.returncode == 0, made.stderr
+    done = dstui("forecast", "plan.yaml", "--machine", "machine.json", "--json", cwd=folder, env=env)
+    found: dict[str, Any] = json.loads(done.stdout)
+    text = dstui("forecast", "plan.yaml", "--machine", "machine.json", cwd=folder, env=env).stdout
+    return {**found, "first line": text.partition("\n")[0]}
+
+
+def test_a_verdict_stands_right_after_the_import(tmp_path: Path) -> None:
+    found = forecast_of(tmp_path, LAUNCH)
+    assert (found["verdict"], found["params"]) == ("fits", 6_738_415_616)
+    assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 4 x 1024 tokens x 2")
+    assert not [sentence for sentence in found["unknown"] if "batch" in sentence or "precision" in sentence]
+
+
+def test_the_numbers_of_a_yaml_reach_the_forecast(tmp_path: Path) -> None:
+    (tmp_path / "sft.yaml").write_text(HANDBOOK)
+    found = forecast_of(tmp_path, "deepspeed train.py sft.yaml --deepspeed ds.json --gradient_accumulation_steps 7\n")
+    assert found["first line"].endswith("8 ranks, ZeRO-3, bf16, micro-batch 3 x 512 tokens x 7")
+    assert found["trainable"] == 32 * 16 * (2 * 4096 + 4096 + 1024)
+    lora = open_document(str(tmp_path / "plan.yaml")).plan.model
+    assert lora is not None and lora.quantization == "nf4"
+
+
+def test_a_launch_without_its_configuration_gets_no_verdict(tmp_path: Path) -> None:
+    found = forecast_of(tmp_path, "deepspeed train.py --model_name_or_path gpt2\n")
+    assert found["verdict"] == "unknown" and "the Plan's deepspeed section is empty" in found["problem"]
+
+
+def test_an_accelerate_launch_tells_its_model_too(tmp_path: Path) -> None:
+    (tmp_path / "zero2.yaml").write_text(
+        "distributed_type: DEEPSPEED\nnum_processes: 8\nmixed_precision: bf16\ndeepspeed_config: {zero_stage: 2}\n"
+    )
+    launch = (
+        "accelerate launch --config_file zero2.yaml train.py --model_name_or_path Qwen/Qwen2-7B-Instruct --per_device_train_batch_size 2\n"
+    )
+    found = forecast_of(tmp_path, launch)
+    assert found["params"] == 7_615_616_512 and "ZeRO-2, bf16, micro-batch 2 x" in found["first line"]
+
+
+def test_what_the_configuration_says_wins_over_the_options(tmp_path: Path) -> None:
+    plan = load(
+        "version: 1\njob: {script: t.py, integration: trainer, args: [--per_device_train_batch_size, '4', --fp16]}\n"
+        "model: {source: gpt2}\ndeepspeed: {train_micro_batch_size_per_gpu: 2, bf16: {enabled: true}}\n"
+    )
+    (tmp_path / "plan.yaml").write_text(plan.text)
+    (tmp_path / "machine.json").write_text(json.dumps(EIGHT_H100.to_json()))
+    done = dstui("forecast", "plan.yaml", "--machine", "machine.json", cwd=tmp_path, env={"HF_HOME": str(tmp_path)})
+    assert "bf16, micro-batch 2 x" in done.stdout.partition("\n")[0]
