@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import dstui
 from dstui.assess import assess
 from dstui.base.files import FileProblem
 from dstui.base.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
@@ -35,7 +37,7 @@ from dstui.jobs.watch.summary import summary
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
-from dstui.plan.holes import filled, holes_of, refusal
+from dstui.plan.holes import filled, holes_of, literal, refusal
 from dstui.plan_files import read_pool
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
@@ -76,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
         return _show(target)
     if still_open := holes_of(plan):
         return refuse(refusal(still_open))
+    if plan.job.command:
+        return _run_command(plan, args)
     return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
 
 
@@ -101,6 +105,22 @@ def _say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
 
 def _to_do(finding: Finding) -> str:
     return f"\n    do: {finding.fix.text}" if finding.fix else ""
+
+
+def _run_command(plan: Plan, args: argparse.Namespace) -> int:
+    """Run a command that starts its own ranks as `dstui run` does: its launches become jobs. Returns only where it cannot be run."""
+    if args.detach or args.json or args.run_dir:
+        return refuse("--detach, --json and --run-dir do not go with job.command: its launches get job folders of their own")
+    words = [literal(word) for word in plan.job.command]
+    package = str(Path(dstui.__file__).parent.parent)
+    program = f"import sys; sys.path.insert(0, {package!r}); from dstui.cli import main; sys.exit(main())"
+    flush()
+    try:
+        os.chdir(plan.place(literal(plan.job.workdir)))
+    except OSError as error:
+        return refuse(f"job.workdir: {error.strerror}: {error.filename}")
+    environment = {**os.environ, **{name: literal(value) for name, value in plan.cluster.env.items()}}
+    os.execve(sys.executable, [sys.executable, "-I", "-c", program, "run", "--", *words], environment)
 
 
 def _show(target: Target) -> int:

@@ -55,6 +55,8 @@ class CommandLine:
     files: Mapping[str, str] = field(default_factory=dict)
     """Files that the text itself writes before: absolute path -> content."""
     notes: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """The whole command of a framework that starts its ranks itself; launcher and script are its name then."""
 
 
 class NoLaunch(Exception):
@@ -67,11 +69,9 @@ class NoLaunch(Exception):
 
 def command_line(launch: Launch, here: str) -> CommandLine:
     """Take a launch apart; `here` is the absolute folder that its text is run in. Raises NoLaunch."""
-    if launch.launcher in FRAMEWORKS:
-        raise NoLaunch(
-            f"line {launch.line}: {launch.launcher} is a framework's own command, which starts its ranks itself: no Plan is made of it yet"
-        )
-    options, rest, module = _options(launch.launcher, [as_plan_text(word) for word in launch.words])
+    words = [as_plan_text(word) for word in launch.words]
+    framework = launch.launcher in FRAMEWORKS
+    options, rest, module = ({}, [launch.launcher], False) if framework else _options(launch.launcher, words)
     if not rest:
         raise NoLaunch(f"line {launch.line}: the command names no script: {launch.launcher} … SCRIPT ARGUMENTS")
     texts = [name for name, value in launch.env.items() if "\n" in value or COMMAND.search(value)]
@@ -89,6 +89,7 @@ def command_line(launch: Launch, here: str) -> CommandLine:
         folder,
         {as_plan_text(path): content for path, content in launch.written.items()},
         tuple(notes),
+        (launch.launcher, *words) if framework else (),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from dstui.adopt.command_line import GPUS, CommandLine
 from dstui.adopt.dsconfig import ConfigError, read_dsconfig
 from dstui.adopt.from_accelerate import Given, plan_of_accelerate
+from dstui.adopt.from_framework import plan_of_framework
 from dstui.adopt.model_options import model_section
 from dstui.adopt.new_plan import Imported, doubts, plan_text, suited
 from dstui.adopt.script import CONFIG, OPTIONS, ScriptFacts
@@ -29,6 +30,8 @@ CLUSTER = ("hostfile", "include", "exclude", "num_nodes", "num_gpus", "master_ad
 
 def plan_of_command(line: CommandLine, source: str, read_named: ReadNamed, facts: ScriptFacts | None = None) -> Imported:
     """The Plan of a launch. Raises ConfigError."""
+    if line.command:
+        return plan_of_framework(line, source, read_named)
     notes = list(line.notes)
     args, config, reader = _configuration(line, read_named, notes)
     model, about = model_section({**options_of_yamls(line.args, read_named), **options_of(line.args)}, line.folder)

@@ -14,7 +14,10 @@ SIGNS = ("compute_environment", "distributed_type", "deepspeed_config", "mixed_p
 OF_A_PLAN = {"job", "deepspeed", "cluster"}
 """Keys at the root that neither a DeepSpeed configuration nor an accelerate one has."""
 # Most files that are opened are Plans: `re` compiles these when a text is none, and keeps them.
-LAUNCH = r"(?m)^[^#\n]*\b(?:deepspeed|accelerate[ \t]+launch|torchrun|python[\d.]*)[ \t]+\S"
+LAUNCH = (
+    r"(?m)^[^#\n]*\b(?:deepspeed|accelerate[ \t]+launch|torchrun|python[\d.]*|llamafactory-cli|dlrover-run)[ \t]+\S"
+    r"|^(?:[^#\n]*[ \t;&])?(?:axolotl|swift|xtuner|trl|colossalai)[ \t]+(?:train|sft|pt|rlhf|megatron|dpo|grpo|kto|orpo|reward|rloo|run)\b"
+)
 SLOTS = r"\S+\s+slots=\d+\b.*"
 JSON = (".json", ".hjson")
 VARIABLE = r"[A-Za-z_]\w*=.*"

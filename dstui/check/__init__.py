@@ -99,6 +99,8 @@ def _no_command(target: Target, found: list[Finding]) -> Iterator[Finding]:
     plan = target.plan
     if plan.cluster.hostfile and target.pool is None:
         return  # what is wrong with the hostfile is said already, or nobody has looked
+    if plan.job.command:
+        return  # it is run as it is
     try:
         _ = target.launch
     except RenderError as error:

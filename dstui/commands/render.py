@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
             say(line)
         for note in (note for artifact in files for note in artifact.notes):
             say(note)
-        if args.only == "env":
+        if args.only == "env" and not plan.job.command:
             _say_what_reaches(target)
         if args.output:
             _write(files, args.output, args.force)
@@ -82,7 +82,7 @@ def _chosen(target: Target, config: str, only: str | None, *, whole: bool) -> li
         return ds_configs(target.plan)
     if made := ALONE.get(str(only)):
         return [made(target)]
-    wanted = NAMES | {"env": target.launch.env_file}
+    wanted = NAMES if target.plan.job.command else NAMES | {"env": target.launch.env_file}
     return [artifact for artifact in artifacts(target, config) if only is None or artifact.name == wanted[only]]
 
 

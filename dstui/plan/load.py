@@ -197,6 +197,9 @@ class _Form:
     def script(self, job: Job) -> None:
         if job.script is not None and job.module is not None:
             self.wrong(("job", "module"), "script and module are both given: keep one")
+        other = "script" if job.script is not None else "module" if job.module is not None else "args" if job.args else ""
+        if job.command and other:
+            self.wrong(("job", "command"), f"command and {other} are both given: a command says everything by itself, so keep one")
 
     def cluster(self, cluster: Cluster) -> None:
         if cluster.hosts is not None and cluster.hostfile is not None:

@@ -55,6 +55,11 @@ class Job:
     script: str | None = opt(None, "The training script, relative to workdir. Give this or module.", kind="str")
     module: str | None = opt(None, "A module to run as `python -m`, instead of script.", kind="module")
     args: tuple[str, ...] = opt((), "Arguments of the script; {ds_config} becomes the path of the rendered ds_config.json.", kind="words")
+    command: tuple[str, ...] = opt(
+        (),
+        "Instead of script and module: a program that starts its own ranks (llamafactory-cli, axolotl, swift), as a list of words.",
+        kind="words",
+    )
     workdir: str = opt(".", "The folder in which the script runs, relative to the Plan's own folder.", kind="str")
     python: str | None = opt(None, "The interpreter of the ranks; null is the one that dstui runs in.", kind="str")
     integration: Integration = opt(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dstui.machine.binding import numactl_wrapper
 from dstui.plan import Plan
+from dstui.plan.holes import literal
 from dstui.plan.hostfile import hostfile_text
 from dstui.render.accelerate import accelerate_yaml
 from dstui.render.code import code
@@ -66,6 +68,8 @@ def env_text(env: Mapping[str, str], launcher: str = "") -> str:
 
 def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple[Artifact, ...]:
     """The files of a Plan, ds_config.json first. Raises RenderError where there is no command for it."""
+    if target.plan.job.command:
+        return (*ds_configs(target.plan), own_command(target.plan))
     plan, spec = target.plan, target.launch
     files = ds_configs(plan)
     if plan.job.integration == "accelerate" or spec.launcher == "accelerate":
@@ -85,6 +89,14 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
     launch = in_allocation(plan, spec, _texts(plan)) if nameless else script(spec, ds_config_path)
     files.append(Artifact("launch.sh", launch, "the command that starts the ranks", executable=True, private=True))
     return tuple(files)
+
+
+def own_command(plan: Plan) -> Artifact:
+    """The command of a framework that starts its own ranks."""
+    env = [f"{name}={literal(value)}" for name, value in plan.cluster.env.items()]
+    words = shlex.join([*(["env", *env] if env else []), *map(literal, plan.job.command)])
+    text = f"#!/bin/sh\ncd {shlex.quote(plan.place(literal(plan.job.workdir)))} && exec {words}\n"
+    return Artifact("launch.sh", text, "the command, which starts its ranks itself", executable=True, private=True)
 
 
 def for_slurm(target: Target) -> Artifact:

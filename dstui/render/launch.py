@@ -108,6 +108,10 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
     `found`: what .deepspeed_env files hold, for launchers that read these.
     """
     job, cluster = plan.job, plan.cluster
+    if job.command:
+        raise RenderError(
+            "job.command", f"{job.command[0]} starts its ranks itself: `dstui --headless PLAN` runs it, as `dstui run --` does"
+        )
     if not job.script and not job.module:
         raise RenderError("job.script", "no script is named: give the training script, relative to workdir")
     used = slots(plan, machine, pool)

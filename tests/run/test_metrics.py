@@ -29,7 +29,7 @@ GIB = 1 << 30
         ),
         ("{'loss': '2.3', 'learning_rate': '1e-05'}", {"loss": 2.3, "lr": 1e-05}),
         ("{'eval_loss': 2.1, 'eval_accuracy': 0.5}", {"eval_loss": 2.1, "accuracy": 0.5}),
-        ("{'train_runtime': 9.1, 'train_samples_per_second': 3.4, 'train_loss': 0.7}", {"samples/s": 3.4}),
+        ("{'train_runtime': 9.1, 'train_samples_per_second': 3.4, 'train_loss': 0.7}", {"train_runtime": 9.1, "samples/s": 3.4, "train_loss": 0.7}),
         (
             "[INFO] [logging.py:123:log_dist] [Rank 0] step=2, skipped=0, lr=[0.001], mom=[(0.9, 0.999)]",
             {"step": 2, "skipped": 0, "lr": 0.001},
@@ -109,7 +109,7 @@ def test_a_line_tells_its_numbers(line: str, found: dict[str, float]) -> None:
         # transformers: an evaluation, numbers as texts, a bar with its rate turned round
         (
             "{'eval_loss': 2.1, 'eval_runtime': 1.2, 'eval_samples_per_second': 80.1, 'eval_steps_per_second': 10.0, 'epoch': 1.0}",
-            {"eval_loss": 2.1, "epoch": 1},
+            {"eval_loss": 2.1, "eval_runtime": 1.2, "eval_samples_per_second": 80.1, "eval_steps_per_second": 10, "epoch": 1},
         ),
         (
             "{'loss': '2.31', 'grad_norm': 'nan', 'learning_rate': '0', 'epoch': '0.5'}",
@@ -126,7 +126,7 @@ def test_a_line_tells_its_numbers(line: str, found: dict[str, float]) -> None:
         ("accuracy=98.0 % on the train dataset", {"accuracy": 0.98}),
         (
             "Steps:  3%|3    | 15/500 [00:41<22:10,  2.74s/it, lr=1e-5, step_loss=0.0821]",
-            {"step": 15, "steps": 500, "step_time": 2.74, "lr": 1e-5},
+            {"step": 15, "steps": 500, "step_time": 2.74, "lr": 1e-5, "step_loss": 0.0821},
         ),
         # torchtitan, nanoGPT, PyTorch's MNIST
         (
@@ -140,7 +140,10 @@ def test_a_line_tells_its_numbers(line: str, found: dict[str, float]) -> None:
         ("step 250: train loss 2.4021, val loss 2.5310", {"step": 250, "loss": 2.4021, "eval_loss": 2.531}),
         ("Train Epoch: 1 [640/60000 (1%)]\tLoss: 2.123456", {"epoch": 1, "loss": 2.123456}),
         ("Test set: Average loss: 0.0345, Accuracy: 9890/10000 (99%)", {"eval_loss": 0.0345}),
-        ("Epoch 0:  10%|# | 10/100 [00:01<00:10,  9.90it/s, v_num=0, train_loss_step=2.30]", {"epoch": 0, "steps/s": 9.9, "loss": 2.3}),
+        (
+            "Epoch 0:  10%|# | 10/100 [00:01<00:10,  9.90it/s, v_num=0, train_loss_step=2.30]",
+            {"step": 10, "steps": 100, "epoch": 0, "steps/s": 9.9, "loss": 2.3},
+        ),
         ("Validation: loss 2.5 accuracy 0.5", {"eval_loss": 2.5, "accuracy": 0.5}),
     ],
 )

@@ -150,7 +150,8 @@ def nearest_train(c: Context) -> tuple[str, dict[str, Any]]:
 def no_batch_size(c: Context) -> Problems:
     """Neither the batch size nor the micro-batch size is given."""
     if c.unread:
-        if c.facts is None or not (c.facts.own_configuration or c.facts.without):
+        other = c.facts is not None and (c.facts.own_configuration or c.facts.without)
+        if not other and not (c.plan is not None and c.plan.job.command):
             message = "the section deepspeed is empty, and nothing hands it to the script: it trains without this Plan's DeepSpeed"
             fix = mended(c, ("begin with train_micro_batch_size_per_gpu (and hand {ds_config} to the script)", {MICRO: 1}))
             yield c.problem("", message, why="a script of its own configuration needs no section here", fix=fix, severity="warning")

@@ -34,8 +34,8 @@ def write(c: Context, path: str, value: Any) -> Operation:
 @rule("PL002", "error", when="launch", source="launcher/runner.py (user_script)")
 def no_script(c: Context) -> Problems:
     """The Plan names no script."""
-    if c.plan is not None and not c.plan.job.script and not c.plan.job.module:
-        yield about_the_plan("job.script", "no script is named: give job.script or job.module")
+    if c.plan is not None and not c.plan.job.script and not c.plan.job.module and not c.plan.job.command:
+        yield about_the_plan("job.script", "no script is named: give job.script, job.module or job.command")
 
 
 @rule("PL004", "error", when="launch", says="include_str and exclude_str are mutually exclusive.", source="launcher/runner.py:267-382")

@@ -67,13 +67,17 @@ def _csv(rows: Iterator[tuple[int, Metric]], to: Writes) -> int:
 
 
 def _json(rows: Iterator[tuple[int, Metric]], name: str, to: Writes) -> int:
-    """One row after another: a long run has more of them than should be held at once."""
+    """One row after another: a long run has more of them than should be held at once.
+
+    Only here it is said how many steps there will be (`steps`), and which steps are only a counter of lines (`counted`).
+    """
     to.write(f'{{"version": 1, "run": {json.dumps(name)}, "metrics": [')
-    count = 0
+    count, steps = 0, None
     for attempt, metric in rows:
         facts = {**metric.as_json(), "attempt": attempt}
-        row = {column: facts[column] for column in COLUMNS}
+        row = {**{column: facts[column] for column in COLUMNS}, "steps": metric.steps, "counted": metric.counted}
+        steps = max(steps or 0, metric.steps or 0) or None
         to.write(f"{',' if count else ''}\n{json.dumps(row)}")
         count += 1
-    to.write("\n]}\n")
+    to.write(f'\n], "steps": {json.dumps(steps)}}}\n')
     return count

@@ -1,5 +1,7 @@
 """Numbers out of log lines: DeepSpeed's, the Trainer's, accelerate's, Megatron's, tqdm's and those of plain scripts.
 
+Lists of named numbers are read by `line_pairs`.
+
 A metric is one entry of PATTERNS: a name and the spellings that lines have for it. `scan` costs 2 µs for a line that holds none, 20 to
 50 µs for one that does. What looks like a metric and is none (a dump of the configuration, prose) is left alone.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import islice
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dstui.base.text import sanitise
 from dstui.jobs.metrics.line_hints import hints_of
+from dstui.jobs.metrics.line_pairs import behind_bar, listed
 
 if TYPE_CHECKING:
     from dstui.plan.patterns import Expression
@@ -38,6 +41,8 @@ class Pattern(NamedTuple):
     """A number alone is something else: `time 3`, `memory 2`."""
     percent: bool = False
     """May be told in percent; it is a share then."""
+    mib: bool = False
+    """A bare number of three to seven digits counts MiB, as mmengine's and torchvision's loggers do."""
     setting: bool = False
     """Is a setting too: alone on an indented line, or on one that ends with a comma, it is from a dump of the configuration."""
 
@@ -47,9 +52,12 @@ PATTERNS = (
     Pattern("epoch", ("epoch",), setting=True),
     Pattern("epoch_loss", ("train_epoch_loss",)),
     Pattern("loss", ("lm loss", "train(?:ing)?[_ ]loss(?:_step)?", "(?:avg|average|mean)[_ ]loss", "loss")),
-    Pattern("eval_loss", ("(?:eval|val|valid|validation|test)[_ ](?:epoch_)?loss", "lm loss value")),
+    Pattern(
+        "eval_loss",
+        ("(?:eval|val|valid|validation|test)[_ ](?:epoch_)?loss", "(?:eval|val|valid|validation|test)/loss", "lm[_ ]loss value"),
+    ),
     Pattern("train_perplexity", ("train_(?:perplexity|ppl)",)),
-    Pattern("perplexity", ("(?:eval_)?(?:perplexity|ppl)", "lm loss ppl")),
+    Pattern("perplexity", ("(?:eval_)?(?:perplexity|ppl)", "lm loss ppl", "lm_loss_ppl value")),
     Pattern("accuracy", ("(?:eval_|val_|test_)?acc(?:uracy)?",), percent=True),
     Pattern("f1", ("(?:eval_)?f1",), percent=True),
     Pattern("lr", ("learning[_ ]rate", "lr"), setting=True),
@@ -57,7 +65,7 @@ PATTERNS = (
     # after an overflow DeepSpeed tells the factor that was, and the one that will be
     Pattern("loss_scale", (r"attempted loss scale: \d+, reducing to", "loss[_ ]scale"), setting=True),
     Pattern("skipped", ("skipped",)),
-    Pattern("step_time", (r"elapsed time per iteration \(ms\)",), scale=1e-3),
+    Pattern("step_time", (r"elapsed time per iteration \(ms\)", "elapsed_time_per_iteration_ms"), scale=1e-3),
     Pattern("step_time", ("(?:step|iter|iteration)[_ ]time", r"iter time \(s\)"), ("s/(?:it|step|iter)",)),
     Pattern("step_time", ("(?<=, )time",), needs_unit=True),
     Pattern(
@@ -71,14 +79,14 @@ PATTERNS = (
         (r"tok(?:en)?s?/s(?:ec)?",),
     ),
     Pattern("steps/s", ("train_steps_per_second",), (r"(?:it|steps?)/s(?:ec)?",)),
-    Pattern("tflops", ("tflop/?s", r"throughput per gpu \(tflop/s/gpu\)")),
+    Pattern("tflops", ("tflop/?s", r"throughput per gpu \(tflop/s/gpu\)"), ("tflops",)),
     Pattern("mfu", ("mfu",), percent=True),
     # PEFT's print_trainable_parameters
     Pattern("trainable_parameters", ("trainable params",)),
     # DeepSpeed's timer and see_memory_usage, torchtitan's; the tables of PEFT's examples, which count MiB without saying so
     Pattern("memory", ("memallocated", "mem_allocated", "ma")),
-    Pattern("memory", (r"mem(?:ory)?(?=\s*[:=])",), needs_unit=True),
-    Pattern("memory_peak", ("maxmemallocated", "max_mem_allocated", "max_ma", "(?:max|peak)[_ ]mem(?:ory)?")),
+    Pattern("memory", (r"mem(?:ory)?(?=\s*[:=])",), needs_unit=True, mib=True),
+    Pattern("memory_peak", ("maxmemallocated", "max_mem_allocated", "max_ma", "(?:max|peak)[_ ]mem(?:ory)?"), mib=True),
     Pattern("memory_peak", (rf"gpu total peak memory consumed during {PHASE} \(max\)",), scale=MIB),
     Pattern("memory_begin", (rf"gpu memory before entering {PHASE}",), scale=MIB),
     Pattern("memory_consumed", (rf"gpu memory consumed at the end of {PHASE} \(end-begin\)",), scale=MIB),
@@ -107,24 +115,52 @@ WORD_FIRST = re.compile(
     rf"(?<![\w.]){_any(word for pattern in PATTERNS for word in pattern.words)}"
     rf"(?:[\"']?\s*[:=]\s*(?:tensor)?[\"'\[(]*|\s+)(?={AHEAD}(?!\w|\.\w))"
 )
+KNOWN = re.compile("|".join(f"(?:{word})" for pattern in PATTERNS for word in pattern.words))
 # `41.2k tok/s`, `12.1 samples/s`, `3.02it/s`
 NUMBER_FIRST = re.compile(
     rf"(?<![\w.,:])(?=[-+.\d]){NUMBER.pattern}\s*{_any(unit for pattern in PATTERNS for unit in pattern.units)}(?![\w/])"
 )
-BAR = re.compile(r"^\s*(?:(?:train(?:ing)?|steps?)\b[^|%]{0,20}:\s*)?\d+%\|[^|]*\|\s*(?P<step>\d+)/(?P<steps>\d+) \[(?P<clock>[\d:]+)?")
-"""A progress bar without a name, or with the training's, and the time that it has run."""
+BAR = re.compile(r"(?<![\w.])\d+%\|[^|]*\|\s*(?P<step>\d+)/(?P<steps>\d+) \[(?P<clock>[\d:]+)?(?:<[^,\]]*,\s*[^,\]]*(?P<more>,[^\]]*))?")
+"""A progress bar as tqdm draws it, and the time that it has run; `more`: what the program adds."""
+TRAININGS = re.compile(r"(?:train(?:ing)?|steps?)\b[^|%]{0,20}:$")
+"""What stands before the training's bar."""
 OTHER_BAR = re.compile(r"\s*(?!train|step|epoch)[^\s\d%|][^%|]*\d+%\|")
-"""One with a name of its own: data that is tokenized, shards that are loaded. Its speed is not the training's."""
-COUNTS = (
-    BAR,
-    # `step 10/40`, `iteration 10/ 100`, `Step 3 of 10`; DeepSpeed's pipeline engine
-    re.compile(r"(?<![\w.])(?:step|iteration|iter)\W{1,20}(?P<step>\d[\d,]*)\s*(?:/|of)\s*(?P<steps>\d[\d,]*)(?![\d.])"),
-    re.compile(r"\bsteps: (?P<step>\d+) loss:"),
+"""A bar with a name of its own: data that is tokenized, shards that are loaded. Its speed is not the training's."""
+EPOCH_OF = re.compile(r"\bepoch\W{0,3}(?P<within>\d+)")
+MEASURES = re.compile(r"loss|reward")
+RICH = re.compile(
+    r"(?:epoch\W{0,3}(?P<within>\d+)(?:/\d+)?|train\w*|steps?)\s{1,20}[━╸╺─ ]{3,}\s*(?:\d+%\s*)?(?P<step>\d+)/(?P<steps>\d+)"
+    r" (?P<clock>[\d:]+)"
 )
-OVERFLOW = "overflow!"
-HINTS = (*hints_of(spelling for pattern in PATTERNS for spelling in (*pattern.words, *pattern.units)), "%|", OVERFLOW)
+"""A progress bar as rich draws it."""
+COUNTS = (
+    # `step 10/40`, `iteration 10/ 100`, `Step 3 of 10`, `Iter(train) [ 10/500]`; DeepSpeed's pipeline engine
+    (
+        "",
+        re.compile(r"(?<![\w.])(?:step|iteration|iter)(?:\(train\))?\W{1,20}(?P<step>\d[\d,]*)\s*(?:/|of)\s*(?P<steps>\d[\d,]*)(?![\d.])"),
+    ),
+    ("steps: ", re.compile(r"\bsteps: (?P<step>\d+) loss:")),
+    # `Epoch: [0][ 11/500]`, `data epoch: [0]  [ 50/1000]`, `Epoch 3: 10/100`, `Train: 0 [ 50/1251 (  4%)]`
+    ("epoch", re.compile(r"\bepoch(?:\(train\))?\W{0,4}(?P<within>\d+)(?:/\d+)?\W{1,4}\[\s*(?P<step>\d+)\s*/\s*(?P<steps>\d+)\]")),
+    ("epoch", re.compile(r"\bepoch\W{0,3}(?P<within>\d+)(?:/\d+)?:\s*(?P<step>\d+)\s*/\s*(?P<steps>\d+)(?![\d.%])")),
+    ("train: ", re.compile(r"\btrain: (?P<within>\d+) \[\s*(?P<step>\d+)/(?P<steps>\d+) \(\s*\d+%\)\]")),
+)
+"""A text that the line must have, and a step and how many there will be. `within`: they are those of this epoch."""
+PLACES = ("step", "steps", "within")
+BRACKETS = re.compile(r"(?<![\w.])\[\s*(?P<step>\d+)\s*/\s*(?P<steps>\d+)\s*\]")
+"""They are steps too, on a line that measures something."""
+NAMED = re.compile(
+    r"(?<![\w./])(?:(?:average |mean |avg )?(?P<reward>reward)(?: score)?"
+    r"|(?P<name>(?:[a-z]\w*[_/]|[a-z]\w*/\w+_|(?:actor|critic|value|policy|unsupervised|aux) )loss(?:_(?!scal)[a-z]\w*)?"
+    r"|loss_(?!scal|weight|coef|fn|func|type|mask|is|at)[a-z]\w*))"
+    rf"(?:[\"']?\s*[:=]\s*(?:tensor)?[\"'\[(]*|\s+)(?={AHEAD}(?!\w|\.\w))"
+)
+"""A loss with a name, and a reward: `lm_loss: 7.1`, `Actor Loss: 0.2`, `train/loss=2.3`, `loss_itc: 2.0`, `Average reward score: 0.5`."""
+NO_TRAINING = re.compile(r"(?:.*[_/])?(?:eval|val|valid|validation|test)(?:[_/].*)?")
+OVERFLOW, REWARD = "overflow!", "reward"
+HINTS = (*hints_of(spelling for pattern in PATTERNS for spelling in (*pattern.words, *pattern.units)), "%|", "━", REWARD, OVERFLOW)
 """A line without any of these texts, in lower case, holds no metric and no progress bar."""
-EVALUATION = re.compile(r"\W*(?:eval\w*|val(?:id(?:ation)?)?|test(?:ing)?(?: set)?)\b")
+EVALUATION = re.compile(r"\W*(?:eval\w*|val(?:id(?:ation)?)?|test(?:ing)?(?: set)?|ppl|perplexity)\b")
 """How a line begins that tells of data that is not trained on."""
 SETTINGS = re.compile(
     r"(?:^|\s)--[a-z]|betas|weight_decay|_batch_size|namespace\(|arguments\(|\.{4}|config\.py:\d|warmup_(?:min|max|num|steps|ratio)|num_(?:train_)?epochs|max_(?:steps|epochs)"
@@ -134,12 +170,13 @@ ALONE = re.compile(r"(?:\s+|(?=.*,\s*$)|(?=['\"]))['\"]?[\w ]+['\"]?\s*[:=]\s*[^
 """One setting on a line of its own: indented, quoted, or with a comma behind it."""
 PROSE = re.compile(r"\s+[a-z]+\b(?!\s*[:=]?\s*[-+\d.(]|/)")
 """After a number, a word that is not followed by another number: `a loss 3 times lower`."""
-WHOLE_RUN = "train_runtime"
-"""In the Trainer's last line, whose loss is the mean of the whole run and not that of a step."""
+WHOLE_RUN = re.compile(r".*train_runtime|\s{2,}train_loss\s+= ")
+"""The Trainer's last lines, whose loss is the mean of the whole run and not that of a step."""
 MOST_STEPS = 1e15
 """What is larger counts something else, or is no number."""
 LONGEST = 2000
-"""Characters of a line that are looked at."""
+"""Characters of a line that are looked at; of a list of numbers more."""
+LONGEST_NAME = 40
 
 
 def scan(line: str) -> dict[str, float]:
@@ -150,23 +187,65 @@ def scan(line: str) -> dict[str, float]:
     lower = line[:LONGEST].lower()
     if not any(hint in lower for hint in HINTS):
         return {}
+    if (pairs := listed(line, _known)) is None:
+        return _in_words(line, lower)
+    return {**(_in_words(line[: pairs.start], lower[: pairs.start]) if pairs.start else {}), **pairs.found}
+
+
+def _in_words(line: str, lower: str) -> dict[str, float]:
+    """The metrics of a line, or the beginning of one, that is no list of numbers."""
     found: dict[str, float] = {}
-    for counts in COUNTS:
-        if total := counts.search(lower):
-            found = {name: _number(text) for name, text in total.groupdict().items() if name != "clock"}
-            break
+    bar, other = _bar(lower)
+    if bar is not None:
+        beside = line[bar.end() :] if bar.re is RICH else f"{line[: bar.start()].strip()}{bar['more'] or ''}"
+        found = _place_of(bar) | (behind_bar(beside, _known) if beside else {})
+    elif not other:
+        found = next((_place_of(total) for text, counts in COUNTS if text in lower and (total := counts.search(lower))), {})
     for match in WORD_FIRST.finditer(lower):
         if number := NUMBER.match(lower, match.end()):
             _take(match, number, found, lower)
-    if ("/s" in lower or "s/" in lower) and not OTHER_BAR.match(lower):
+    if REWARD in lower or "_loss" in lower or "/loss" in lower or "loss_" in lower or lower.count("loss") > 1:
+        _take_named(lower, found)
+    if ("/s" in lower or "s/" in lower) and not other:
         for match in NUMBER_FIRST.finditer(lower):
             _take(match, match, found, lower)
     if OVERFLOW in lower:
         found["overflows"] = 1.0
+    if "step" not in found and "loss" in found and (total := BRACKETS.search(lower)):
+        found |= _place_of(total)
     for name in ("step", "steps"):
         if found.get(name, 0.0) > MOST_STEPS:
             del found[name]
     return _plausible(found, lower) if found else found
+
+
+def _place_of(total: re.Match[str]) -> dict[str, float]:
+    """The step that a line tells, how many there will be, and the epoch whose steps they are."""
+    return {name: _number(text) for name, text in total.groupdict().items() if text is not None and name in PLACES}
+
+
+def _bar(lower: str) -> tuple[re.Match[str] | None, bool]:
+    """The training's progress bar on a line, or that it is the bar of something else."""
+    bar = BAR.search(lower) if "%|" in lower else None
+    if bar is None:
+        return RICH.search(lower) if "━" in lower else None, False
+    before = lower[: bar.start()].strip()
+    if not before or TRAININGS.match(before) or EPOCH_OF.search(before) or MEASURES.search(before):
+        return bar, False
+    return None, OTHER_BAR.match(lower) is not None
+
+
+def _take_named(lower: str, found: dict[str, float]) -> None:
+    for match in NAMED.finditer(lower):
+        name, number = match["reward"] or match["name"].replace(" ", "_"), NUMBER.match(lower, match.end())
+        if number and not _known(name) and not NO_TRAINING.fullmatch(name) and not _of_something(match, number, lower):
+            found.setdefault(name[:LONGEST_NAME], _number(number["value"]))
+
+
+def _known(word: str) -> str | None:
+    """dstui's name of what a line calls so; None where it has none."""
+    match = KNOWN.fullmatch(word)
+    return _pattern(word).name if match else None
 
 
 class Bar(NamedTuple):
@@ -175,17 +254,23 @@ class Bar(NamedTuple):
     done: int
     total: int
     clock: float
+    epoch: int | None = None
+    """The epoch whose steps it counts, where it names one."""
 
 
 def bar_of(line: str) -> Bar | None:
-    """The progress bar on a line that has no name, or the training's; None where there is none."""
-    bar = BAR.match(line.lower()) if "%|" in line else None
+    """The training's progress bar on a line; None where there is none."""
+    if "%|" not in line and "━" not in line:
+        return None
+    lower = line.lower()
+    bar, _ = _bar(lower)
     if bar is None:
         return None
     seconds = 0.0
     for part in (bar["clock"] or "").split(":"):
         seconds = 60 * seconds + float(part or 0)
-    return Bar(int(bar["step"]), int(bar["steps"]), seconds)
+    within = bar["within"] if bar.re is RICH else (found["within"] if (found := EPOCH_OF.search(lower[: bar.start()])) else None)
+    return Bar(int(bar["step"]), int(bar["steps"]), seconds, int(within) if within else None)
 
 
 def _take(match: re.Match[str], number: re.Match[str], found: dict[str, float], lower: str) -> None:
@@ -193,11 +278,12 @@ def _take(match: re.Match[str], number: re.Match[str], found: dict[str, float], 
     pattern, text, unit = _pattern(match["word"]), number["value"], number["unit"] or number["suffix"]
     if pattern.name == "step" and not text.replace(",", "").isdigit():
         return
-    if (unit == "%" and not pattern.percent) or (pattern.needs_unit and not unit):
+    mib = pattern.mib and not unit and text.isdigit() and 3 <= len(text) <= 7
+    if (unit == "%" and not pattern.percent) or (pattern.needs_unit and not unit and not mib):
         return
     if match is not number and text.isdigit() and pattern.name not in COUNTED and _of_something(match, number, lower):
         return
-    found.setdefault(pattern.name, _number(text) * (UNITS[unit] if unit else pattern.scale))
+    found.setdefault(pattern.name, _number(text) * (UNITS[unit] if unit else MIB if mib else pattern.scale))
 
 
 @cache
@@ -217,10 +303,10 @@ def _plausible(found: dict[str, float], lower: str) -> dict[str, float]:
     """What was found, as what it is: nothing in a dump of settings, an evaluation's loss where the line speaks of one."""
     if SETTINGS.search(lower) or (len(found) == 1 and next(iter(found)) in SETTING and ALONE.match(lower)):
         return {}
-    if WHOLE_RUN in lower:
+    if "loss" in found and WHOLE_RUN.match(lower):
         found.pop("loss", None)
     if "loss" in found and EVALUATION.match(lower):
-        found = {name: value for name, value in found.items() if name not in ("step", "steps")}
+        found = {name: value for name, value in found.items() if name not in ("step", "steps", "within")}
         found.setdefault("eval_loss", found.pop("loss"))
     return found
 
@@ -268,6 +354,11 @@ class Own:
 
     def __bool__(self) -> bool:
         return bool(self._patterns)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The numbers that are looked for."""
+        return self._patterns.keys()
 
     def scan(self, line: str) -> dict[str, float]:
         """What these patterns find in a line; a text that is no number is nothing."""

@@ -6,11 +6,12 @@ values of a name came, and which of the Plan's own patterns are too slow to be l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from dstui.jobs.metrics.line_patterns import HINTS, LONGEST, Bar, Own, bar_of, scan
-from dstui.jobs.metrics.progress import drawn, loss_over, reported
+from dstui.jobs.metrics.progress import drawn, loss_over, reported, steps_before
 from dstui.jobs.store.events import Metric
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs.grep import Wanted
@@ -18,6 +19,11 @@ from dstui.logs.grep import Wanted
 ZEROS = str.maketrans("123456789", "000000000")
 """Whether a line holds a metric does not hang on which digits it has, only on where they stand."""
 MOST_SHAPES = 4096
+MOST_NAMES = 512
+"""Series of one rank: a log that names its numbers anew in each line must not fill the memory."""
+STANDS_IN = ("train/loss", "total_loss", "losses/total_loss", "loss_total", "lm_loss", "loss_mean", "avr_loss", "step_loss")
+"""Names of the training's loss where none is plain `loss`; after these, any `*_loss` but those that are a part of it."""
+PART = re.compile(r"(?:.*[_/])?(?:aux|kl|value|critic|z|reg|load_balancing|balance|entropy|eval|epoch|val|test|unsupervised)_loss")
 
 
 @dataclass(slots=True)
@@ -53,6 +59,10 @@ class RankView:
     proven: bool = False
     clock: float = 0.0
     bar: Bar | None = None
+    first_epoch: int | None = None
+    by_epoch: bool = False
+    plain_loss: bool = False
+    """Its lines tell a `loss` without another name."""
 
 
 class Measure:
@@ -75,6 +85,11 @@ class Measure:
         """What a line must hold to say anything; None where the Plan's own patterns leave that open."""
         return None if self._own else Wanted(tuple(hint.encode() for hint in HINTS), ignore_case=True)
 
+    @property
+    def own_names(self) -> Collection[str]:
+        """The numbers of the Plan's own patterns."""
+        return self._own.names
+
     def notices(self) -> list[str]:
         """What there is to say since the last call: patterns that are not looked for any more."""
         reported, self._own.reported = self._own.reported, []
@@ -92,16 +107,30 @@ class Measure:
         found = _with_own(self._scan(line), self._own.scan(line))
         if not found:
             return []
+        if "loss" in found:
+            view.plain_loss = True
+        elif not view.plain_loss and (name := self._other_loss(found)):
+            found["loss"] = found[name]
         self._place(view, found, bar_of(line), bar_of(bar))
         if "overflows" in found:
             found["overflows"] += view.metrics.get("overflows", 0)
         view.loss = found.get("loss", view.loss)
-        view.metrics.update(found)
         metrics = []
         for name, value in found.items():
+            if name not in view.counts and len(view.counts) >= MOST_NAMES:
+                continue
+            view.metrics[name] = value
             view.counts[name] = view.counts.get(name, 0) + 1
-            metrics.append(Metric(rank, view.step if view.step is not None else view.counts[name], name, value))
+            counted = view.step is None
+            metrics.append(Metric(rank, view.counts[name] if view.step is None else view.step, name, value, view.steps, counted))
         return metrics
+
+    def _other_loss(self, found: Mapping[str, float]) -> str | None:
+        """The name under which a line tells the training's loss; None where the Plan has numbers of its own for several models."""
+        if not any("loss" in name for name in found) or any(name.endswith("loss") for name in self._own.names):
+            return None
+        others = (name for name in found if name.endswith("_loss") and not PART.fullmatch(name))
+        return next((name for name in STANDS_IN if name in found), None) or next(others, None)
 
     def _scan(self, line: str) -> dict[str, float]:
         """As `scan`, which takes 25 µs for a line that could hold a metric; 1 µs where one like it held none."""
@@ -116,11 +145,13 @@ class Measure:
     @staticmethod
     def _place(view: RankView, found: dict[str, float], own: Bar | None, over: Bar | None) -> None:
         """Note the step that a line tells: by a bar that it is, or in words; and over which bar a loss was told."""
-        step, steps = found.pop("step", None), found.pop("steps", None)
+        step, steps, within = (found.pop(name, None) for name in ("step", "steps", "within"))
         if own is not None:
             drawn(view, own)
         elif step is not None:
-            reported(view, int(step), int(steps) if steps is not None else None)
+            total = int(steps) if steps is not None else None
+            before = steps_before(view, int(within), total) if within is not None and total else 0
+            reported(view, int(step) + before, total + before if total is not None else None)
         if "loss" in found and (bar := own or over) is not None:
             loss_over(view, bar)
 

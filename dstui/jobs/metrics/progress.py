@@ -11,6 +11,7 @@ from typing import Protocol
 
 from dstui.jobs.metrics.line_patterns import Bar
 
+MOST_EPOCHS = 1_000_000
 LAG = 2, 10
 """So many steps, or one in so many, a bar may differ from the words: it is drawn ten times a second at most."""
 
@@ -31,6 +32,10 @@ class Standing(Protocol):
     """Seconds that this bar has run."""
     bar: Bar | None
     """The bar that was drawn last, whosever it is."""
+    first_epoch: int | None
+    """The first epoch that a line with steps of its own named."""
+    by_epoch: bool
+    """The bar that is taken for the training's counts the steps of an epoch."""
 
 
 def reported(view: Standing, step: int, steps: int | None) -> None:
@@ -44,29 +49,49 @@ def reported(view: Standing, step: int, steps: int | None) -> None:
         view.steps = view.bar.total if view.bar is not None and _agrees(view.bar, step) else _possible(view.steps, step)
 
 
+def steps_before(view: Standing, epoch: int, steps: int) -> int:
+    """How many steps the epochs before this one had, where each has so many: steps must not begin anew with each epoch."""
+    if view.first_epoch is None or epoch < view.first_epoch:
+        view.first_epoch = epoch
+    return min(epoch - view.first_epoch, MOST_EPOCHS) * steps
+
+
 def drawn(view: Standing, bar: Bar) -> None:
     """A progress bar shows another state."""
     if not bar.total:
         return
-    view.bar = bar
+    view.bar = bar = _in_all(view, bar)
     if view.worded and view.step is not None:
         if view.steps is None and _agrees(bar, view.step):
             view.steps = bar.total
         view.step = bar.done if view.steps == bar.total and bar.done >= view.step else view.step
-    elif view.steps in (None, bar.total) or (not view.proven and _longer(bar, view)):
+    elif view.steps in (None, bar.total) or _next_epoch(bar, view) or (not view.proven and _longer(bar, view)):
         _take(view, bar)
 
 
 def loss_over(view: Standing, bar: Bar) -> None:
     """A loss was told over this bar."""
     if bar.total and not view.worded:
-        if bar.total == view.steps or not view.proven or _longer(bar, view):
+        bar = _in_all(view, bar)
+        if bar.total == view.steps or not view.proven or _next_epoch(bar, view) or _longer(bar, view):
             _take(view, bar)
         view.proven = True
 
 
+def _in_all(view: Standing, bar: Bar) -> Bar:
+    """A bar of an epoch's steps with those of the epochs before it."""
+    if bar.epoch is None:
+        return bar
+    before = steps_before(view, bar.epoch, bar.total)
+    return bar._replace(done=bar.done + before, total=bar.total + before)
+
+
 def _take(view: Standing, bar: Bar) -> None:
-    view.step, view.steps, view.clock = bar.done, bar.total, bar.clock
+    view.step, view.steps, view.clock, view.by_epoch = bar.done, bar.total, bar.clock, bar.epoch is not None
+
+
+def _next_epoch(bar: Bar, view: Standing) -> bool:
+    return view.by_epoch and bar.epoch is not None and view.step is not None and bar.done >= view.step
 
 
 def _longer(bar: Bar, view: Standing) -> bool:

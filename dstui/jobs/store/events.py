@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -74,11 +74,16 @@ class Metric:
     step: int
     name: str
     value: float
+    steps: int | None = field(default=None, compare=False)
+    """How many steps there will be, where the lines say so."""
+    counted: bool = field(default=False, compare=False)
+    """No line named a step: it only counts the values of this name."""
 
     def as_json(self) -> dict[str, Any]:
         """JSON has no word for NaN and infinity: they become null."""
         value = self.value if math.isfinite(self.value) else None
-        return {"event": "metric", "rank": self.rank, "step": self.step, "name": self.name, "value": value}
+        facts = {"event": "metric", "rank": self.rank, "step": self.step, "name": self.name, "value": value}
+        return facts | ({"steps": self.steps} if self.steps is not None else {}) | ({"counted": True} if self.counted else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def same_document(one: Plan, other: Plan) -> bool:
 
 def name_of(plan: Plan) -> str:
     """What a Plan is called: its name, else what it trains."""
-    return plan.name or plan.job.script or plan.job.module or ""
+    return plan.name or plan.job.script or plan.job.module or "".join(plan.job.command[:1])
 
 
 def project_of(plan: Plan, begun_in: str) -> tuple[str, str, str]:

@@ -157,7 +157,7 @@ class Plot(Over[None]):
         about += [f"smoothed {view.weight:g}" if view.weight else "", "log" if view.log else ""]
         if self.other is not None:
             about.append(f"beside {self.other.folder.name}" + ("" if self.other.tellers(view.name) else ", which tells none"))
-        return [*about, METRICS.get(view.name, "a pattern of the Plan")]
+        return [*about, METRICS.get(view.name, "as the lines name it, or a pattern of the Plan")]
 
     def _progress(self) -> str:
         read, there = self.history.read

@@ -96,6 +96,8 @@ def first_facts(follower: Follower, loss: float | None, line: str) -> list[Fact]
     steps = [view.step for view in follower.ranks.values() if view.step is not None]
     total = f" / {follower.progress[1]:,}" if follower.progress and max(steps) <= follower.progress[1] else ""
     facts += [Fact(1, (Span("step ", "dim"), Span(f"{max(steps):,}", "title"), Span(total, "dim")))] if steps else []
+    if not steps and (counted := max((view.counts.get("loss", 0) for view in follower.ranks.values()), default=0)):
+        facts.append(Fact(1, (Span("loss line ", "dim"), Span(f"{counted:,}", "title"), Span(" (no line tells a step)", "dim"))))
     if loss is not None:
         style = "title" if isfinite(loss) else "error"
         facts += [Fact(2, (Span("loss ", "dim"), Span(f"{loss:.4g}", style)))]
@@ -129,7 +131,9 @@ def more_facts(follower: Follower, sampler: Sampler | None) -> list[Fact]:
         facts += [Fact(9 if used else 0, (Span(sampler.note, "dim"),))] if sampler.note else []
     latest = follower.latest
     above = {f"{model}_loss" for model in losses_by_model(follower)}
-    names = [name for name in latest if name not in METRICS and name not in above] + [name for name in REPORTED if name in latest]
+    others = [name for name in latest if name not in METRICS and name not in above]
+    own = [name for name in others if name in follower.measure.own_names]
+    names = own + [name for name in REPORTED if name in latest] + [name for name in others if name not in own]
     for place, name in enumerate(names, 1):
         facts.append(Fact(place, (Span(f"{name.replace('_', ' ')} ", "dim"), Span(value_text(name, latest[name]), "title"))))
     overflows = int(max(latest.get("overflows", 0), latest.get("skipped", 0)))

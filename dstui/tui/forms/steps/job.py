@@ -34,7 +34,7 @@ def _no_module(state: State) -> str:
 
 def _value(state: State) -> str:
     job = state.plan.job
-    return job.script.rpartition("/")[2] if job.script else job.module.rpartition(".")[2] if job.module else "–"
+    return job.script.rpartition("/")[2] if job.script else job.module.rpartition(".")[2] if job.module else "".join(job.command[:1]) or "–"
 
 
 JOB = Step(

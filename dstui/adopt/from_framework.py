@@ -1,0 +1,44 @@
+"""A framework's own command (llamafactory-cli, axolotl, swift) as a Plan: the command, and the DeepSpeed file that it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from dstui.adopt.command_line import CommandLine
+from dstui.adopt.dsconfig import read_dsconfig
+from dstui.adopt.new_plan import Imported, doubts, plan_text
+
+YAML = (".yaml", ".yml")
+NAMES_CONFIG = re.compile(r"""(?m)^deepspeed(?:_config(?:_file)?)?[ \t]*:[ \t]*(['"]?)(?P<path>[^\s'"#]+)\1[ \t]*(?:\#.*)?$""")
+"""How the YAML of a framework names its DeepSpeed file."""
+JSON = (".json", ".hjson")
+
+
+def plan_of_framework(line: CommandLine, source: str, read_named: Callable[[str], str | None]) -> Imported:
+    """Return the Plan of a framework's command. Raises ConfigError."""
+    notes, config = list(line.notes), dict[str, Any]()
+    name = next(_config_files(line.command, read_named), None)
+    if name is not None and (text := read_named(name)) is not None:
+        read = read_dsconfig(text)
+        config = read.config
+        notes.append(f"{line.launcher} reads {name} itself: the deepspeed section holds it for the check, edits do not reach it")
+        notes += doubts(read, name)
+    elif name is not None:
+        notes.append(f"{name} is not a file here, or a name of {line.launcher}'s own: the deepspeed section stays empty")
+    job: dict[str, Any] = {"command": list(line.command), "workdir": line.folder, "integration": "trainer"}
+    sections = {"job": {key: value for key, value in job.items() if value}, "cluster": {"env": dict(line.env)} if line.env else {}}
+    return Imported(plan_text(source, {**sections, "deepspeed": config}, notes), notes)
+
+
+def _config_files(command: tuple[str, ...], read_named: Callable[[str], str | None]) -> Iterator[str]:
+    """The DeepSpeed files that a command names, in its words or in its YAML; of a framework's own (`zero2`) only the name."""
+    for at, word in enumerate(command):
+        option, equals, value = word.partition("=")
+        if option.lstrip("-") in ("deepspeed", "deepspeed_config") and option != word[:1]:
+            given = value if equals else next(iter(command[at + 1 : at + 2]), "")
+            if given and not given.startswith("-"):
+                yield given
+        elif word.endswith(YAML) and (text := read_named(word)) is not None and (named := NAMES_CONFIG.search(text)):
+            yield named["path"]

@@ -1,0 +1,83 @@
+"""A framework's own command: from the paste to a job, with a program that starts torchrun as llamafactory-cli does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from dstui.adopt.signs import kind_of
+from dstui.plan import PlanError, load
+from tests import command
+
+COMMANDS = (
+    ("FORCE_TORCHRUN=1 llamafactory-cli train x.yaml", ["llamafactory-cli", "train", "x.yaml"], {"FORCE_TORCHRUN": "1"}),
+    ("axolotl train c.yml --deepspeed ds.json", ["axolotl", "train", "c.yml", "--deepspeed", "ds.json"], {}),
+    (
+        "NPROC_PER_NODE=2 swift sft --model m --deepspeed=ds.json",
+        ["swift", "sft", "--model", "m", "--deepspeed=ds.json"],
+        {"NPROC_PER_NODE": "2"},
+    ),
+    ("xtuner train cfg.py --deepspeed ds.json", ["xtuner", "train", "cfg.py", "--deepspeed", "ds.json"], {}),
+    ("trl sft --config x.yaml", ["trl", "sft", "--config", "x.yaml"], {}),
+)
+CONFIG = {"train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 2}, "bf16": {"enabled": True}}
+FRAMEWORK = """\
+#!/bin/sh
+echo "framework with $FORCE_TORCHRUN $*"
+exec torchrun --nproc_per_node 2 train.py
+"""
+TORCHRUN = "#!{python}\nfrom torch.distributed.run import main\nmain()\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "x.yaml").write_text("model_name_or_path: m\ndeepspeed: ds.json\n")
+    (tmp_path / "ds.json").write_text(json.dumps(CONFIG))
+    return tmp_path
+
+
+@pytest.mark.parametrize(("text", "words", "env"), COMMANDS, ids=[words[0] for _, words, _ in COMMANDS])
+def test_a_frameworks_command_is_imported_with_its_deepspeed_file(folder: Path, text: str, words: list[str], env: dict[str, str]) -> None:
+    (folder / "f.sh").write_text(text + "\n")
+    done = command.dstui("import", "f.sh", cwd=folder)
+    plan = load(done.stdout, "plan.yaml", str(folder))
+    assert (list(plan.job.command), dict(plan.cluster.env)) == (words, env), done.stderr
+    assert plan.deepspeed.get("zero_optimization") == {"stage": 2} and "ds.json" in done.stderr
+
+
+def test_a_command_line_with_variables_before_it_is_no_env_file() -> None:
+    assert kind_of("FORCE_TORCHRUN=1 llamafactory-cli train x.yaml\n") == "command"
+    assert kind_of("FORCE_TORCHRUN=1\nNAME=swift\n") == "env"
+
+
+@pytest.mark.parametrize("other", ["script: a.py", "module: a.b", "args: [x]"])
+def test_a_command_stands_alone(other: str) -> None:
+    with pytest.raises(PlanError, match="a command says everything by itself"):
+        load(f"version: 1\njob: {{command: [swift, sft], {other}}}\n", "plan.yaml", ".")
+
+
+def test_a_framework_runs_by_its_own_command_and_its_launch_becomes_a_job(folder: Path) -> None:
+    programs = folder / "bin"
+    programs.mkdir()
+    for name, text in (("llamafactory-cli", FRAMEWORK), ("torchrun", TORCHRUN.format(python=sys.executable))):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    (folder / "train.py").write_text("import os\nprint(\"{'loss': 1.5, 'reward': 0.5}\", 'rank', os.environ['RANK'], flush=True)\n")
+    (folder / "f.sh").write_text(COMMANDS[0][0])
+    env = {"PATH": f"{programs}:/usr/bin:/bin", "XDG_STATE_HOME": str(folder / "state")}
+    assert command.dstui("import", "f.sh", "-o", "plan.yaml", cwd=folder, env=env).returncode == 0
+    assert "exec env FORCE_TORCHRUN=1 llamafactory-cli train x.yaml" in command.dstui("render", "plan.yaml", cwd=folder, env=env).stdout
+    done = command.dstui("--headless", "plan.yaml", cwd=folder, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "framework with 1 train x.yaml" in done.stdout and "rank 0" in done.stdout and "rank 1" in done.stdout
+    (job,) = (folder / "dstui_runs").iterdir()
+    assert "'reward': 0.5" in (job / "logs" / "rank_1.log").read_text()
+
+
+def test_what_does_not_go_with_a_command_is_said(folder: Path) -> None:
+    (folder / "plan.yaml").write_text("version: 1\njob: {command: [swift, sft]}\n")
+    done = command.dstui("--headless", "plan.yaml", "--detach", cwd=folder)
+    assert done.returncode == 2 and "do not go with job.command" in done.stderr
