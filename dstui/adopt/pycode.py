@@ -65,7 +65,7 @@ class Code:
     calls: list[Call] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
     """The whole name of what is used or imported -> the first line."""
-    modules: set[str] = field(default_factory=set)
+    packages: set[str] = field(default_factory=set)
     """The packages that it imports from, by their first names; "" for its own folder (from . import x)."""
     used: set[str] = field(default_factory=set)
     """Of these, what is used and not only imported."""
@@ -156,7 +156,7 @@ class _Reader:
         for alias in node.names:
             whole = module + alias.name
             own = isinstance(node, ast.ImportFrom) and node.level > 0
-            self.code.modules.add("" if own else whole.partition(".")[0])
+            self.code.packages.add("" if own else whole.partition(".")[0])
             self.aliases[alias.asname or (alias.name if module else alias.name.partition(".")[0])] = (
                 whole if module or alias.asname else alias.name.partition(".")[0]
             )

@@ -275,7 +275,7 @@ def _accumulates(code: Code) -> bool:
 def _makes_no_engine(code: Code) -> bool:
     """Whether everything that it imports is known, and nothing in it prepares a model."""
     prepares = any("prepare" in name or "initialize" in name for name in (*code.names, *(call.name for call in code.calls)))
-    return not prepares and code.modules <= {"accelerate", "torch", *sys.stdlib_module_names} - {"importlib", "runpy", "subprocess"}
+    return not prepares and code.packages <= {"accelerate", "torch", *sys.stdlib_module_names} - {"importlib", "runpy", "subprocess"}
 
 
 def _given(code: Code, option: ScriptOption) -> tuple[str, ...]:
