@@ -10,14 +10,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from made import dstui
+from scenarios import told
+
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.records import JobStatus, LaunchRecord, RestartPolicy
 from dstui.jobs.store.status import refresh
 from dstui.jobs.watch.follow import Follower
 from dstui.jobs.watch.stacks import PACKAGE
-from made import dstui
-from scenarios import told
-
 from dstui.logs.time_parsing import iso
 from tests.own import owned
 
