@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-from tests import warm_deepspeed
+from tests import own_home, warm_deepspeed
 from tests.whole_deepspeed import with_bare_launcher, without_bare_launcher
 
 # A busy machine is no failure; and CI tries the same examples each time, so that red means the change.
@@ -57,6 +57,14 @@ FIRST = ("launcher", "deadline", "heavy")
 _NUMBERS = count()
 AT_ONCE = 20
 """As many cases of one test are given to a process at once: to hand over each of hundreds took longer than it runs."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the session, its processes of tests included, a home of its own: what the user keeps in his decides nothing."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="dstui-tests-home-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        own_home.enter(Path(folder.name))
 
 
 @pytest.fixture(autouse=True, scope="session")

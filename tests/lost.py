@@ -50,7 +50,7 @@ PLACES = {
     "set a key": Place((FIND, ("memory_breakdown", "› memory_breakdown"), ("\r", "Set a key"))),
     "the palette": Place((PALETTE,)),
     "the palette, typing": Place((PALETTE, ("theme", "Other colours"))),
-    "not saved": Place((("x", "plan.yaml *"), ("q", "Not saved")), edited=True),
+    "not saved": Place((("x", "plan.yaml *"), ("q", "Not saved")), begins="✖ 1", edited=True),  # the error that x mends
     "write files": Place((REVIEW, ("w", "Write the files"))),
     "help over a dialog": Place((FIND, ("\x1bOP", "Close this, and change nothing."))),
     "without a file": Place(args=(), begins="Start from what?"),

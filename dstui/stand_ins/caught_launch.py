@@ -83,6 +83,7 @@ def _plan(launch: Launch, session: RunSession, python: str) -> tuple[Plan, list[
     facts = script_facts(launch.folder, None if line.module else line.script, line.script if line.module else None)
     made = plan_of_command(line, line.script, file_reader(Path(launch.folder)), facts if isinstance(facts, ScriptFacts) else None)
     plan = load(made.text, line.script, launch.folder)
+    plan = plan.set("job.workdir", launch.folder.replace("${", "$${"))  # the Plan is read from the job's folder, or where --hold writes it
     plan = plan.set("job.args", list(line.args)) if line.args else plan
     plan = plan.set("job.workdir", launch.folder)  # its copy in the job folder, and one that -o writes anywhere, replay it
     plan = plan.set("job.python", python) if python != sys.executable else plan

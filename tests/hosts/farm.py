@@ -243,11 +243,20 @@ def bare_shell() -> None:
             do("mount", "--bind", "/dev/null", str(file))
 
 
+def operations_of_the_session() -> None:
+    """Mount the operations that the test session has compiled over those of this machine's user: see tests/own_home.py."""
+    kept, seen = (home / ".cache/torch_extensions" for home in (Path.home(), Path(pwd.getpwuid(os.getuid()).pw_dir)))
+    if kept.is_dir() and kept != seen:
+        seen.mkdir(parents=True, exist_ok=True)
+        do("mount", "--bind", str(kept.resolve()), str(seen))
+
+
 def be_a_host(name: str, shared_tmp: str) -> None:
-    """Process 1: a host name, a /dev/shm of its own, no start files of a shell, sshd, and reaping for ever."""
+    """Process 1: a host name, a /dev/shm and compiled operations of its own, no start files of a shell, sshd, and reaping for ever."""
     socket.sethostname(name)
     do("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", "/dev/shm")
     bare_shell()
+    operations_of_the_session()
     if name != "login":
         own_temporary_folder(shared_tmp)
     subprocess.Popen(["/usr/sbin/sshd", "-D", "-e"], cwd="/")

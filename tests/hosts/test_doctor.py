@@ -57,11 +57,11 @@ def name_missing(farm: Farm) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def mounted(farm: Farm, *words: str) -> Iterator[None]:
-    """Something else is mounted on a path of h2."""
-    assert farm.run("h2", "mount", *words).returncode == 0
+def mounted(farm: Farm, *words: str, host: str = "h2") -> Iterator[None]:
+    """Something else is mounted on a path of a host."""
+    assert farm.run(host, "mount", *words).returncode == 0
     yield
-    assert farm.run("h2", "umount", words[-1]).returncode == 0
+    assert farm.run(host, "umount", words[-1]).returncode == 0
 
 
 @contextlib.contextmanager
@@ -90,6 +90,7 @@ def test_five_things_that_are_wrong_are_named_each_with_its_fix(
         name_missing(farm),
         mounted(farm, "--bind", str(other), str(job / "train.py")),
         mounted(farm, "-t", "tmpfs", "-o", "size=64m", "tmpfs", "/dev/shm"),
+        mounted(farm, "-t", "tmpfs", "tmpfs", str(cache), host="h1"),  # where a killed build may have left a lock
         mounted(farm, "-t", "tmpfs", "tmpfs", str(cache)),
         port_taken(farm),
     ):
