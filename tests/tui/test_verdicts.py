@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.tui.conftest import PLAN, Open, screen, store, until, value
 
 
@@ -26,3 +28,15 @@ async def test_what_deepspeed_refuses_and_no_rule_explains_is_said_in_its_words(
         assert any("refuses this: something new" in f.message for f in store(pilot).state.findings)
         await pilot.press("3")
         assert "DeepSpeed 0.19.8 refuses this" in screen(pilot)
+
+
+NAMELESS = PLAN.replace("deepspeed:", "cluster: {num_nodes: 2, num_gpus: 8}\ndeepspeed:", 1)
+
+
+async def test_a_plan_whose_hosts_have_no_names_is_not_started_from_here(open_app: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    async with open_app(NAMELESS, size=(80, 24)) as pilot:
+        await until(pilot, lambda: "hosts are given: they count" in screen(pilot))
+        await pilot.press("8")
+        await until(pilot, lambda: "Nothing is started from here" in screen(pilot))
+        assert "not from here" in screen(pilot) and "l launches" not in screen(pilot)

@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from dstui.tui.forms.preview import tokens
+from dstui.tui.forms.steps.review_run import nameless
 from dstui.tui.kit.frame import label
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, paragraph, row
@@ -167,6 +168,9 @@ def _name_row(name: str, on_disk: str, key: str) -> Row:
     return row((f"{glyph} ", style), name, right=[(on_disk, style)], key=key)
 
 
+HAND_OVER = "none of the hosts is named. Name them in step 7, or give the cluster what dstui render --only sbatch (or k8s) writes."
+
+
 def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
     if problem:
         return paragraph(problem, width, "error", first=(Span(f"{GLYPHS['error']} ", "error"),))
@@ -183,6 +187,8 @@ def _verdict_rows(state: State, problem: str, width: int) -> list[Row]:
         fixable = any(f.fix is not None and f.fix.by_key for f in grave)
         hint = " x applies the first fix." if fixable else ""
         last = paragraph(f"Cannot be launched: {errors} error{'s' if errors > 1 else ''}.{hint}", width, "error")
+    elif nameless(state):
+        last = paragraph(f"Nothing is started from here: {HAND_OVER}", width, "warning")
     else:
         last = paragraph("launches it. The job does not need this screen: it goes on when you leave.", width, first=(Span("l ", "accent"),))
     return [*rows, *([BLANK] if rows else [row((GLYPHS["ok"], "ok"), " no errors, no warnings"), BLANK]), *last]

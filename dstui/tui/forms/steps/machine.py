@@ -51,7 +51,7 @@ def _disabled(gpu: Gpu) -> Any:
         if gpu.problem:
             return gpu.problem
         hosts = state.plan.cluster.hosts
-        if state.plan.cluster.hostfile or (hosts and set(hosts) != {LOCAL}):
+        if state.plan.cluster.hostfile or (hosts and set(hosts) != {LOCAL}) or _elsewhere(state):
             return "other hosts are given: choose in step 7"
         if hosts and gpu.index not in in_slots(state):
             return f"cluster.hosts gives {LOCAL} {hosts[LOCAL]} slots: the GPUs from 0 on"
@@ -83,7 +83,13 @@ def _gpu_field(gpu: Gpu) -> Field:
 
 
 def _no_gpu(state: State) -> str:
-    return "hosts are given: they count" if state.plan.cluster.hosts or state.plan.cluster.hostfile else ""
+    cluster = state.plan.cluster
+    return "hosts are given: they count" if cluster.hosts or cluster.hostfile or _elsewhere(state) else ""
+
+
+def _elsewhere(state: State) -> bool:
+    """Whether no rank runs on this machine."""
+    return state.target is not None and state.target.hosts_machine is None
 
 
 def _cpu_field(state: State) -> Field:
@@ -106,7 +112,7 @@ def _below(state: State, findings: Sequence[Finding], width: int) -> list[Row]:
 def _value(state: State) -> str:
     if state.machine is None:
         return "looking…"
-    if state.target is not None and state.target.hosts_machine is None:
+    if _elsewhere(state):
         return "no ranks here"
     gpus = state.gpus
     return f"{len(picked(state))} of {len(gpus)} GPUs" if gpus else f"CPU, {state.ranks or '?'} ranks"

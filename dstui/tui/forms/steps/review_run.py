@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import os
+
 from dstui.tui.forms.steps.step import Step, always
 from dstui.tui.session.state import State
 
 
 def _ready(state: State) -> str:
-    errors = state.counted("error")
-    return "ready" if state.checked and not errors else ""
+    if not state.checked or state.counted("error"):
+        return ""
+    return "not from here" if nameless(state) else "ready"
+
+
+def nameless(state: State) -> bool:
+    """Whether the hosts have no names, and no SLURM allocation gives them: then only another program can start the ranks."""
+    from dstui.render.launch import RenderError
+
+    try:
+        return "SLURM_JOB_ID" not in os.environ and not state.launch_target().launch.named
+    except RenderError:
+        return False
 
 
 _RUN_BADGES = {"running": "ok", "starting": "ok", "succeeded": "ok", "failed": "error", "lost": "error", "stopped": "warning"}
