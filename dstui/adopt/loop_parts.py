@@ -241,9 +241,10 @@ def _loader(parts: LoopParts) -> ast.Call | None:
                 return made[name]
             if isinstance(part, ast.Call) and name_in(part.func).rpartition(".")[2] == "DataLoader":
                 return part
-    if len(made) == 1:
-        return next(iter(made.values()))
-    shuffled = [one for one in made.values() if any(keyword.arg == "shuffle" for keyword in one.keywords)]
+    every = [one for one in ast.walk(parts.tree) if isinstance(one, ast.Call) and name_in(one.func).rpartition(".")[2] == "DataLoader"]
+    if len(every) == 1:
+        return every[0]
+    shuffled = [one for one in every if any(keyword.arg == "shuffle" for keyword in one.keywords)]
     return shuffled[0] if len(shuffled) == 1 else None
 
 

@@ -105,7 +105,7 @@ def script_builds_the_optimizer(c: Context) -> Problems:
     yield about_the_plan("job.optimizer", message, why, Fix("set job.optimizer to script, and remove the configuration's", both))
 
 
-@rule("PL027", "error", when="run")
+@rule("PL027", "error", when="run", source="dstui/adopt/no_deepspeed.py")
 def script_without_deepspeed(c: Context) -> Problems:
     """The script trains without DeepSpeed: on several ranks each would train a model of its own."""
     if c.plan is None or c.facts is None or (found := c.facts.without) is None:
