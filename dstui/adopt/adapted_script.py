@@ -136,11 +136,15 @@ def _backward(parts: LoopParts, edits: _Edits) -> None:
         loss, divided = call.func.value, False
         if isinstance(loss, ast.Call) and is_call_of(loss, "scale") and loss.args:
             loss = loss.args[0]
-        divided = isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div) or parts.divided(loss)
-        more = [edits.text(keyword.value) if keyword.arg is None else f"{keyword.arg}={edits.text(keyword.value)}" for keyword in call.keywords]
+        divided = (isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div)) or parts.divided(loss)
+        more = [
+            edits.text(keyword.value) if keyword.arg is None else f"{keyword.arg}={edits.text(keyword.value)}" for keyword in call.keywords
+        ]
         if divided and parts.guards:
             more.append("scale_wrt_gas=False")
-            edits.notes.append((call.lineno, "the script divides the loss by its accumulation itself: scale_wrt_gas=False keeps DeepSpeed from it"))
+            edits.notes.append(
+                (call.lineno, "the script divides the loss by its accumulation itself: scale_wrt_gas=False keeps DeepSpeed from it")
+            )
         edits.replace(call, f"{parts.model_at(call)}.backward({', '.join([edits.text(loss), *more])})")
 
 
@@ -170,16 +174,28 @@ def _clipping(parts: LoopParts, edits: _Edits) -> None:
         most = edits.text(call.args[1]) if isinstance(call := getattr(statement, "value", None), ast.Call) and len(call.args) > 1 else ""
         if isinstance(statement, ast.Expr):
             edits.remove(statement)
-            edits.notes.append((statement.lineno, f"DeepSpeed clips: deepspeed.gradient_clipping is to be what stands here ({most or 'its bound'})"))
+            edits.notes.append(
+                (statement.lineno, f"DeepSpeed clips: deepspeed.gradient_clipping is to be what stands here ({most or 'its bound'})")
+            )
         else:
-            edits.notes.append((statement.lineno, "clips gradients that DeepSpeed keeps to itself: deepspeed.gradient_clipping and model.get_global_grad_norm()"))
+            edits.notes.append(
+                (
+                    statement.lineno,
+                    "clips gradients that DeepSpeed keeps to itself: deepspeed.gradient_clipping and model.get_global_grad_norm()",
+                )
+            )
 
 
 def _data(parts: LoopParts, edits: _Edits) -> None:
     """Each rank gets its own part of the data."""
     call = parts.loader
     if call is None:
-        edits.notes.append((parts.backwards[0].lineno, "no DataLoader was found for this loop: give each rank its own part of the data (deepspeed.comm.get_rank())"))
+        edits.notes.append(
+            (
+                parts.backwards[0].lineno,
+                "no DataLoader was found for this loop: give each rank its own part of the data (deepspeed.comm.get_rank())",
+            )
+        )
         return
     given = {keyword.arg: keyword for keyword in call.keywords}
     if {"sampler", "batch_sampler", None} & given.keys() or not (call.args or "dataset" in given):
@@ -189,7 +205,9 @@ def _data(parts: LoopParts, edits: _Edits) -> None:
     shuffle = edits.text(given["shuffle"].value) if "shuffle" in given else "False"
     sampler = f"sampler=torch.utils.data.DistributedSampler({dataset}, shuffle={shuffle})"
     if "torch" not in parts.modules:
-        edits.notes.append((call.lineno, "give each rank its own part: sampler=DistributedSampler(…); the script does not import torch by this name"))
+        edits.notes.append(
+            (call.lineno, "give each rank its own part: sampler=DistributedSampler(…); the script does not import torch by this name")
+        )
     elif "shuffle" in given:
         node = given["shuffle"]
         start = edits.starts[node.lineno - 1] + node.col_offset
@@ -206,7 +224,10 @@ def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
         yield line, "the scheduler stays the script's: it sees the torch optimizer, whose learning rate DeepSpeed uses"
     for node in ast.walk(parts.tree):
         if isinstance(node, ast.Call) and name_in(node.func).endswith(("torch.save", "save_pretrained")):
-            yield node.lineno, f"every rank saves here: {parts.model}.save_checkpoint(FOLDER) on all ranks, or {parts.model}.module.state_dict() on rank 0 alone"
+            yield (
+                node.lineno,
+                f"every rank saves here: {parts.model}.save_checkpoint(FOLDER) on all, or {parts.model}.module.state_dict() on one",
+            )
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:"):
             yield node.lineno, f'"{node.value}" is one GPU for all ranks: "cuda" is the rank\'s own'
         if isinstance(node, ast.Call) and name_in(node.func).rpartition(".")[2] == "autocast":

@@ -82,9 +82,9 @@ class LoopParts:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and name_in(node.target) == name:
                 return True
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Div):
-                if name and any(name_in(target) == name for target in node.targets):
-                    return True
+            divided = isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Div)
+            if name and divided and isinstance(node, ast.Assign) and any(name_in(target) == name for target in node.targets):
+                return True
         return False
 
     def every(self, guard: ast.If) -> str:
@@ -167,8 +167,11 @@ def _optimizer(tree: ast.Module) -> tuple[ast.Assign, ast.Call]:
 
 def _model(call: ast.Call, statement: ast.Assign) -> str:
     """The model whose parameters an optimizer gets, by its argument or by what that was assigned before."""
-    names = [name_in(one.func.value) for one in ast.walk(call) if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute)
-             and one.func.attr in ("parameters", "named_parameters")]
+    names = [
+        name_in(one.func.value)
+        for one in ast.walk(call)
+        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr in ("parameters", "named_parameters")
+    ]
     names = list(dict.fromkeys(filter(None, names)))
     if len(names) != 1:
         raise NoPlace(statement.lineno, "it cannot be seen which one model this optimizer gets")
@@ -199,11 +202,11 @@ def _sort(parts: LoopParts, node: ast.stmt) -> None:
     elif isinstance(node, ast.Assign):
         if method in TOGETHER or name in TOGETHER:
             parts.wrapped.append(node)
-    elif method == "step" and _is_optimizer_of(parts, node, owner):
+    elif method == "step" and _is_optimizer_of(parts, owner):
         if value.args or value.keywords:
             raise NoPlace(node.lineno, "step() with a closure: DeepSpeed's engine takes none")
         parts.steps.append(node)
-    elif method == "step" and value.args and _is_optimizer_of(parts, node, name_in(value.args[0])):
+    elif method == "step" and value.args and _is_optimizer_of(parts, name_in(value.args[0])):
         parts.steps.append(node)  # of a GradScaler
     elif method == "zero_grad":
         parts.zero_grads.append(node)
@@ -213,7 +216,7 @@ def _sort(parts: LoopParts, node: ast.stmt) -> None:
         parts.joined = node
 
 
-def _is_optimizer_of(parts: LoopParts, node: ast.stmt, name: str) -> bool:
+def _is_optimizer_of(parts: LoopParts, name: str) -> bool:
     last = name.rpartition(".")[2]
     return bool(name) and (name == parts.optimizer or last in ("optimizer", "optim", "opt", parts.optimizer.rpartition(".")[2]))
 

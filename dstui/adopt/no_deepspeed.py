@@ -8,13 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from dstui.adopt.program import Program
+from dstui.adopt.program import ScriptProgram
 from dstui.adopt.pycode import Call, Code
 
 LIGHTNING = ("lightning", "pytorch_lightning")
-ENGINE = re.compile(r"deepspeed(?:$|\.(?!add_config_arguments$|init_distributed$|comm\b|ops\b|utils\b|zero\b|checkpointing\b|get_accelerator))")
+ENGINE = re.compile(
+    r"deepspeed(?:$|\.(?!add_config_arguments$|init_distributed$|comm\b|ops\b|utils\b|zero\b|checkpointing\b|get_accelerator))"
+)
 """What of deepspeed's may train: all but what only helps a script, or prepares its model."""
-TRAINERS = re.compile(r"(?:accelerate|trl)(?:\.|$)|transformers\.(?:.*\.)?(?:\w*Trainer|\w*TrainingArguments|trainer|integrations|deepspeed)\b")
+TRAINERS = re.compile(
+    r"(?:accelerate|trl)(?:\.|$)|transformers\.(?:.*\.)?(?:\w*Trainer|\w*TrainingArguments|trainer|integrations|deepspeed)\b"
+)
 """What trains in the place of a loop."""
 TOGETHER = re.compile(r"(?:^|\.)(?:DistributedDataParallel|DDP|FullyShardedDataParallel|FSDP|fully_shard)$")
 """What joins the ranks of a loop of torch's own."""
@@ -41,7 +45,7 @@ class WithoutDeepSpeed:
     """What could not be looked into, so that DeepSpeed may be used there; empty where it is sure."""
 
 
-def without_deepspeed(program: Program) -> WithoutDeepSpeed | None:
+def without_deepspeed(program: ScriptProgram) -> WithoutDeepSpeed | None:
     """What trains in a program that uses neither DeepSpeed nor what reads its configuration; None where nothing of that can be seen."""
     code = program.code
     if any(ENGINE.match(name) and name != "deepspeed" for name in code.names) or any(TRAINERS.match(name) for name in code.used):
@@ -51,7 +55,11 @@ def without_deepspeed(program: Program) -> WithoutDeepSpeed | None:
     trainer = next((call for call in code.calls if call.name.partition(".")[0] in LIGHTNING and call.name.endswith(".Trainer")), None)
     doubt = next((f"{code.place(line)}: {what}" for line, what in sorted(_hidden(program))), "")
     if trainer is not None:
-        return None if _deepspeed_strategies(code) else WithoutDeepSpeed("lightning", f"{code.place(trainer.node.lineno)}: Lightning's Trainer", doubt)
+        return (
+            None
+            if _deepspeed_strategies(code)
+            else WithoutDeepSpeed("lightning", f"{code.place(trainer.node.lineno)}: Lightning's Trainer", doubt)
+        )
     backward = next((call for call in code.calls if call.name.rpartition(".")[2] == "backward"), None)
     if backward is None or "torch" not in {name.partition(".")[0] for name in code.names}:
         return None
@@ -77,9 +85,9 @@ def _joins(name: str) -> bool:
     return TOGETHER.search(name) is not None or BY_HAND.search(name) is not None
 
 
-def _hidden(program: Program) -> Iterator[tuple[int, str]]:
+def _hidden(program: ScriptProgram) -> Iterator[tuple[int, str]]:
     """What may use DeepSpeed without that it can be seen: the line, and a few words."""
-    yield from program.unseen
+    yield from program.unread
     for call in program.code.calls:
         if HIDDEN.match(call.name) and not _harmless(call):
             yield call.node.lineno, f"{call.name}()"

@@ -97,7 +97,11 @@ def inspect_script(text: str, text_of: TextOf = lambda _path: None, package: str
     own, all_of_it = _first_sign(alone), _first_sign(program.code)
     code, found = (program.code, all_of_it) if own is None or (all_of_it and all_of_it[-1] and not own[-1]) else (alone, own)
     if found is None:
-        return _of_a_loop(program.code, alone, without) if without else ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
+        return (
+            _of_a_loop(program.code, alone, without)
+            if without
+            else ScriptFacts(None, (), "nothing in it mentions deepspeed, accelerate or the Trainer")
+        )
     integration, args, line, words, finds = found
     builder, builder_why = _optimizer(code, integration)
     return ScriptFacts(

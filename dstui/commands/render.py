@@ -95,7 +95,9 @@ def _of_the_script(plan: Plan, whole: bool) -> Artifact:
         return replace(for_the_script(plan), notes=changed.notes)
     use = f"-o FOLDER writes {changed.name}; the Plan's job.script is to name it then"
     text = changed.text if whole else changed.diff
-    return Artifact(changed.name, text, "the script with DeepSpeed's lines", notes=(*changed.notes, f"job.script: {changed.name}" if whole else use))
+    return Artifact(
+        changed.name, text, "the script with DeepSpeed's lines", notes=(*changed.notes, f"job.script: {changed.name}" if whole else use)
+    )
 
 
 def _say_what_reaches(target: Target) -> None:

@@ -120,9 +120,13 @@ for inputs, targets in DataLoader(dataset, 4, shuffle=True):
 """
 )
 SAVED = FLAT + 'torch.save(model.state_dict(), "model.pt")\n'
-NORM = FLAT.replace("        optimizer.step()\n", "        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        optimizer.step()\n")
+NORM = FLAT.replace(
+    "        optimizer.step()\n", "        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        optimizer.step()\n"
+)
 JOINED = (
-    HEAD.replace("import torch\n", "import torch\nimport torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n")
+    HEAD.replace(
+        "import torch\n", "import torch\nimport torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
+    )
     + """\
 dist.init_process_group("gloo")
 model = nn.Linear(4, 1)
@@ -137,7 +141,9 @@ for inputs, targets in DataLoader(dataset, batch_size=4, sampler=sampler):
     print("loss", loss.item(), flush=True)
 """
 )
-ONLY_GUARD = ACCUMULATED.replace("        scheduler.step()\n", "").replace("scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, gamma=0.5)\n", "")
+ONLY_GUARD = ACCUMULATED.replace("        scheduler.step()\n", "").replace(
+    "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, gamma=0.5)\n", ""
+)
 BY_HAND = (
     HEAD
     + """\
@@ -155,16 +161,26 @@ GONE = ("optimizer.step()", "zero_grad", "loss.backward()")
 SAMPLED = "sampler=torch.utils.data.DistributedSampler(dataset, shuffle=False)"
 LOOPS = {
     "flat": Loop(FLAT, (INITIALIZED, "        model.backward(loss)\n        model.step()\n", SAMPLED), GONE),
-    "functions": Loop(FUNCTIONS, (f"    {INITIALIZED}", "        net.backward(loss)\n        net.step()\n", SAMPLED), (*GONE, "opt.step()")),
+    "functions": Loop(
+        FUNCTIONS, (f"    {INITIALIZED}", "        net.backward(loss)\n        net.step()\n", SAMPLED), (*GONE, "opt.step()")
+    ),
     "accumulated": Loop(
         ACCUMULATED,
-        ("    model.backward(loss, scale_wrt_gas=False)\n", "    model.step()  #", "    if (step + 1) % accumulate == 0:\n        scheduler.step()\n"),
+        (
+            "    model.backward(loss, scale_wrt_gas=False)\n",
+            "    model.step()  #",
+            "    if (step + 1) % accumulate == 0:\n        scheduler.step()\n",
+        ),
         GONE,
         ("16: the script accumulates", "gradient_accumulation_steps must be accumulate (2)", "the scheduler stays"),
     ),
     "class": Loop(
         CLASS,
-        ("        self.model, *_ = deepspeed.initialize(model=self.model, optimizer=self.optimizer,", "            self.model.backward(loss)\n", "shuffle=True)"),
+        (
+            "        self.model, *_ = deepspeed.initialize(model=self.model, optimizer=self.optimizer,",
+            "            self.model.backward(loss)\n",
+            "shuffle=True)",
+        ),
         ("self.optimizer.step()", "zero_grad"),
         ("set_epoch",),
     ),
@@ -175,8 +191,12 @@ LOOPS = {
         ("DeepSpeed clips", "zero_allow_untested_optimizer", "autocast stays"),
     ),
     "saved": Loop(SAVED, (INITIALIZED, 'torch.save(model.state_dict(), "model.pt")\n'), GONE, ("every rank saves here",)),
-    "norm": Loop(NORM, ("        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        model.step()\n",), GONE, ("get_global_grad_norm",)),
-    "joined": Loop(JOINED, (INITIALIZED, "    model.backward(loss)\n"), ("DDP(model)", "init_process_group"), ("a sampler of the script's own",)),
+    "norm": Loop(
+        NORM, ("        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        model.step()\n",), GONE, ("get_global_grad_norm",)
+    ),
+    "joined": Loop(
+        JOINED, (INITIALIZED, "    model.backward(loss)\n"), ("DDP(model)", "init_process_group"), ("a sampler of the script's own",)
+    ),
     "only guard": Loop(ONLY_GUARD, ("    model.step()  #",), (*GONE, "if (step")),
     "by hand": Loop(BY_HAND, ("model.backward(loss); model.step()",), GONE, ("no DataLoader",)),
 }

@@ -117,11 +117,13 @@ def script_without_deepspeed(c: Context) -> Problems:
     missing, comes_of_it = WITHOUT[found.what]
     if found.what == "torch" and c.world_size == 1:
         comes_of_it = "it would train without DeepSpeed"
-    seen = f" ({found.why})" if not found.doubt else f", as far as can be seen ({found.why}; not seen: {found.doubt})"
+    reason = f" ({found.why})" if not found.doubt else f", as far as can be seen ({found.why}; not seen: {found.doubt})"
     why = "what stands under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
     severity: Severity = "error" if wanted and not found.doubt and found.what != "joined" else "warning"
-    fix = Fix(f"change the lines that `dstui render {shlex.quote(c.plan.source)} --only code` shows (in dstui: Review, the lines of the script)")
-    yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{seen}", why, fix, severity=severity)
+    fix = Fix(
+        f"change the lines that `dstui render {shlex.quote(c.plan.source)} --only code` shows (in dstui: Review, the lines of the script)"
+    )
+    yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{reason}", why, fix, severity=severity)
 
 
 WITHOUT = {

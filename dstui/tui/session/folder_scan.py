@@ -38,7 +38,9 @@ def scan_folder(script: str = "") -> FolderContents:
     """Look around in the current folder; `script` is the one that was chosen already. Blocks as long as the disk does; never raises."""
     import dstui.forecast.largest  # noqa: F401 - which takes a while: here nobody waits for it
 
-    scripts = _chosen(script) or sorted(_scripts(), key=lambda script: (script.facts.integration is None, "train" not in script.name, script.name))
+    scripts = _chosen(script) or sorted(
+        _scripts(), key=lambda script: (script.facts.integration is None, "train" not in script.name, script.name)
+    )
     documents = [path.name for path in _files("*.y*ml", "*.json", "*.hjson") if is_like_a_plan(path)]
     configurations = list(_configurations(documents))
     drafts = [draft for draft in left_behind() if unnamed_here(draft.document) and draft.text != draft.began]
