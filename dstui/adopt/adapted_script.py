@@ -226,7 +226,7 @@ def _left_as_they_are(parts: LoopParts) -> Iterator[tuple[int, str]]:
         if isinstance(node, ast.Call) and name_in(node.func).endswith(("torch.save", "save_pretrained")):
             yield (
                 node.lineno,
-                f"every rank saves here: {parts.model}.save_checkpoint(FOLDER) on all ranks, or {parts.model}.module.state_dict() on rank 0 alone",
+                f"every rank saves here: {parts.model}.save_checkpoint(FOLDER) on all, or {parts.model}.module.state_dict() on one",
             )
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:"):
             yield node.lineno, f'"{node.value}" is one GPU for all ranks: "cuda" is the rank\'s own'

@@ -82,9 +82,9 @@ class LoopParts:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div) and name_in(node.target) == name:
                 return True
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Div):
-                if name and any(name_in(target) == name for target in node.targets):
-                    return True
+            divided = isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Div)
+            if name and divided and isinstance(node, ast.Assign) and any(name_in(target) == name for target in node.targets):
+                return True
         return False
 
     def every(self, guard: ast.If) -> str:
@@ -202,11 +202,11 @@ def _sort(parts: LoopParts, node: ast.stmt) -> None:
     elif isinstance(node, ast.Assign):
         if method in TOGETHER or name in TOGETHER:
             parts.wrapped.append(node)
-    elif method == "step" and _is_optimizer_of(parts, node, owner):
+    elif method == "step" and _is_optimizer_of(parts, owner):
         if value.args or value.keywords:
             raise NoPlace(node.lineno, "step() with a closure: DeepSpeed's engine takes none")
         parts.steps.append(node)
-    elif method == "step" and value.args and _is_optimizer_of(parts, node, name_in(value.args[0])):
+    elif method == "step" and value.args and _is_optimizer_of(parts, name_in(value.args[0])):
         parts.steps.append(node)  # of a GradScaler
     elif method == "zero_grad":
         parts.zero_grads.append(node)
@@ -216,7 +216,7 @@ def _sort(parts: LoopParts, node: ast.stmt) -> None:
         parts.joined = node
 
 
-def _is_optimizer_of(parts: LoopParts, node: ast.stmt, name: str) -> bool:
+def _is_optimizer_of(parts: LoopParts, name: str) -> bool:
     last = name.rpartition(".")[2]
     return bool(name) and (name == parts.optimizer or last in ("optimizer", "optim", "opt", parts.optimizer.rpartition(".")[2]))
 
@@ -244,9 +244,10 @@ def _loader(parts: LoopParts) -> ast.Call | None:
                 return made[name]
             if isinstance(part, ast.Call) and name_in(part.func).rpartition(".")[2] == "DataLoader":
                 return part
-    if len(made) == 1:
-        return next(iter(made.values()))
-    shuffled = [one for one in made.values() if any(keyword.arg == "shuffle" for keyword in one.keywords)]
+    every = [one for one in ast.walk(parts.tree) if isinstance(one, ast.Call) and name_in(one.func).rpartition(".")[2] == "DataLoader"]
+    if len(every) == 1:
+        return every[0]
+    shuffled = [one for one in every if any(keyword.arg == "shuffle" for keyword in one.keywords)]
     return shuffled[0] if len(shuffled) == 1 else None
 
 

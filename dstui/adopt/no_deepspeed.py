@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from dstui.adopt.program import Program
+from dstui.adopt.program import ScriptProgram
 from dstui.adopt.pycode import Call, Code
 
 LIGHTNING = ("lightning", "pytorch_lightning")
@@ -45,7 +45,7 @@ class WithoutDeepSpeed:
     """What could not be looked into, so that DeepSpeed may be used there; empty where it is sure."""
 
 
-def without_deepspeed(program: Program) -> WithoutDeepSpeed | None:
+def without_deepspeed(program: ScriptProgram) -> WithoutDeepSpeed | None:
     """What trains in a program that uses neither DeepSpeed nor what reads its configuration; None where nothing of that can be seen."""
     code = program.code
     if any(ENGINE.match(name) and name != "deepspeed" for name in code.names) or any(TRAINERS.match(name) for name in code.used):
@@ -85,9 +85,9 @@ def _joins(name: str) -> bool:
     return TOGETHER.search(name) is not None or BY_HAND.search(name) is not None
 
 
-def _hidden(program: Program) -> Iterator[tuple[int, str]]:
+def _hidden(program: ScriptProgram) -> Iterator[tuple[int, str]]:
     """What may use DeepSpeed without that it can be seen: the line, and a few words."""
-    yield from program.unseen
+    yield from program.unread
     for call in program.code.calls:
         if HIDDEN.match(call.name) and not _harmless(call):
             yield call.node.lineno, f"{call.name}()"

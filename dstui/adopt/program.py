@@ -10,22 +10,22 @@ from dstui.adopt.packages import KNOWN
 from dstui.adopt.pycode import Code, Import, NotPython, add_module, read_code
 
 MOST_FILES, MOST_CHARACTERS = 40, 400_000
-"""So much is read of what a script imports; what lies beyond is said to be unseen."""
+"""So much is read of what a script imports; what lies beyond is said to be unread."""
 
 TextOf = Callable[[str], str | None]
 """The text of a file by its path under the script's folder; None where there is none, or it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ScriptProgram:
     """A script and its own modules."""
 
     code: Code
-    unseen: tuple[tuple[int, str], ...] = ()
+    unread: tuple[tuple[int, str], ...] = ()
     """What could not be looked into: the line of the import, and a few words."""
 
 
-def read_program(text: str, text_of: TextOf, package: str = "") -> Program:
+def read_program(text: str, text_of: TextOf, package: str = "") -> ScriptProgram:
     """Read a script and follow its imports; `package` is the folder of its relative ones. Raises NotPython for the script itself."""
     return _Followed(text, text_of).program(package)
 
@@ -35,11 +35,11 @@ class _Followed:
 
     def __init__(self, text: str, text_of: TextOf) -> None:
         self.code, self.text_of = read_code(text), text_of
-        self.unseen: list[tuple[int, str]] = []
-        self.seen = set[str]()
+        self.unread: list[tuple[int, str]] = []
+        self.read = set[str]()
         self.characters, self.lines = len(text), text.count("\n") + 1
 
-    def program(self, package: str) -> Program:
+    def program(self, package: str) -> ScriptProgram:
         """Follow the imports of the script, and theirs."""
         waiting = [(package, one) for one in self.code.imports]
         for folder, one in waiting:  # which grows meanwhile
@@ -51,23 +51,23 @@ class _Followed:
                 found |= self._add(path, one.line)
                 waiting += [(posixpath.dirname(path), inner) for inner in self.code.imports[before:]]
             if not found:
-                self.unseen.append((one.line, f"imports {'.' * one.level}{one.module}, which was not looked into"))
-        return Program(self.code, tuple(self.unseen))
+                self.unread.append((one.line, f"imports {'.' * one.level}{one.module}, which was not looked into"))
+        return ScriptProgram(self.code, tuple(self.unread))
 
     def _add(self, path: str, line: int) -> bool:
         """Read a file, if it is there: whether it is."""
-        if path in self.seen:
+        if path in self.read:
             return True
         if (text := self.text_of(path)) is None:
             return False
-        self.seen.add(path)
-        if len(self.seen) > MOST_FILES or self.characters + len(text) > MOST_CHARACTERS:
-            self.unseen.append((line, f"imports {path}, which was not looked into: there is too much to read"))
+        self.read.add(path)
+        if len(self.read) > MOST_FILES or self.characters + len(text) > MOST_CHARACTERS:
+            self.unread.append((line, f"imports {path}, which was not looked into: there is too much to read"))
             return True
         try:
             add_module(self.code, text, path, self.lines)
         except NotPython as problem:
-            self.unseen.append((line, f"imports {path}, which cannot be read: {problem.message}"))
+            self.unread.append((line, f"imports {path}, which cannot be read: {problem.message}"))
         self.characters, self.lines = self.characters + len(text), self.lines + text.count("\n") + 1
         return True
 

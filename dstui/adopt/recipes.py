@@ -109,6 +109,15 @@ def _builds_its_own(script: Script) -> bool:
     return script.facts.optimizer == "script" or (script.facts.optimizer is None and script.has_optimizer)
 
 
+def _precision(script: Script, precision: str, cpu: bool) -> list[str]:
+    """The 16-bit type. A plain loop feeds its model 32-bit numbers, which a model of 16-bit weights refuses."""
+    if script.facts.without is None:
+        return [f"  {precision}: {{enabled: {'auto' if script.facts.integration == 'trainer' else 'true'}}}"]
+    if cpu:
+        return []
+    return ["  torch_autocast: {enabled: true, dtype: bfloat16}" if precision == "bf16" else "  fp16: {enabled: true, auto_cast: true}"]
+
+
 def _text(script: Script, way: Way, precision: str) -> str:
     """The Plan as a person would have written it."""
     facts, cpu = script.facts, way is ON_CPU
@@ -135,7 +144,7 @@ def _text(script: Script, way: Way, precision: str) -> str:
         f"  train_micro_batch_size_per_gpu: {size}",
         f"  gradient_accumulation_steps: {size}",
         f"  gradient_clipping: {'auto' if trainer else '1.0'}",
-        f"  {precision}: {{enabled: {'auto' if trainer else 'true'}}}",
+        *_precision(script, precision, cpu),
         "  zero_optimization:",
         *(f"    {line}" for line in way.zero),
         *(["  zero_force_ds_cpu_optimizer: false"] if offloads_its_own else []),

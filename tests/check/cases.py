@@ -683,6 +683,7 @@ OLD = [
 ]
 
 
+PLAIN = "import torch\nloss.backward()\n"
 STRICT = "p = argparse.ArgumentParser()\np.add_argument('--n')\np.parse_args()\ndeepspeed.initialize()"
 
 
@@ -716,6 +717,8 @@ PLANS = [
         script="deepspeed.initialize(config=a.c, optimizer=torch.optim.SGD(p))",
         script_passes="deepspeed.initialize(config=a.c, optimizer=None)",
     ),
+    Case("PL027", {}, {}, plan=SCRIPT, script=PLAIN, script_passes=f"import deepspeed\ndeepspeed.initialize(config=a.c)\n{PLAIN}"),
+    Case("PL028", plan="job: {script: t.py}", plan_passes=SCRIPT, script="deepspeed.initialize(config={'train_batch_size': 8})", bare=True),
     Case("PL002", {}, {}, plan="job: {args: ['{ds_config}']}", plan_passes=SCRIPT),
     Case(
         "PL004", {}, {}, plan=cluster("hosts: {a: 2, b: 2}, include: a, exclude: b"), plan_passes=cluster("hosts: {a: 2, b: 2}, include: a")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from dstui.check import check
 from dstui.documents import script_facts_of
 from dstui.plan import Plan, load
@@ -74,3 +76,60 @@ def test_a_script_that_gives_its_own_plugins_needs_no_deepspeed_section(tmp_path
     assert (told.code, told.severity) == ("PL028", "info") and "nothing of it is checked here" in told.message
     (tmp_path / "train.py").write_text("from accelerate import Accelerator\nAccelerator()\n")
     assert "DS320" in {f.code for f in check(plan, world_size=2, script=script_facts_of(plan))}
+
+
+PLAIN = "import torch\noptimizer = torch.optim.SGD(model.parameters(), 1)\nloss.backward()\noptimizer.step()\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "severity"),
+    [
+        ("", "error"),
+        ("import subprocess\nsubprocess.run(['git', 'rev-parse', 'HEAD'])\n", "error"),
+        ("import helpers\n", "error"),
+        ("import importlib\nimportlib.import_module(name)\n", "warning"),
+        ("import runpy\nrunpy.run_path(name)\n", "warning"),
+        ("import subprocess\nsubprocess.run(command)\n", "warning"),
+        ("import an_engine_that_nobody_knows\n", "warning"),
+        ("import not_python\n", "warning"),
+        ("from torch.nn.parallel import DistributedDataParallel\nmodel = DistributedDataParallel(model)\n", "warning"),
+        ("import engine\n", None),
+        ("from pkg.sub import setup\n", None),
+    ],
+)
+def test_a_plain_loop_is_an_error_where_that_is_sure(tmp_path: Path, more: str, severity: str | None) -> None:
+    (tmp_path / "helpers.py").write_text("import math\n")
+    (tmp_path / "not_python.py").write_text("print 'python 2'\n")
+    (tmp_path / "engine.py").write_text("import deepspeed\ndeepspeed.initialize(config={})\n")
+    (tmp_path / "pkg" / "sub").mkdir(parents=True)
+    (tmp_path / "pkg" / "sub" / "__init__.py").write_text("from ..wheel import setup\n")
+    (tmp_path / "pkg" / "wheel.py").write_text("import deepspeed\nsetup = lambda m: deepspeed.initialize(model=m, config={})\n")
+    (tmp_path / "train.py").write_text(more + PLAIN)
+    plan = load(PLAN, base=str(tmp_path))
+    found = {f.code: f for f in check(plan, world_size=2, script=script_facts_of(plan))}
+    assert (found["PL027"].severity if "PL027" in found else None) == severity
+    assert "PL027" not in found or "PL001" not in found  # which would offer an argument that nobody reads
+    if severity == "error":
+        line = more.count("\n") + 3
+        assert found["PL027"].message == (
+            f"train.py never calls deepspeed.initialize: each rank would train alone (line {line}: loss.backward())"
+        )
+    elif severity is None:
+        assert "line" in found["PL001"].message and ".py" in found["PL001"].message
+
+
+def test_a_module_that_changed_is_looked_into_again(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import engine\n" + PLAIN)
+    plan = load(PLAN, base=str(tmp_path))
+    severities = []
+    for text in ("import deepspeed\ndeepspeed.initialize(config={})\n", "import math\n"):
+        (tmp_path / "engine.py").write_text(text)
+        severities.append([f.severity for f in check(plan, world_size=2, script=script_facts_of(plan)) if f.code == "PL027"])
+    assert severities == [[], ["error"]]
+
+
+def test_a_plan_that_asks_for_no_deepspeed_starts_a_plain_script_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PLAIN)
+    plan = load("version: 1\njob: {script: train.py}\n", base=str(tmp_path))
+    found = {f.code: f.severity for f in check(plan, world_size=2, script=script_facts_of(plan))}
+    assert found["PL027"] == "warning" and "error" not in found.values() and "DS001" not in found

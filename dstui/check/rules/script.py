@@ -23,7 +23,7 @@ IN_THE_SCRIPT = {
 @rule("PL001", "warning")
 def nobody_reads_the_configuration(c: Context) -> Problems:
     """Nothing hands the configuration to the script."""
-    if c.plan is None or c.plan.job.command or not any(c.plan.configurations.values()):
+    if c.plan is None or not any(c.plan.configurations.values()):
         return
     job, facts = c.plan.job, c.facts
     if any("{ds_config" in word for word in job.args) or any("DSTUI_DS_CONFIG" in word for word in job.args):
@@ -105,7 +105,7 @@ def script_builds_the_optimizer(c: Context) -> Problems:
     yield about_the_plan("job.optimizer", message, why, Fix("set job.optimizer to script, and remove the configuration's", both))
 
 
-@rule("PL027", "error", when="run")
+@rule("PL027", "error", when="run", source="dstui/adopt/no_deepspeed.py")
 def script_without_deepspeed(c: Context) -> Problems:
     """The script trains without DeepSpeed: on several ranks each would train a model of its own."""
     if c.plan is None or c.facts is None or (found := c.facts.without) is None:
@@ -117,13 +117,13 @@ def script_without_deepspeed(c: Context) -> Problems:
     missing, comes_of_it = WITHOUT[found.what]
     if found.what == "torch" and c.world_size == 1:
         comes_of_it = "it would train without DeepSpeed"
-    seen = f" ({found.why})" if not found.doubt else f", as far as can be seen ({found.why}; not seen: {found.doubt})"
+    reason = f" ({found.why})" if not found.doubt else f", as far as can be seen ({found.why}; not seen: {found.doubt})"
     why = "what stands under deepspeed: would have no effect" if wanted else "it is launched as it is: this Plan asks for no DeepSpeed"
     severity: Severity = "error" if wanted and not found.doubt and found.what != "joined" else "warning"
     fix = Fix(
         f"change the lines that `dstui render {shlex.quote(c.plan.source)} --only code` shows (in dstui: Review, the lines of the script)"
     )
-    yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{seen}", why, fix, severity=severity)
+    yield about_the_plan("job.script", f"{name} never calls {missing}: {comes_of_it}{reason}", why, fix, severity=severity)
 
 
 WITHOUT = {

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dstui.plan import Plan
     from dstui.render.artifacts import Artifact
 
-PLAN, HEADLESS, LAUNCH = "the Plan", "headless", "launch"
+PLAN, HEADLESS, LAUNCH, LINES = "the Plan", "headless", "launch", "the script's lines"
 MARKS = {"new": ("+", "ok"), "changed": ("~", "warning"), "same": ("=", "dim"), "": (".", "dim")}
 """How a file compares with what is on disk; "" where that was not looked at yet."""
 GOES_ON = "›"
@@ -88,6 +88,7 @@ class Review(Horizontal):
             made, problem = (), str(error)
         self.texts = {a.name: a.text for a in made} | {PLAN: state.plan.text, HEADLESS: headless_line(path)}
         self.texts[LAUNCH] = self.texts.get("launch.sh", "")
+        self.texts[LINES] = _script_lines(state.plan)
         opened = self.names.cursor is None
         self.names.show_rows(_name_rows(made, state, path))
         if opened:
@@ -154,7 +155,22 @@ def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> l
     rows += [BLANK, row(("Command", "accent"))]
     if made:
         rows.append(row("what starts the ranks", right=[(f"{state.ranks or '?'} ranks", "dim")], key="launch.sh"))
-    return [*rows, row("the same without this screen", key=HEADLESS)]
+    rows.append(row("the same without this screen", key=HEADLESS))
+    name = (state.plan.job.script or state.plan.job.module or "the script").rpartition("/")[2]
+    return [*rows, BLANK, row(("Code", "accent")), row(f"the lines that {name} needs", key=LINES)]
+
+
+def _script_lines(plan: Plan) -> str:
+    """The lines that the script needs: of a plain loop a diff, under what is to be done by hand."""
+    from dstui.documents import changed_script
+    from dstui.render.code import code
+
+    changed = changed_script(plan)
+    if changed is None:
+        return code(plan)
+    notes = "".join(f"# {note}\n" for note in changed.notes)
+    written = f"# dstui render PLAN --only code -o FOLDER writes it whole as {changed.name}; job.script names it then\n"
+    return f"{notes}{written if changed.diff else ''}{changed.diff or code(plan)}"
 
 
 def _on_disk(artifact: Artifact, there: Mapping[str, str] | None) -> str:

@@ -1,0 +1,202 @@
+"""Ten plain torch loops, each in a style of its own, and what of the changed text tells that every line found its place.
+
+Each trains a tiny model on numbers that its seed decides, and prints `loss N` per micro-batch.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Loop(NamedTuple):
+    """A script, the lines that its changed text must hold, those that must be gone, and words of the notes."""
+
+    text: str
+    has: tuple[str, ...]
+    gone: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+HEAD = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+x = torch.randn(64, 4)
+dataset = TensorDataset(x, x.sum(1, keepdim=True))
+"""
+FLAT = (
+    HEAD
+    + """\
+model = nn.Linear(4, 1)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+loader = DataLoader(dataset, batch_size=4)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        print("loss", loss.item(), flush=True)
+"""
+)
+FUNCTIONS = (
+    HEAD
+    + """\
+
+def train(net, opt, loader):
+    for inputs, targets in loader:
+        opt.zero_grad(set_to_none=True)
+        loss = nn.functional.mse_loss(net(inputs), targets)
+        loss.backward()
+        opt.step()
+        print("loss", loss.item(), flush=True)
+
+
+def main():
+    model = nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(params=model.parameters(), lr=1e-2)
+    for _ in range(2):
+        train(model, optimizer, DataLoader(dataset, batch_size=4))
+
+
+if __name__ == "__main__":
+    main()
+"""
+)
+ACCUMULATED = (
+    HEAD
+    + """\
+model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, gamma=0.5)
+accumulate = 2
+for step, (inputs, targets) in enumerate(DataLoader(dataset, batch_size=4)):
+    loss = nn.functional.mse_loss(model(inputs), targets) / accumulate
+    loss.backward()
+    print("loss", loss.item(), flush=True)
+    if (step + 1) % accumulate == 0:
+        optimizer.step()
+        scheduler.step()
+        optimizer.zero_grad()
+"""
+)
+CLASS = (
+    HEAD
+    + """\
+class Learner:
+    def __init__(self):
+        self.model = nn.Linear(4, 1)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
+
+    def fit(self, loader):
+        for inputs, targets in loader:
+            loss = nn.functional.mse_loss(self.model(inputs), targets)
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+loader = DataLoader(dataset, batch_size=4, shuffle=True)
+Learner().fit(loader)
+"""
+)
+SCALED = (
+    HEAD
+    + """\
+model = nn.Linear(4, 1).to("cuda")
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler()
+for inputs, targets in DataLoader(dataset, 4, shuffle=True):
+    with torch.autocast("cuda"):
+        loss = nn.functional.mse_loss(model(inputs.to("cuda")), targets.to("cuda"))
+    scaler.scale(loss).backward()
+    scaler.unscale_(opt)
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    scaler.step(opt)
+    scaler.update()
+    opt.zero_grad()
+"""
+)
+SAVED = FLAT + 'torch.save(model.state_dict(), "model.pt")\n'
+NORM = FLAT.replace(
+    "        optimizer.step()\n", "        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        optimizer.step()\n"
+)
+JOINED = (
+    HEAD.replace(
+        "import torch\n", "import torch\nimport torch.distributed as dist\nfrom torch.nn.parallel import DistributedDataParallel as DDP\n"
+    )
+    + """\
+dist.init_process_group("gloo")
+model = nn.Linear(4, 1)
+model = DDP(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+sampler = torch.utils.data.DistributedSampler(dataset, shuffle=False)
+for inputs, targets in DataLoader(dataset, batch_size=4, sampler=sampler):
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(inputs), targets)
+    loss.backward()
+    optimizer.step()
+    print("loss", loss.item(), flush=True)
+"""
+)
+ONLY_GUARD = ACCUMULATED.replace("        scheduler.step()\n", "").replace(
+    "scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 3, gamma=0.5)\n", ""
+)
+BY_HAND = (
+    HEAD
+    + """\
+model = nn.Linear(4, 1); criterion = nn.MSELoss()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+i = 0
+while i < 8:
+    loss = criterion(model(x[i : i + 4]), x[i : i + 4].sum(1, keepdim=True))
+    optimizer.zero_grad(); loss.backward(); optimizer.step()
+    i += 1
+"""
+)
+INITIALIZED = 'model, *_ = deepspeed.initialize(model=model, optimizer=optimizer, config=os.environ["DSTUI_DS_CONFIG"])\n'
+GONE = ("optimizer.step()", "zero_grad", "loss.backward()")
+SAMPLED = "sampler=torch.utils.data.DistributedSampler(dataset, shuffle=False)"
+LOOPS = {
+    "flat": Loop(FLAT, (INITIALIZED, "        model.backward(loss)\n        model.step()\n", SAMPLED), GONE),
+    "functions": Loop(
+        FUNCTIONS, (f"    {INITIALIZED}", "        net.backward(loss)\n        net.step()\n", SAMPLED), (*GONE, "opt.step()")
+    ),
+    "accumulated": Loop(
+        ACCUMULATED,
+        (
+            "    model.backward(loss, scale_wrt_gas=False)\n",
+            "    model.step()  #",
+            "    if (step + 1) % accumulate == 0:\n        scheduler.step()\n",
+        ),
+        GONE,
+        ("16: the script accumulates", "gradient_accumulation_steps must be accumulate (2)", "the scheduler stays"),
+    ),
+    "class": Loop(
+        CLASS,
+        (
+            "        self.model, *_ = deepspeed.initialize(model=self.model, optimizer=self.optimizer,",
+            "            self.model.backward(loss)\n",
+            "shuffle=True)",
+        ),
+        ("self.optimizer.step()", "zero_grad"),
+        ("set_epoch",),
+    ),
+    "scaled": Loop(
+        SCALED,
+        ("    model.backward(loss)\n    model.step()\n", "DistributedSampler(dataset, shuffle=True)"),
+        ("scaler.step", "scaler.update", "unscale_", "clip_grad", "zero_grad"),
+        ("DeepSpeed clips", "zero_allow_untested_optimizer", "autocast stays"),
+    ),
+    "saved": Loop(SAVED, (INITIALIZED, 'torch.save(model.state_dict(), "model.pt")\n'), GONE, ("every rank saves here",)),
+    "norm": Loop(
+        NORM, ("        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)\n        model.step()\n",), GONE, ("get_global_grad_norm",)
+    ),
+    "joined": Loop(
+        JOINED, (INITIALIZED, "    model.backward(loss)\n"), ("DDP(model)", "init_process_group"), ("a sampler of the script's own",)
+    ),
+    "only guard": Loop(ONLY_GUARD, ("    model.step()  #",), (*GONE, "if (step")),
+    "by hand": Loop(BY_HAND, ("model.backward(loss); model.step()",), GONE, ("no DataLoader",)),
+}

@@ -1,0 +1,51 @@
+"""Plain loops get DeepSpeed's lines where they belong; what has no clear place is said, and nothing else changes."""
+
+from __future__ import annotations
+
+import difflib
+
+import pytest
+
+from dstui.adopt.adapted_script import adapted
+from dstui.adopt.loop_parts import NoPlace
+from dstui.adopt.script import inspect_script
+from tests.adopt.plain_loops import FLAT, HEAD, LOOPS
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_each_line_finds_its_place(name: str) -> None:
+    loop = LOOPS[name]
+    assert (found := inspect_script(loop.text).without) is not None and not found.doubt
+    made = adapted(loop.text)
+    compile(made.text, name, "exec")
+    notes = "\n".join(f"{line}: {note}" for line, note in made.notes)
+    assert [part for part in loop.has if part not in made.text] == [], made.text
+    assert [part for part in loop.gone if part in made.text] == [], made.text
+    assert [part for part in loop.notes if part not in notes] == [], notes
+    assert inspect_script(made.text).integration == "deepspeed" and inspect_script(made.text).without is None
+
+
+def test_all_other_bytes_stay() -> None:
+    odd = FLAT.replace('print("loss", ', 'print("ж\\tloss",   ').replace("\n", "\r\n")
+    kept = [line[2:] for line in difflib.ndiff(odd.splitlines(True), adapted(odd).text.splitlines(True)) if line.startswith("  ")]
+    assert any("ж" in line and line.endswith("\r\n") for line in kept) and "\n" not in adapted(odd).text.replace("\r\n", "")
+    removed = [line[2:].strip() for line in difflib.ndiff(odd.splitlines(), adapted(odd).text.splitlines()) if line.startswith("- ")]
+    assert removed == ["loader = DataLoader(dataset, batch_size=4)", "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"]
+
+
+TWO = HEAD + "a = torch.optim.Adam(m.parameters())\nb = torch.optim.Adam(n.parameters())\nloss.backward()\na.step()\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (TWO, 9, "2 optimizers"),
+        (FLAT.replace("optimizer.step()", "optimizer.step(closure)"), 16, "closure"),
+        (FLAT.replace("loss.backward()", "work(loss)"), 0, "another file"),
+        (FLAT.replace("model.parameters()", "things"), 9, "which one model"),
+    ],
+)
+def test_what_is_not_clear_has_no_place(text: str, line: int, said: str) -> None:
+    with pytest.raises(NoPlace, match=said) as problem:
+        adapted(text)
+    assert problem.value.line == line
