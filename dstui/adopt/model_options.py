@@ -105,10 +105,8 @@ def _lora(options: Mapping[str, str]) -> dict[str, Any] | None:
     """The section `lora`; None where all weights are trained."""
     kind, rank = _first(options, LORA_KINDS), _whole(_first(options, RANK))
     on = [found for name in LORA_SWITCHES if (found := _switch(options, (name,))) is not None]
-    if kind is not None:
-        wanted = "lora" in kind.lower()
-    else:  # a switch of QLoRA that is off leaves LoRA as it is
-        wanted = any(on) if on else bool(rank or _switch(options, ("q_lora", "use_qlora")))
+    on += [True] if _switch(options, ("q_lora", "use_qlora")) else []  # off, it leaves LoRA as it is
+    wanted = "lora" in kind.lower() if kind is not None else any(on) if on else rank is not None
     if not wanted:
         return None
     given: dict[str, Any] = {

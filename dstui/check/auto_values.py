@@ -83,6 +83,11 @@ FILLED: Mapping[str, Mapping[str, str]] = {"trainer": TRAINER, "accelerate": ACC
 
 
 MICRO, STEPS, TRAIN = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"
+BATCH_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    MICRO: ("per_device_train_batch_size", "micro_batch_size"),  # the second is axolotl's
+    STEPS: ("gradient_accumulation_steps",),
+}
+"""Key -> the options of a script that fill it."""
 
 
 def filled(
@@ -109,11 +114,10 @@ def _with_options(config: Mapping[str, Any], options: Mapping[str, str]) -> Mapp
     if not config:
         return config
     found = dict(config)
-    names = {MICRO: ("per_device_train_batch_size", "micro_batch_size"), STEPS: ("gradient_accumulation_steps",)}
-    for key, options_of_key in names.items():
-        given = next((options[name] for name in options_of_key if name in options), "")
-        unsaid = found.get(key) == AUTO or (key not in found and found.get(TRAIN, AUTO) == AUTO)
-        if unsaid and given.isdecimal() and 0 < int(given[:9]):
+    of_whole = config.get(TRAIN, AUTO)
+    for key, names in BATCH_OPTIONS.items():
+        given = next((options[name] for name in names if name in options), "")
+        if config.get(key, of_whole) == AUTO and given.isdecimal() and int(given[:9]) > 0:
             found[key] = int(given[:9])
     if found.get(TRAIN) == AUTO and isinstance(found.get(MICRO), int):
         del found[TRAIN]  # follows from the others and the ranks
