@@ -144,7 +144,14 @@ def fully_sharded_too(c: Context) -> Problems:
 def trainer_on_cpus(c: Context) -> Problems:
     """Ranks without a GPU, and a Trainer that is not told so."""
     given = arguments(c)
-    if not c.cpu_only or c.plan is None or given.get("use_cpu") or given.get("no_cuda") or (c.facts is not None and c.facts.joins_itself):
+    if (
+        not c.cpu_only
+        or c.plan is None
+        or c.plan.job.command
+        or given.get("use_cpu")
+        or given.get("no_cuda")
+        or (c.facts is not None and c.facts.joins_itself)
+    ):
         return
     message = "the ranks have no GPU: the Trainer wants --use_cpu"
     fix = Fix("add --use_cpu to the arguments", (write(c, "job.args", [*c.plan.job.args, "--use_cpu"]),)) if "deepspeed" in given else None

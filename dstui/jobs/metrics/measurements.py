@@ -23,6 +23,8 @@ MOST_NAMES = 512
 """Series of one rank: a log that names its numbers anew in each line must not fill the memory."""
 STANDS_IN = ("train/loss", "total_loss", "losses/total_loss", "loss_total", "lm_loss", "loss_mean", "avr_loss", "step_loss")
 """Names of the training's loss where none is plain `loss`; after these, any `*_loss` but those that are a part of it."""
+SIGNS = re.compile(r"[/.-]")
+"""What lines write for the `_` of a name."""
 PART = re.compile(r"(?:.*[_/])?(?:aux|kl|value|critic|z|reg|load_balancing|balance|entropy|eval|epoch|val|test|unsupervised)_loss")
 
 
@@ -158,5 +160,7 @@ class Measure:
 
 def _with_own(found: Mapping[str, float], own: Mapping[str, float]) -> dict[str, float]:
     """dstui's own measurements of a line and the Plan's: `critic/loss 0.2` is the critic's loss, and not that of the training too."""
+    if not own:
+        return dict(found)
     named = {(name.rpartition("_")[2], value) for name, value in own.items()}
-    return {**{name: value for name, value in found.items() if (name, value) not in named}, **own}
+    return {**{name: value for name, value in found.items() if (name, value) not in named and SIGNS.sub("_", name) not in own}, **own}
