@@ -23,7 +23,7 @@ IN_THE_SCRIPT = {
 @rule("PL001", "warning")
 def nobody_reads_the_configuration(c: Context) -> Problems:
     """Nothing hands the configuration to the script."""
-    if c.plan is None or not any(c.plan.configurations.values()):
+    if c.plan is None or c.plan.job.command or not any(c.plan.configurations.values()):
         return
     job, facts = c.plan.job, c.facts
     if any("{ds_config" in word for word in job.args) or any("DSTUI_DS_CONFIG" in word for word in job.args):
