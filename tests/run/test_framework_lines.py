@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,12 @@ def test_the_number_of_series_and_their_names_are_bounded() -> None:
     assert len(view.metrics) <= 512
     named = measured("{'loss': 1.0, 'm <x> \u202e" + "y" * 70 + "': 2.0}").metrics
     assert all(name.isascii() and name.isprintable() and " " not in name and len(name) <= 40 for name in named) and len(named) == 2
+
+
+@pytest.mark.parametrize(
+    "line", ["━ train" + " " * 1990, "train " + "━ " * 990, "loss " + "a/" * 900, "{" + "'a': 1," * 900, "step:1 - " + "a:1 - " * 900]
+)
+def test_no_line_takes_long(line: str) -> None:
+    then = time.thread_time()
+    measured(line)
+    assert time.thread_time() - then < 0.5

@@ -29,7 +29,10 @@ GIB = 1 << 30
         ),
         ("{'loss': '2.3', 'learning_rate': '1e-05'}", {"loss": 2.3, "lr": 1e-05}),
         ("{'eval_loss': 2.1, 'eval_accuracy': 0.5}", {"eval_loss": 2.1, "accuracy": 0.5}),
-        ("{'train_runtime': 9.1, 'train_samples_per_second': 3.4, 'train_loss': 0.7}", {"train_runtime": 9.1, "samples/s": 3.4, "train_loss": 0.7}),
+        (
+            "{'train_runtime': 9.1, 'train_samples_per_second': 3.4, 'train_loss': 0.7}",
+            {"train_runtime": 9.1, "samples/s": 3.4, "train_loss": 0.7},
+        ),
         (
             "[INFO] [logging.py:123:log_dist] [Rank 0] step=2, skipped=0, lr=[0.001], mom=[(0.9, 0.999)]",
             {"step": 2, "skipped": 0, "lr": 0.001},

@@ -124,3 +124,12 @@ async def test_that_an_op_is_compiled_is_said_for_as_long_as_it_is(
         await until(pilot, lambda: view.job is not None and "rank 0 is compiling cpu_adam" in text_of(pilot, "#run-head"))
         folder.append_event(3.0, "notice", text="", about="/ext/cpu_adam", lasts=False)
         await until(pilot, lambda: "compiling" not in text_of(pilot, "#run-head"))
+
+
+def test_a_step_that_is_only_a_counter_of_lines_says_so(folder: JobFolder) -> None:
+    folder.log(0).write_text("{'loss': 2.5, 'reward': 0.5, 'completions/mean_length': 188.5}\n" * 3)
+    follower = Follower(folder)
+    follower.poll()
+    first, second = said(follower, 118)
+    assert "loss line 3 (no line tells a step)" in first and "step 3" not in first
+    assert second == "reward 0.5   completions/mean length 188.5"

@@ -129,7 +129,8 @@ OTHER_BAR = re.compile(r"\s*(?!train|step|epoch)[^\s\d%|][^%|]*\d+%\|")
 EPOCH_OF = re.compile(r"\bepoch\W{0,3}(?P<within>\d+)")
 MEASURES = re.compile(r"loss|reward")
 RICH = re.compile(
-    r"(?:epoch\W{0,3}(?P<within>\d+)(?:/\d+)?|train\w*|steps?)\s{1,20}[━╸╺─ ]{3,}\s*(?:\d+%\s*)?(?P<step>\d+)/(?P<steps>\d+)"
+    r"(?:epoch\W{0,3}(?P<within>\d+)(?:/\d+)?|train\w*|steps?)"
+    r"\s{1,4}[━╸╺─]{3,200}[━╸╺─ ]{0,4}(?:\d{1,3}% {1,3})?(?P<step>\d+)/(?P<steps>\d+)"
     r" (?P<clock>[\d:]+)"
 )
 """A progress bar as rich draws it."""
