@@ -49,20 +49,27 @@ def run(args: argparse.Namespace) -> int:
 
 def _run(command: Sequence[str], environment: dict[str, str]) -> int:
     """Run a command with our own streams; its status as a shell has it."""
+    process: subprocess.Popen[bytes] | None = None
+    early: list[int] = []
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if process is None:
+            early.append(number)
+        else:
+            process.send_signal(number)
+
+    for number in FORWARDED:  # before it starts: a signal that comes at once would end dstui and leave the command alone
+        signal.signal(number, forward)
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, lambda _number, _frame: None)
     try:
         process = subprocess.Popen(command, env=environment)
     except FileNotFoundError:
         return _not_run(f"{command[0]}: command not found", 127)
     except OSError as error:
         return _not_run(f"{command[0]}: {error.strerror}", 126)
-
-    def forward(number: int, _frame: FrameType | None) -> None:
-        process.send_signal(number)
-
-    for number in FORWARDED:
-        signal.signal(number, forward)
-    for number in (signal.SIGINT, signal.SIGQUIT):
-        signal.signal(number, lambda _number, _frame: None)
+    for missed in early:
+        process.send_signal(missed)
     status = process.wait()
     return 128 - status if status < 0 else status
 
