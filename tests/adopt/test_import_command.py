@@ -165,6 +165,4 @@ def test_a_plain_loop_is_rendered_as_a_diff_and_written_as_a_new_file(folder: Pa
     dstui("render", "plan.yaml", "--only", "code", "-o", ".", folder=folder)
     assert (folder / "loop.py").read_text() == FLAT
     written = (folder / "loop_deepspeed.py").read_text().splitlines()
-    assert [line[1:] for line in shown.splitlines()[2:] if line.startswith("+")] == [
-        line for line in written if f"+{line}" in shown.splitlines()
-    ]
+    assert {line[1:] for line in shown.splitlines()[2:] if line[0] == "+"} <= set(written) and "        model.step()" in written
