@@ -13,6 +13,7 @@ import pytest
 from dstui.base.files import FileProblem
 from dstui.documents import open_document, plan_of_both
 from dstui.plan import load
+from tests.adopt.plain_loops import FLAT
 
 HERE = {
     "ds.json": '{"train_batch_size": 8}',
@@ -143,3 +144,25 @@ def test_headless_runs_an_accelerate_yaml_as_it_is_and_says_what_it_changed(fold
     assert "commas at the ends of lines" in done.stderr
     assert "ACCELERATE_MIXED_PRECISION=bf16" in done.stdout and "train.py --x 1" in done.stdout
     assert "--no_local_rank" in done.stdout
+
+
+def test_a_script_is_imported_as_the_first_recipe_for_this_machine(folder: Path) -> None:
+    text = "import argparse, torch\nargparse.ArgumentParser().add_argument('--epochs')\nloss.backward()\n"
+    (folder / "loop.py").write_text(text)
+    done = dstui("import", "loop.py", folder=folder)
+    assert done.returncode == 0 and load(done.stdout).job.script == "loop.py"
+    assert "line 3: loss.backward()" in done.stderr and "for job.args: --epochs" in done.stderr
+    (folder / "plan.yaml").write_text(done.stdout)
+    refused = dstui("--headless", "plan.yaml", "--run-dir", "out", folder=folder)
+    assert refused.returncode == 2 and "each rank would train alone" in refused.stderr and not (folder / "out").exists()
+
+
+def test_a_plain_loop_is_rendered_as_a_diff_and_written_as_a_new_file(folder: Path) -> None:
+    (folder / "loop.py").write_text(FLAT)
+    (folder / "plan.yaml").write_text("version: 1\njob: {script: loop.py}\ndeepspeed: {train_micro_batch_size_per_gpu: 4}\n")
+    shown = dstui("render", "plan.yaml", "--only", "code", folder=folder).stdout
+    assert shown.startswith("--- loop.py\n+++ loop_deepspeed.py\n") and "\n-        loss.backward()\n" in shown
+    dstui("render", "plan.yaml", "--only", "code", "-o", ".", folder=folder)
+    assert (folder / "loop.py").read_text() == FLAT
+    written = (folder / "loop_deepspeed.py").read_text().splitlines()
+    assert {line[1:] for line in shown.splitlines()[2:] if line[0] == "+"} <= set(written) and "        model.step()" in written

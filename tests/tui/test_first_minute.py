@@ -230,3 +230,18 @@ async def test_what_is_wrong_with_the_file_that_is_opened_is_said(tmp_path: Path
     app = DstuiApp(opened.plan, opened.path, machine(0), reference=False, opened=opened)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, lambda: "DS023, line 2" in screen(pilot))
+
+
+async def test_a_script_that_was_named_is_the_one_to_start_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    for name in ("train.py", "loop.py"):
+        (tmp_path / name).write_text("import torch\nloss.backward()\n")
+    app = DstuiApp(None, None, machine(8), reference=False, script="loop.py")
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until(pilot, lambda: "A Plan for loop.py on this machine" in screen(pilot))
+        await pilot.press("r")
+        assert value(pilot, "job.script") == "loop.py"
+        await until(pilot, lambda: any(finding.code == "PL027" for finding in store(pilot).state.findings))
+        await pilot.press("8")
+        await until(pilot, lambda: "the lines that loop.py needs" in screen(pilot))
