@@ -43,7 +43,7 @@ def _prepared(c: Context) -> ScriptFacts | None:
 )
 def two_optimizers_for_accelerate(c: Context) -> Problems:
     """accelerate refuses an optimizer in the configuration when the script builds one."""
-    if script_builds(c) and c.optimizer:
+    if script_builds(c) and c.optimizer and not dummy_optimizer(c):
         why = "accelerate: You cannot specify an optimizer in the config file and in the code at the same time. (DummyOptim is the way)"
         yield c.problem(
             "optimizer", "the script builds an optimizer, and so does the configuration", why=why, fix=c.drop("optimizer", "remove it here")
