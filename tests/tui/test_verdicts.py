@@ -40,3 +40,11 @@ async def test_a_plan_whose_hosts_have_no_names_is_not_started_from_here(open_ap
         await pilot.press("8")
         await until(pilot, lambda: "Nothing is started from here" in screen(pilot))
         assert "not from here" in screen(pilot) and "l launches" not in screen(pilot)
+
+
+async def test_the_gpus_here_are_not_offered_for_hosts_without_names(open_app: Open) -> None:
+    async with open_app(NAMELESS, gpus=4) as pilot:
+        await until(pilot, lambda: "other hosts are given" in screen(pilot))
+        await pilot.press("7")
+        await until(pilot, lambda: "Ranks per host" in screen(pilot))
+        assert "Slots in use" not in screen(pilot)

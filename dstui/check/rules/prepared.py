@@ -43,7 +43,7 @@ def _prepared(c: Context) -> ScriptFacts | None:
 )
 def two_optimizers_for_accelerate(c: Context) -> Problems:
     """accelerate refuses an optimizer in the configuration when the script builds one."""
-    if script_builds(c) and c.optimizer:
+    if script_builds(c) and c.optimizer and not dummy_optimizer(c):
         why = "accelerate: You cannot specify an optimizer in the config file and in the code at the same time. (DummyOptim is the way)"
         yield c.problem(
             "optimizer", "the script builds an optimizer, and so does the configuration", why=why, fix=c.drop("optimizer", "remove it here")
@@ -66,7 +66,10 @@ def dummy_without_optimizer(c: Context) -> Problems:
     adam = {"type": "AdamW", "params": {"lr": AUTO}}
     if line := dummy_optimizer(c):
         message = f"the script gives prepare() a DummyOptim ({line}), and the configuration has no optimizer"
-        yield c.problem("optimizer", message, why=why, fix=c.put("optimizer", adam, "add AdamW (or give prepare() a torch.optim.AdamW)"))
+        fix = c.put("optimizer", adam, "add AdamW (or give prepare() a torch.optim.AdamW)")
+        if scheduler_given(c) == "script":  # which goes with an optimizer of the script's own alone
+            fix = Fix("in the script: torch.optim.AdamW(…) in the place of DummyOptim")
+        yield c.problem("optimizer", message, why=why, fix=fix)
     elif c.raw and c.plan.job.optimizer == "config" and not script_builds_unasked(c):
         fix = c.put("optimizer", adam, "add AdamW (or say job.optimizer: script, or none where nothing is trained)")
         yield c.problem("optimizer", "job.optimizer is config, and the configuration has none", why=why, severity="warning", fix=fix)

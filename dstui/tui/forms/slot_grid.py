@@ -42,12 +42,15 @@ class SlotKey(NamedTuple):
 
 
 def pool_of(state: State) -> Mapping[str, int]:
-    """Host -> slots, before any filter: what the Plan or its hostfile says, else the GPUs of this machine."""
+    """Host -> slots, before any filter: what the Plan or its hostfile says, else the GPUs of this machine.
+
+    Nothing where several hosts are wanted and none is named: this machine is not one of them.
+    """
     if state.plan.cluster.hosts is not None:
         return state.plan.cluster.hosts
     if state.plan.cluster.hostfile is not None:
         return (state.target.pool if state.target is not None else None) or {}
-    return {"localhost": len(state.gpus)} if state.gpus else {}
+    return {"localhost": len(state.gpus)} if state.gpus and (state.plan.cluster.num_nodes or 1) == 1 else {}
 
 
 def used_of(state: State) -> dict[str, frozenset[int]]:

@@ -50,8 +50,8 @@ def _disabled(gpu: Gpu) -> Any:
     def disabled(state: State) -> str:
         if gpu.problem:
             return gpu.problem
-        hosts = state.plan.cluster.hosts
-        if state.plan.cluster.hostfile or (hosts and set(hosts) != {LOCAL}) or _elsewhere(state):
+        hosts, nodes = state.plan.cluster.hosts, state.plan.cluster.num_nodes or 1
+        if state.plan.cluster.hostfile or (hosts and set(hosts) != {LOCAL}) or (nodes > 1 and not hosts):
             return "other hosts are given: choose in step 7"
         if hosts and gpu.index not in in_slots(state):
             return f"cluster.hosts gives {LOCAL} {hosts[LOCAL]} slots: the GPUs from 0 on"
