@@ -244,7 +244,7 @@ def test_the_temporary_folder_that_a_host_names_is_taken(far: Far) -> None:
         }
         far.interrupt(signal.SIGTERM)
         assert far.wait()[0] == 143
-    assert [far.farm.run(host, "find", "/tmp", "-name", "dstui-*").stdout for host in ("h1", "h2")] == ["", ""]
+    assert [far.farm.run(host, "find", "/tmp", "-name", f"dstui-{far.status['tag']}*").stdout for host in ("h1", "h2")] == ["", ""]
 
 
 def test_what_the_gpus_of_each_host_do_comes_home(far: Far, tmp_path_factory: pytest.TempPathFactory) -> None:
