@@ -68,7 +68,7 @@ def _words(text: str) -> list[str]:
 
 
 def _is_same(text: str, plan: Plan) -> bool:
-    """Whether the text still says what the Plan says."""
+    """Tell whether the text still has the values of the Plan."""
     try:
         return load(text).data == plan.data
     except PlanError:

@@ -45,7 +45,7 @@ class DsConfig:
 
     @property
     def doubtful(self) -> list[Finding]:
-        """What of the form may hide a setting that was meant: a Plan made of the file would not show it."""
+        """Return the findings about form that may hide a setting: a Plan made of the file would not show them."""
         return [finding for finding in self.findings if finding.code in ("DS023", "DS025")]
 
     def line_of(self, path: str) -> int | None:

@@ -51,7 +51,7 @@ def imported(kind: Kind, text: str, source: str, script: Sequence[str], beside: 
 
 
 def _launched(text: str, source: str, beside: FilesBeside) -> Imported:
-    """The Plan of the launch that is meant in a shell text."""
+    """Make the Plan of the launch that is meant in a shell text. Raises ConfigError."""
     if beside.parse is None:
         raise ConfigError("shell text is not read here")
     try:
@@ -95,7 +95,7 @@ def _chosen(shell: ShellText, number: int) -> Launch:
 
 
 def _about(shell: ShellText, launch: Launch) -> Iterator[str]:
-    """What stands beside the launch that is taken, and what its holes are."""
+    """Yield notes about the other launches of the text, and about the holes of this one."""
     if len(shell.launches) > 1:
         yield f"{len(shell.launches)} launches in the text; this is the one in line {launch.line} (--launch N takes another):"
         for number, one in enumerate(shell.launches[:LISTED], 1):
