@@ -90,7 +90,7 @@ BATCH_OPTIONS: Mapping[str, tuple[str, ...]] = {
 """Key -> the options of a script that fill it."""
 
 
-def filled(
+def fill_auto(
     config: Mapping[str, Any], reader: str, accelerate: Mapping[str, Any] | None = None, options: Mapping[str, str] = NO_OPTIONS
 ) -> Mapping[str, Any]:
     """The configuration with what the reader makes of "auto" as far as it is known before the script runs.

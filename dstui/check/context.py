@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dstui.adopt.script import NoScript, ScriptFacts
-from dstui.check.auto_values import AUTO, filled
+from dstui.check.auto_values import AUTO, fill_auto
 from dstui.check.forms import Fit, fit
 from dstui.plan.catalogue import Key, Release, version_tuple
 from dstui.plan.finding import Fix, Operation, Severity, When
@@ -79,7 +79,7 @@ class Context:
 
     def __post_init__(self) -> None:
         accelerate = self.plan.accelerate if self.plan is not None else None
-        self.config = self.raw if self.integration == "deepspeed" else without_auto(filled(self.raw, self.integration, accelerate))
+        self.config = self.raw if self.integration == "deepspeed" else without_auto(fill_auto(self.raw, self.integration, accelerate))
         self.flat = dict(flatten(self.config))
 
     @property

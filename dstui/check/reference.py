@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dstui.base import looking
+from dstui.base import child_python
 from dstui.machine.codec import Unknown
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
@@ -58,7 +58,7 @@ class ReferenceVerdict:
         return ("dstui's " if self.instead_of else "") + f"DeepSpeed {self.version}"
 
 
-def with_types(machine: Machine, types: Mapping[str, bool]) -> Machine:
+def add_float_types(machine: Machine, types: Mapping[str, bool]) -> Machine:
     """The machine with what DeepSpeed's accelerator for CPUs says of 16-bit floats; one with GPUs as it is."""
     if machine.accelerator != "cpu" or not types:
         return machine
@@ -67,12 +67,12 @@ def with_types(machine: Machine, types: Mapping[str, bool]) -> Machine:
     return replace(machine, software=replace(software, fp16=fp16, bf16=bf16))
 
 
-def asked_for_types(plan: Plan, machine: Machine) -> Machine:
+def ask_float_types(plan: Plan, machine: Machine) -> Machine:
     """The machine, where the Plan trains in fp16 on CPUs with what DeepSpeed says of that: whether they can is known only to DeepSpeed."""
     wanted = machine.accelerator == "cpu" and isinstance(machine.software.fp16, Unknown) and plan.get("deepspeed.fp16.enabled") is True
     if wanted:
         with suppress(ReferenceFailure), ReferenceChecker(probe_python(plan)) as checker:
-            return with_types(machine, checker.types())
+            return add_float_types(machine, checker.types())
     return machine
 
 
@@ -88,9 +88,9 @@ class ReferenceChecker:
         self._asked = 0
         try:
             self._child = subprocess.Popen(
-                [python, *looking.options(python), str(CHILDREN / f"{how}.py")],
-                cwd=looking.NEUTRAL,
-                env=looking.environment(first=path),
+                [python, *child_python.options(python), str(CHILDREN / f"{how}.py")],
+                cwd=child_python.NEUTRAL,
+                env=child_python.environment(first=path),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -158,7 +158,7 @@ class ReferenceChecker:
                     raise ReferenceFailure(f"DeepSpeed gave no answer in {seconds:.0f} s")
                 if not (read := os.read(self._child.stdout.fileno(), 65536)):
                     raise ReferenceFailure(
-                        f"{' '.join((self._python, *looking.options(self._python)))} has no DeepSpeed that can be imported"
+                        f"{' '.join((self._python, *child_python.options(self._python)))} has no DeepSpeed that can be imported"
                         if not self.version
                         else "the reference checker's process has ended"
                     )

@@ -59,7 +59,7 @@ class Rule:
                 yield Finding(self.code, "info", c.root.rstrip("."), f"more of this kind ({self.code}) is not listed: fix these first")
                 return
             severity = p.severity or self.severity
-            why = p.why or (f"DeepSpeed: {quoted(p.says or self.says)}" if p.says or self.says else "")
+            why = p.why or (f"DeepSpeed: {quote_excerpt(p.says or self.says)}" if p.says or self.says else "")
             if severity == "error" and self._never_comes(c, p.when or self.when):
                 severity, why = "warning", f"{why} (once the script prepares a model: it does not)".strip()
             when = (p.when or self.when) if severity == "error" else None
@@ -73,7 +73,7 @@ MID_SENTENCE = re.compile(r"\b(?:be|between instances of|by|multiple of|with|to|
 BEGUN = re.compile(r"(?:are|cannot|got|has|is|must|not|requires)\b")
 
 
-def quoted(says: str) -> str:
+def quote_excerpt(says: str) -> str:
     """A part of a message as a quotation: an ellipsis stands where it is cut."""
     return ("… " if BEGUN.match(says) else "") + says + (" …" if MID_SENTENCE.search(says) else "")
 

@@ -18,7 +18,7 @@ from dstui.forecast.rates import Rates, with_measured
 from dstui.forecast.recommend import batches_of, space_of, way_of, ways_out
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import states
-from dstui.machine.report import size
+from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.finding import Finding, Fix
@@ -80,10 +80,10 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
         return
     path = next((p for p in (place.path, ZERO, "deepspeed") if plan.get(p) is not None), "deepspeed")
     largest = sorted(need.parts.items(), key=lambda item: -item[1])[:2]
-    why = f"at the peak ({need.peak}): " + ", ".join(f"{part.replace('_', ' ')} {size(amount)}" for part, amount in largest)
-    about = f"about {size(need.bytes)} of {place.name}, where {size(need.capacity)} are free"
+    why = f"at the peak ({need.peak}): " + ", ".join(f"{part.replace('_', ' ')} {format_size(amount)}" for part, amount in largest)
+    about = f"about {format_size(need.bytes)} of {place.name}, where {format_size(need.capacity)} are free"
     if need.verdict == "tight":
-        message = f"this Plan needs {about}: it fits only where little is wasted (up to {size(need.range[1])})"
+        message = f"this Plan needs {about}: it fits only where little is wasted (up to {format_size(need.range[1])})"
         yield Finding(place.code, "info", path, message, why, line=plan.line_of(path))
         return
     yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)

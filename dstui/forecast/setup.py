@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from dstui.check.auto_values import AUTO, value_of
 from dstui.check.context import Context
-from dstui.check.rules.batch import given, verdict
+from dstui.check.rules.batch import evaluate_batch, written_batch
 from dstui.forecast.not_reckoned import not_reckoned
 from dstui.plan import Plan
 from dstui.plan.catalogue import release, version_tuple
@@ -196,7 +196,7 @@ def _precision(c: Context, reported: list[str]) -> Precision:
 
 def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int, int]:
     of_each = c.number("sequence_parallel_size") or parts
-    triple = verdict(given(c), ranks / of_each if of_each else ranks).triple
+    triple = evaluate_batch(written_batch(c), ranks / of_each if of_each else ranks).triple
     micro, steps = (int(n) if isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < 1e9 else 0 for n in triple[1:])
     filled = any(c.raw.get(key) == AUTO for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"))
     if filled or not micro:

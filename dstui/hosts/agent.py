@@ -23,7 +23,7 @@ What it says, after the line READY, are frames: a line of JSON, followed by the 
 Files are named relative to the job's folder on this host, as in the job folder at home. Times are seconds since the epoch by this host.
 
 One file, and longer than others here, because it is sent as it is: it can import nothing of dstui. What it does as others do here (finding
-and ending processes as dstui/jobs/supervise/stop.py, checking files as dstui/base/regular.py) is written again for that reason.
+and ending processes as dstui/jobs/supervise/stop.py, checking files as dstui/base/regular_files.py) is written again for that reason.
 """
 
 from __future__ import annotations

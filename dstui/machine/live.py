@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import TracebackType
 
-from dstui.base import looking
+from dstui.base import child_python
 from dstui.machine.child import HERE
 from dstui.machine.codec import Maybe, Unknown, decode
 from dstui.machine.snapshot import NOT_ASKED, Machine
@@ -41,7 +41,7 @@ class GpuState:
     power: Maybe[float] = NOT_ASKED
 
 
-def refreshed(machine: Machine, states: Mapping[int, GpuState]) -> Machine:
+def update_states(machine: Machine, states: Mapping[int, GpuState]) -> Machine:
     """The machine with these states in place of its GPUs' own."""
     names = [field.name for field in fields(GpuState)]
     gpus = tuple(
@@ -60,8 +60,8 @@ class Live:
         self._rest = b""
         self._child = subprocess.Popen(
             [sys.executable, str(HERE / "nvml.py"), "--watch", str(interval)],
-            cwd=looking.NEUTRAL,
-            env=looking.environment(env),
+            cwd=child_python.NEUTRAL,
+            env=child_python.environment(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -24,7 +24,7 @@ class Visible:
     notes: tuple[str, ...] = ()
 
 
-def visible(value: str | None, gpus: Sequence[Gpu], order: str | None = None) -> Visible:
+def visible_gpus(value: str | None, gpus: Sequence[Gpu], order: str | None = None) -> Visible:
     """What CUDA makes of the variable's value (None where it is not set) with CUDA_DEVICE_ORDER=`order`."""
     ordered = sorted(gpus, key=lambda gpu: known(gpu.bus_id, "")) if order == PCI_ORDER else list(gpus)
     exact, notes = _order(gpus, order)

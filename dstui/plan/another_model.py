@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from dstui.plan.document import pairs
+from dstui.plan.document import scalar_entries
 from dstui.plan.load import MODEL_NAME
 from dstui.plan.plan import Plan, load
 from dstui.plan.splice import Splice
@@ -15,14 +15,14 @@ from dstui.plan.splice import Splice
 ONE, MICRO, STEPS = "{ds_config}", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 
 
-def no_name(name: str, taken: Mapping[str, object]) -> str:
+def name_problem(name: str, taken: Mapping[str, object]) -> str:
     """Why a model cannot be called so, in a sentence; "" where it can."""
     if not MODEL_NAME.fullmatch(name):
         return "A model's name begins with a letter, and has letters, digits and _ only."
     return f"{name} is there already: give it another name." if name.upper() in map(str.upper, taken) else ""
 
 
-def with_model(plan: Plan, name: str, role: str, present: str) -> Plan:
+def add_model(plan: Plan, name: str, role: str, present: str) -> Plan:
     """The Plan with one more model of a `role`, train or inference, and a configuration to begin with. Raises PlanError.
 
     Where there are no `models:` yet, the configuration that is there moves to a model called `present`, as it is written.
@@ -53,7 +53,7 @@ def _moved(plan: Plan, name: str) -> Plan:
     if root.flow_style:
         return plan.patch(({"op": "move", "from": "/deepspeed", "path": f"/models/{name}/deepspeed"},))
     splice = Splice(plan.document)
-    key, value = next(pair for pair in pairs(root) if pair[0].value == "deepspeed")
+    key, value = next(pair for pair in scalar_entries(root) if pair[0].value == "deepspeed")
     start, end = splice.line_start(key.start_mark.index), splice.after_line(splice.end(value))
     lines = plan.text[start:end].splitlines(keepends=True)
     body = "".join(f"    {line}" if line.strip() else line for line in lines)

@@ -33,7 +33,7 @@ Reading = Literal["value", "text", "text or null"]
 """How a plain scalar is read: by the core schema, or as the text that stands there (arguments, variables, names)."""
 
 
-def as_value(_path: Path) -> Reading:
+def read_as_value(_path: Path) -> Reading:
     """The default of `Document.reading`."""
     return "value"
 
@@ -43,7 +43,7 @@ class Document:
     """One YAML text; `reading(path)` tells how plain scalars are read there."""
 
     text: str
-    reading: Callable[[Path], Reading] = as_value
+    reading: Callable[[Path], Reading] = read_as_value
 
     @cached_property
     def root(self) -> Node:
@@ -58,7 +58,7 @@ class Document:
         """The entries of a mapping by their keys; made once per mapping, for a look-up must not depend on how many there are."""
         found = self._entries.get(id(node))
         if found is None:
-            found = self._entries[id(node)] = {key.value: (key, value) for key, value in pairs(node)}
+            found = self._entries[id(node)] = {key.value: (key, value) for key, value in scalar_entries(node)}
         return found
 
     @cached_property
@@ -103,7 +103,7 @@ def position(part: str | int) -> int | None:
 Entries = dict[str, tuple[yaml.ScalarNode, Node]]
 
 
-def pairs(node: yaml.MappingNode) -> Iterator[tuple[yaml.ScalarNode, Node]]:
+def scalar_entries(node: yaml.MappingNode) -> Iterator[tuple[yaml.ScalarNode, Node]]:
     """The entries of a mapping whose keys are scalars (others are refused when the document is built)."""
     return ((key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode))
 
@@ -145,7 +145,7 @@ def compose(text: str) -> Node:
     return node
 
 
-def values(root: Node | None) -> Iterator[Node]:
+def walk_nodes(root: Node | None) -> Iterator[Node]:
     """Every key and value of a composed tree, aliases followed. Raises DocumentError where that exceeds a limit."""
     waiting, count = [(root, 0, 0)] if root is not None else [], 0
     while waiting:

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from dstui.plan.document import Document, DocumentError, Node, Path, pairs
+from dstui.plan.document import Document, DocumentError, Node, Path, scalar_entries
 from dstui.plan.finding import Operation
 from dstui.plan.scalars import yaml_scalar
 from dstui.plan.splice import EditError, Splice
@@ -29,24 +29,24 @@ def pointer(path: str) -> Path:
     return tuple(part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:])
 
 
-def patched(document: Document, operations: Iterable[Operation]) -> Document:
+def apply_patch(document: Document, operations: Iterable[Operation]) -> Document:
     """The document after a JSON Patch (RFC 6902: add, replace, remove, move). Raises EditError; then nothing has changed."""
     for operation in operations:
         path, kind = pointer(operation["path"]), operation["op"]
         if kind == "remove":
-            document = removed(document, path)
+            document = remove_node(document, path)
         elif kind == "move":
-            document = moved(document, pointer(operation["from"]), path)
+            document = move_node(document, pointer(operation["from"]), path)
         elif kind in ("add", "replace"):
             if kind == "replace" and document.node(path) is None:
                 raise EditError(f"{'.'.join(map(str, path))} is not there to be replaced")
-            document = put(document, path, operation["value"], insert=kind == "add")
+            document = put_value(document, path, operation["value"], insert=kind == "add")
         else:
             raise EditError(f"{kind!r}: a patch here adds, replaces, removes or moves")
     return document
 
 
-def put(document: Document, path: Path, value: Any, *, insert: bool = False) -> Document:
+def put_value(document: Document, path: Path, value: Any, *, insert: bool = False) -> Document:
     """The document with the value at the path, its missing parents created. `insert`: before that item, where it is in a list."""
     if not path:
         raise EditError("the whole Plan is not edited: name a key")
@@ -67,7 +67,7 @@ def put(document: Document, path: Path, value: Any, *, insert: bool = False) -> 
     return _checked(document, Splice(document).add(path, value), path, value, insert=True)
 
 
-def removed(document: Document, path: Path) -> Document:
+def remove_node(document: Document, path: Path) -> Document:
     """The document without the node at the path."""
     if document.node(path) is None or not path:
         raise EditError(f"{'.'.join(map(str, path))} is not there to be removed")
@@ -76,12 +76,12 @@ def removed(document: Document, path: Path) -> Document:
     return _compared(document, text, _without(document.data, path), path)
 
 
-def moved(document: Document, path: Path, to: Path) -> Document:
+def move_node(document: Document, path: Path, to: Path) -> Document:
     """The document with a node at another path. A key that only gets another name keeps its place and its comments."""
     if document.node(path) is None or not path or not to:
         raise EditError(f"{'.'.join(map(str, path))} is not there to be moved")
     if path[:-1] != to[:-1] or document.node(to) is not None or not isinstance(document.node(path[:-1]), yaml.MappingNode):
-        return put(removed(document, path), to, _get(document.data, path), insert=True)
+        return put_value(remove_node(document, path), to, _get(document.data, path), insert=True)
     _refuse_alias(document, path)
     expected = _with(_without(document.data, path), to, _get(document.data, path), insert=False)
     return _compared(document, Splice(document).rename(path, str(to[-1])), expected, path)
@@ -95,17 +95,17 @@ def _replaced(document: Document, path: Path, value: Any) -> Document:
     if isinstance(old, dict) and isinstance(value, Mapping) and old and value:
         for key in [k for k in old if k not in value]:
             if len(_get(document.data, path)) > 1:
-                document = removed(document, (*path, key))
+                document = remove_node(document, (*path, key))
             else:
                 return _checked(document, Splice(document).overwrite(path, value), path, value)
         for key, item in value.items():
-            document = put(document, (*path, key), item)
+            document = put_value(document, (*path, key), item)
         return document
     if isinstance(old, list) and isinstance(value, (list, tuple)) and old and value:
         for index in range(len(old) - 1, len(value) - 1, -1):
-            document = removed(document, (*path, index))
+            document = remove_node(document, (*path, index))
         for index, item in enumerate(value):
-            document = put(document, (*path, index), item)
+            document = put_value(document, (*path, index), item)
         return document
     return _checked(document, Splice(document).overwrite(path, value), path, value)
 
@@ -153,7 +153,7 @@ def _refuse_halves(value: Any) -> None:
 def _stands_earlier(parent: Node, node: Node, name: str | int) -> bool:
     """Whether the text of an entry is before its own key, or is that of an item before it."""
     if isinstance(parent, yaml.MappingNode):
-        key = next(key for key, _ in pairs(parent) if key.value == str(name))
+        key = next(key for key, _ in scalar_entries(parent) if key.value == str(name))
         return bool(node.start_mark.index < key.start_mark.index)
     earlier = parent.value[: int(name)] if isinstance(parent, yaml.SequenceNode) else ()
     return node.start_mark.index < parent.start_mark.index or any(item is node for item in earlier)

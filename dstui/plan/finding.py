@@ -68,6 +68,6 @@ class Finding:
         }
 
 
-def ranked(findings: list[Finding]) -> list[Finding]:
+def sort_findings(findings: list[Finding]) -> list[Finding]:
     """Errors first, then warnings, then the rest; within one severity in the order of the file."""
     return sorted(findings, key=lambda f: (RANK_OF_SEVERITY[f.severity], f.line or 0, f.code))

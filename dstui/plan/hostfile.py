@@ -36,7 +36,7 @@ class HostfileProblem:
     """Whether there is no such file here: a Plan may be looked at where it will not run."""
 
 
-def wrong_with_host(name: str) -> str:
+def host_problem(name: str) -> str:
     """Why this is no host that ssh, pdsh and mpirun can all be given, in a sentence; empty where it is one.
 
     A name, an IPv4 or IPv6 address, with USER@ before it where one is wanted: never an option, never anything that a shell looks at.
@@ -61,7 +61,7 @@ def parse_hostfile(text: str) -> dict[str, int]:
         if match is None:
             raise HostfileError(f"{line[:60]!r} is not `HOST slots=N`", number)
         host, slots = match[1], _slots(match[2], number)
-        if problem := wrong_with_host(host):
+        if problem := host_problem(host):
             raise HostfileError(f"{host[:60]!r}: {problem}", number)
         if host in pool:
             raise HostfileError(f"the host {host!r} stands here a second time: give it once, with all its slots", number)
@@ -77,7 +77,7 @@ def _slots(digits: str, line: int) -> int:
     return int(digits)
 
 
-def unnamed_hosts(count: int) -> list[str]:
+def placeholder_hosts(count: int) -> list[str]:
     """Stand-ins for hosts that the cluster will choose: `node 0`, `node 1`, … No real host has a space in its name."""
     return [f"node {number}" for number in range(count)]
 

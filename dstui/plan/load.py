@@ -16,7 +16,7 @@ from typing import Any
 from dstui.base.limits import MOST_LISTED
 from dstui.plan.document import Document, DocumentError, Path, Reading
 from dstui.plan.finding import Finding
-from dstui.plan.kinds import KINDS, LISTS_OF_TEXTS, TEXTS, shown
+from dstui.plan.kinds import KINDS, LISTS_OF_TEXTS, TEXTS, describe_value
 from dstui.plan.model import SECTIONS, Cluster, Job, NamedModel, Run
 
 KEPT = ("accelerate", "deepspeed")
@@ -146,7 +146,7 @@ class _Form:
             return {}
         if isinstance(value, dict):
             return value
-        self.wrong(path, f"a mapping belongs here (key: value), not {shown(value)}")
+        self.wrong(path, f"a mapping belongs here (key: value), not {describe_value(value)}")
         return {}
 
     def section(self, path: Path, cls: type, data: Any) -> Any:
@@ -187,11 +187,13 @@ class _Form:
             return spec.default if spec.default_factory is MISSING else spec.default_factory()
         if choices and value not in choices:
             close = difflib.get_close_matches(str(value), choices, 1)
-            self.wrong(path, f"{shown(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else ""))
+            self.wrong(
+                path, f"{describe_value(value)} is none of {', '.join(choices)}" + (f"; did you mean {close[0]!r}?" if close else "")
+            )
         if minimum is not None and value < minimum:
-            self.wrong(path, f"{shown(value)} is less than {minimum:g}, the least that makes sense")
+            self.wrong(path, f"{describe_value(value)} is less than {minimum:g}, the least that makes sense")
         if maximum is not None and value > maximum:
-            self.wrong(path, f"{shown(value)} is more than {maximum:g}, the most that makes sense")
+            self.wrong(path, f"{describe_value(value)} is more than {maximum:g}, the most that makes sense")
         return tuple(value) if isinstance(value, list) else value
 
     def script(self, job: Job) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dstui.plan.document import Document, DocumentError
 from dstui.plan.document import Path as NodePath
-from dstui.plan.edit import patched, put, removed
+from dstui.plan.edit import apply_patch, put_value, remove_node
 from dstui.plan.finding import Finding, Operation
 from dstui.plan.load import PlanError, compose, reading, sections
 from dstui.plan.model import Cluster, Job, Model, NamedModel, Run
@@ -156,7 +156,7 @@ class Plan:
 
         A value of DeepSpeed's that stands where a section has to be gives way.
         """
-        return self._edited(path, lambda: put(self.document, *self._with_room(self._parts(path), value)))
+        return self._edited(path, lambda: put_value(self.document, *self._with_room(self._parts(path), value)))
 
     def unset(self, path: str) -> Plan:
         """The Plan without the key, and under deepspeed without the sections that this would leave empty."""
@@ -167,11 +167,11 @@ class Plan:
             if self.get(section) != {parts[-1]: self.get(path)}:
                 break
             parts, path = parts[:-1], section
-        return self._edited(path, lambda: removed(self.document, parts))
+        return self._edited(path, lambda: remove_node(self.document, parts))
 
     def patch(self, operations: Iterable[Operation]) -> Plan:
         """The Plan after a JSON Patch: all of it, or PlanError and none of it."""
-        return self._edited("", lambda: patched(self.document, operations))
+        return self._edited("", lambda: apply_patch(self.document, operations))
 
     def _edited(self, path: str, edit: Any) -> Plan:
         try:

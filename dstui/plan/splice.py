@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from dstui.plan.document import Document, Node, Path, pairs
+from dstui.plan.document import Document, Node, Path, scalar_entries
 from dstui.plan.scalars import yaml_scalar
 
 Entry = Node | tuple[Node, Node]
@@ -191,7 +191,7 @@ class Splice:
     # -- nodes
 
     def key(self, parent: yaml.MappingNode, name: str | int) -> Node:
-        return next(key for key, _ in pairs(parent) if key.value == str(name))
+        return next(key for key, _ in scalar_entries(parent) if key.value == str(name))
 
     def index(self, parent: yaml.CollectionNode, name: str | int) -> int:
         if isinstance(parent, yaml.SequenceNode):

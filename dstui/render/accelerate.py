@@ -48,7 +48,7 @@ def accelerate_data(plan: Plan, slots: Mapping[str, list[int]] | None, ds_config
     else:
         remarks = [f"accelerate uses DeepSpeed only with distributed_type: DEEPSPEED, not with {plan.accelerate['distributed_type']}"]
     data |= {name: value for name, value in plan.accelerate.items() if name not in (SECTION, "mixed_precision") or name not in data}
-    return plain({name: value for name, value in data.items() if value is not None}), remarks
+    return without_spelling({name: value for name, value in data.items() if value is not None}), remarks
 
 
 def _deepspeed(plan: Plan, data: dict[str, Any], ds_config: str, whole: bool) -> list[str]:
@@ -83,7 +83,7 @@ def plugin_fields(plan: Plan) -> tuple[dict[str, Any], list[str]]:
     """The configuration as keys of accelerate's plugin, and the paths that no key of the plugin says."""
     rest = dict(_leaves({name: value for name, value in plan.deepspeed.items() if not _is_precision(name, value)}))
     written = {key.name: rest.pop(key.path) for key in PLUGIN.values() if key.path in rest}
-    fields = {name: plain(value) for name, value in written.items() if value != AUTO}
+    fields = {name: without_spelling(value) for name, value in written.items() if value != AUTO}
     if ZERO not in plan.deepspeed:
         fields["zero_stage"] = 0
     if "gradient_accumulation_steps" not in written:
@@ -164,12 +164,12 @@ def _listed(paths: list[str]) -> str:
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
-def plain(value: Any) -> Any:
+def without_spelling(value: Any) -> Any:
     """Plain values, without the spelling of numbers: YAML 1.1, which accelerate reads, has no 1e-4."""
     if isinstance(value, Mapping):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): without_spelling(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [without_spelling(item) for item in value]
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     return int(value) if isinstance(value, int) else float(value)

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 
 from dstui.machine.binding import numactl_wrapper
 from dstui.plan import Plan
-from dstui.plan.holes import literal
+from dstui.plan.holes import unescape_holes
 from dstui.plan.hostfile import hostfile_text
 from dstui.render.accelerate import accelerate_yaml
-from dstui.render.code import code
+from dstui.render.code import render_code
 from dstui.render.config_files import config_name
 from dstui.render.jsontext import json_text
-from dstui.render.kubernetes import kubernetes
+from dstui.render.kubernetes import render_kubernetes
 from dstui.render.launch import RenderError
-from dstui.render.launch_script import script
+from dstui.render.launch_script import render_launch_script
 from dstui.render.quoting import FILES
-from dstui.render.sbatch import in_allocation, sbatch
+from dstui.render.sbatch import render_in_allocation, render_sbatch
 from dstui.render.spec import BIND
 from dstui.render.target import Target
 
@@ -69,11 +69,11 @@ def env_text(env: Mapping[str, str], launcher: str = "") -> str:
 def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple[Artifact, ...]:
     """The files of a Plan, ds_config.json first. Raises RenderError where there is no command for it."""
     if target.plan.job.command:
-        return (*ds_configs(target.plan), own_command(target.plan))
+        return (*ds_configs(target.plan), command_artifact(target.plan))
     plan, spec = target.plan, target.launch
     files = ds_configs(plan)
     if plan.job.integration == "accelerate" or spec.launcher == "accelerate":
-        files.append(for_accelerate(target))
+        files.append(accelerate_artifact(target))
     hosts = plan.cluster.hosts if plan.cluster.hosts is not None else target.pool
     if hosts is not None:
         files.append(Artifact("hostfile", hostfile_text(hosts), "the hosts and their slots, for the launcher"))
@@ -86,29 +86,29 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
     if spec.bindings:
         files.append(Artifact(BIND, numactl_wrapper(spec.bindings), "starts each rank on the CPUs beside its GPU", executable=True))
     nameless = spec.launcher == "slurm" and not spec.named
-    launch = in_allocation(plan, spec, _texts(plan)) if nameless else script(spec, ds_config_path)
+    launch = render_in_allocation(plan, spec, _texts(plan)) if nameless else render_launch_script(spec, ds_config_path)
     files.append(Artifact("launch.sh", launch, "the command that starts the ranks", executable=True, private=True))
     return tuple(files)
 
 
-def own_command(plan: Plan) -> Artifact:
+def command_artifact(plan: Plan) -> Artifact:
     """The command of a framework that starts its own ranks."""
-    env = [f"{name}={literal(value)}" for name, value in plan.cluster.env.items()]
-    words = shlex.join([*(["env", *env] if env else []), *map(literal, plan.job.command)])
-    text = f"#!/bin/sh\ncd {shlex.quote(plan.place(literal(plan.job.workdir)))} && exec {words}\n"
+    env = [f"{name}={unescape_holes(value)}" for name, value in plan.cluster.env.items()]
+    words = shlex.join([*(["env", *env] if env else []), *map(unescape_holes, plan.job.command)])
+    text = f"#!/bin/sh\ncd {shlex.quote(plan.place(unescape_holes(plan.job.workdir)))} && exec {words}\n"
     return Artifact("launch.sh", text, "the command, which starts its ranks itself", executable=True, private=True)
 
 
-def for_slurm(target: Target) -> Artifact:
+def slurm_artifact(target: Target) -> Artifact:
     """job.sbatch. Raises RenderError."""
-    made = sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
+    made = render_sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
     notes = (*made.notes, *_left_out(target))
     return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
 
 
-def for_kubernetes(target: Target) -> Artifact:
+def kubernetes_artifact(target: Target) -> Artifact:
     """job.yaml. Raises RenderError."""
-    made = kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
+    made = render_kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
     return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", private=True, notes=(*made.notes, *_left_out(target)))
 
 
@@ -118,7 +118,7 @@ def _left_out(target: Target) -> list[str]:
     return [f"left out: what stands in {' and '.join(paths)}: put what the ranks need into cluster.env"] if paths else []
 
 
-def for_accelerate(target: Target) -> Artifact:
+def accelerate_artifact(target: Target) -> Artifact:
     """accelerate.yaml."""
     try:
         used = target.slots
@@ -127,6 +127,6 @@ def for_accelerate(target: Target) -> Artifact:
     return Artifact("accelerate.yaml", accelerate_yaml(target.plan, used), "the same for `accelerate launch --config_file accelerate.yaml`")
 
 
-def for_the_script(plan: Plan) -> Artifact:
+def script_artifact(plan: Plan) -> Artifact:
     """The lines that the script needs."""
-    return Artifact("script_lines.py", code(plan), "the lines that the training script needs for this Plan")
+    return Artifact("script_lines.py", render_code(plan), "the lines that the training script needs for this Plan")

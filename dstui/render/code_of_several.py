@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dstui.plan import Plan
-from dstui.render.code_of_accelerate import FIRST, made
-from dstui.render.code_of_deepspeed import initialized
+from dstui.render.code_of_accelerate import FIRST, accelerator_block
+from dstui.render.code_of_deepspeed import initialize_block
 from dstui.render.code_parts import EPOCHS, accelerate_builds, data, dummies, stage_of
 
 
@@ -46,7 +46,7 @@ def _accelerate(plan: Plan) -> Iterator[str]:
     trained, inference = _roles(plan)
     yield _configurations(plan)
     utils = {"DeepSpeedPlugin"} | dummies(plan.configurations[name] for name in trained)
-    yield made(plan, utils, "deepspeed_plugins=plugins").replace("\n\n", f"\n\n{PLUGINS}\n", 1)
+    yield accelerator_block(plan, utils, "deepspeed_plugins=plugins").replace("\n\n", f"\n\n{PLUGINS}\n", 1)
     if trained:
         yield FIRST + f"{data(plan.configurations[trained[0]])}\n{EPOCHS}"
     for number, name in enumerate(trained):
@@ -117,7 +117,7 @@ def _deepspeed(plan: Plan) -> Iterator[str]:
     for number, name in enumerate(trained):
         config = plan.configurations[name]
         build, split = f"{name} = build_{name}()", f'with deepspeed.zero.Init(config_dict_or_path=configs["{name}"]):\n    '
-        yield "\n".join([(split if stage_of(plan, config) == 3 else "") + build, initialized(plan, config, name, data=number == 0)])
+        yield "\n".join([(split if stage_of(plan, config) == 3 else "") + build, initialize_block(plan, config, name, data=number == 0)])
     for name in inference:
         yield INITIALIZE_INFERENCE.replace("NAME", name)
     if not trained:

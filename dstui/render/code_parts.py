@@ -30,12 +30,12 @@ def gathers(config: Mapping[str, Any]) -> bool:
     return isinstance(zero, Mapping) and zero.get("stage3_gather_16bit_weights_on_model_save") is True
 
 
-def has(config: Mapping[str, Any], section: str) -> bool:
+def builds(config: Mapping[str, Any], section: str) -> bool:
     """Whether the configuration builds this: its optimizer or its scheduler."""
     return bool(config.get(section))
 
 
-def on_cpus(plan: Plan) -> bool:
+def plan_uses_cpus(plan: Plan) -> bool:
     """Whether the Plan says that its ranks have no GPU."""
     return plan.cluster.env.get("DS_ACCELERATOR") == "cpu"
 
@@ -49,7 +49,7 @@ def data(config: Mapping[str, Any]) -> str:
 
 def dummies(configs: Iterable[Mapping[str, Any]]) -> set[str]:
     """Return the names of accelerate's stand-ins for what these configurations build."""
-    sections = {section for config in configs for section in ("optimizer", "scheduler") if has(config, section)}
+    sections = {section for config in configs for section in ("optimizer", "scheduler") if builds(config, section)}
     return ({"DummyOptim"} if "optimizer" in sections else set()) | ({"DummyScheduler"} if sections else set())
 
 
@@ -59,7 +59,7 @@ def accelerate_builds(config: Mapping[str, Any], owner: str = "accelerator", nam
     `name`: which of several models it is; `owner`: the Accelerator that trains it.
     """
     model, before = name or "model", f"{name}_" if name else ""
-    optimizer, scheduler = has(config, "optimizer"), has(config, "scheduler")
+    optimizer, scheduler = builds(config, "optimizer"), builds(config, "scheduler")
     yield f"{before}trained = [p for p in {model}.parameters() if p.requires_grad]"
     if optimizer:
         yield f'{before}optimizer = DummyOptim({before}trained, lr=1e-4)  # the configuration builds it; this fills its "auto"'
@@ -85,7 +85,7 @@ def accelerate_builds(config: Mapping[str, Any], owner: str = "accelerator", nam
     yield f"{objects} = {owner}.prepare({objects})"
 
 
-def whole_weights(plan: Plan, folder: str) -> Iterator[str]:
+def full_weights_blocks(plan: Plan, folder: str) -> Iterator[str]:
     """The blocks that read a whole model from a checkpoint of DeepSpeed's; it has one file of weights where nothing is split."""
     read, load = (FP32, LOAD_FP32) if stage_of(plan, plan.deepspeed) else (NOT_SPLIT, LOAD)
     yield f"{LATER}\n{read.replace('FOLDER', folder)}"

@@ -17,8 +17,8 @@ from dstui.machine.visible import launcher_slots
 from dstui.plan import Plan
 from dstui.plan.accelerate_keys import FILE, SECTION
 from dstui.plan.env_file import ENV_FILE
-from dstui.plan.holes import literal
-from dstui.plan.hostfile import HostfileError, is_named, select, unnamed_hosts
+from dstui.plan.holes import unescape_holes
+from dstui.plan.hostfile import HostfileError, is_named, placeholder_hosts, select
 from dstui.plan.launchers import BY_NAME, NAMELESS, Launcher, reads_env_files
 from dstui.plan.parallelism import parallelism_variables
 from dstui.render.accelerate import PORT, accelerate_data
@@ -50,10 +50,10 @@ def slots(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = None) -
     hosts = hosts_of(plan, pool)
     if hosts is None:
         if machine == Machine.unprobed():
-            count = cluster.num_gpus or (cluster.cpu_ranks if says_cpu(plan) else 0)
+            count = cluster.num_gpus or (cluster.cpu_ranks if asks_for_cpus(plan) else 0)
             return {"localhost": list(range(count))} if count else None
-        hosts = {"localhost": cluster.cpu_ranks if says_cpu(plan) else len(machine.gpus) or cluster.cpu_ranks}
-        chosen = says_cpu(plan) or any(getattr(cluster, name) is not None for name in ("include", "exclude", "num_nodes", "num_gpus"))
+        hosts = {"localhost": cluster.cpu_ranks if asks_for_cpus(plan) else len(machine.gpus) or cluster.cpu_ranks}
+        chosen = asks_for_cpus(plan) or any(getattr(cluster, name) is not None for name in ("include", "exclude", "num_nodes", "num_gpus"))
         if not chosen and (launcher_visible := launcher_slots(_as_started(plan, machine))):
             return {"localhost": [slot for slot in launcher_visible if slot < len(machine.gpus)]}
     try:
@@ -73,14 +73,14 @@ def hosts_of(plan: Plan, pool: Mapping[str, int] | None = None) -> Mapping[str, 
         return cluster.hosts if cluster.hosts is not None else pool
     if cluster.hostfile is not None or (cluster.num_nodes or 1) < 2:
         return None
-    ranks = cluster.num_gpus or (cluster.cpu_ranks if says_cpu(plan) else None)
+    ranks = cluster.num_gpus or (cluster.cpu_ranks if asks_for_cpus(plan) else None)
     if ranks is None:
         message = f"num_nodes is {cluster.num_nodes} and no host is named: give num_gpus, the ranks on each host (or name them in hosts)"
         raise RenderError("cluster.num_gpus", message)
-    return dict.fromkeys(unnamed_hosts(int(cluster.num_nodes or 1)), ranks)
+    return dict.fromkeys(placeholder_hosts(int(cluster.num_nodes or 1)), ranks)
 
 
-def says_cpu(plan: Plan) -> bool:
+def asks_for_cpus(plan: Plan) -> bool:
     """Whether the Plan itself says that its ranks run on CPUs."""
     return plan.cluster.env.get("DS_ACCELERATOR") == "cpu"
 
@@ -119,7 +119,7 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
     _refuse(plan, launcher, used or {})
     local = launcher.name == "local"
     first = next(iter(used or ("localhost",)))
-    cpu = on_cpus(plan, machine, tuple(used or ())) if cpu is None else cpu
+    cpu = ranks_on_cpus(plan, machine, tuple(used or ())) if cpu is None else cpu
     read = found if found and reads_env_files(launcher) and not all(host in HERE for host in used or HERE) else {}
     return LaunchSpec(
         python=interpreter(plan),
@@ -128,9 +128,9 @@ def launch_spec(  # noqa: PLR0913 - the last two are named
             *_common_options(plan, launcher),
             *cluster.launcher_args,
         ),
-        script=(_as_script(literal(job.script)),) if job.script else ("-m", str(job.module)),
-        script_args=tuple(map(literal, job.args)),
-        workdir=plan.place(literal(job.workdir)),
+        script=(_as_script(unescape_holes(job.script)),) if job.script else ("-m", str(job.module)),
+        script_args=tuple(map(unescape_holes, job.args)),
+        workdir=plan.place(unescape_holes(job.workdir)),
         env={**read, **_environment(plan, cpu, launcher, first)},
         ranks=dict(enumerate(host for host, chosen in (used or {}).items() for _ in chosen)),
         cpu=cpu,
@@ -176,7 +176,7 @@ def _refuse(plan: Plan, launcher: Launcher, used: Mapping[str, Sequence[int]]) -
                 )
 
 
-def on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:
+def ranks_on_cpus(plan: Plan, machine: Machine, hosts: Sequence[str]) -> bool:
     """Whether the ranks run on CPUs: this machine has no GPU and is where they run, or the Plan says so.
 
     A machine from which other hosts are started is often a login node without a GPU: it says nothing of them.
@@ -270,4 +270,4 @@ def _environment(plan: Plan, cpu: bool, launcher: Launcher, first: str) -> dict[
         env |= accelerate_environment(plan)
     elif plan.job.integration == "trainer" and launcher.name != "accelerate":
         env |= parallelism_variables(plan)  # the Trainer's own Accelerator reads them
-    return env | {name: literal(value) for name, value in plan.cluster.env.items()}
+    return env | {name: unescape_holes(value) for name, value in plan.cluster.env.items()}

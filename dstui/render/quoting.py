@@ -21,7 +21,7 @@ REPORTED = re.compile(f"(?:(?!\n){UNSAFE.pattern})+")
 """What a terminal must not see; a line break within quotes may stay."""
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     """A word as any shell takes it and any terminal shows it: what is unsafe to show is told to printf by its bytes."""
     parts = _VARIABLE.split(word)  # texts, and between them names of variables
     texts = [_quoted(part) if part or part == word else "" for part in parts[::2]]

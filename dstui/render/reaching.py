@@ -34,7 +34,7 @@ class Reach:
     why: str
 
 
-def reaching(spec: LaunchSpec, shell: Iterable[str] = (), *, gpu_here: bool = False) -> tuple[Reach, ...]:
+def trace_variables(spec: LaunchSpec, shell: Iterable[str] = (), *, gpu_here: bool = False) -> tuple[Reach, ...]:
     """The Plan's own variables, then those of the shell in which the job is started, each with whether the ranks find it.
 
     `shell`: names that are set there; `gpu_here`: whether the machine that starts the ranks has a GPU.

@@ -12,7 +12,7 @@ from dstui.plan.hostfile import is_named
 from dstui.plan.launchers import BY_NAME, Start
 from dstui.render.config_files import with_paths
 from dstui.render.launcher_words import launcher_words
-from dstui.render.quoting import FILES, quoted, variable
+from dstui.render.quoting import FILES, quote_word, variable
 
 BIND = "bind.sh"
 """The wrapper that starts each rank on its own CPUs."""
@@ -173,16 +173,16 @@ class LaunchSpec:
         return path if FILES in path else posixpath.normpath(posixpath.join(self.workdir, path))
 
     def _lines(self, ds_config: str, node: int | str) -> Iterator[str]:
-        yield f"cd {quoted(self.workdir)} &&"
+        yield f"cd {quote_word(self.workdir)} &&"
         folder = posixpath.dirname(self.python)
         if folder:  # ninja, pdsh and the like of a virtual environment are found beside its python
-            yield f'PATH={quoted(folder)}:"$PATH" \\'
+            yield f'PATH={quote_word(folder)}:"$PATH" \\'
         for name, value in self.launcher_environment(ds_config, node).items():
-            yield f"{name}={quoted(value)} \\"
+            yield f"{name}={quote_word(value)} \\"
         words = self.argv(ds_config, node)
         script = len(words) - len(self.script_args) - (3 + len(self.script) if self.bindings else 1)
-        yield " ".join(map(quoted, words[:script])) + " \\"
-        yield "  " + " ".join(map(quoted, words[script:]))
+        yield " ".join(map(quote_word, words[:script])) + " \\"
+        yield "  " + " ".join(map(quote_word, words[script:]))
 
 
 def _folder(ds_config: str) -> str:

@@ -9,7 +9,7 @@ from functools import cached_property
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 from dstui.plan.env_file import EnvFiles
-from dstui.plan.hostfile import unnamed_hosts
+from dstui.plan.hostfile import placeholder_hosts
 from dstui.render.launch import RenderError, hosts_of, launch_spec, runs_here, slots
 from dstui.render.spec import LaunchSpec
 
@@ -45,7 +45,7 @@ class Target:
         try:
             named: Mapping[str, int] = hosts_of(self.plan, self.pool) or {}
         except RenderError:
-            named = dict.fromkeys(unnamed_hosts(1), 1)  # several hosts, of which nobody says how many ranks each has
+            named = dict.fromkeys(placeholder_hosts(1), 1)  # several hosts, of which nobody says how many ranks each has
         return self.machine if self.machine.recorded or runs_here(self.machine, named) else None
 
     @cached_property

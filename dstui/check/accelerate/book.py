@@ -13,7 +13,7 @@ RULES: dict[str, Rule] = {}
 DS = SECTION
 
 
-def inside(c: Context, name: str) -> Any:
+def plugin_value(c: Context, name: str) -> Any:
     """A value of deepspeed_config."""
     return c.section(DS).get(name)
 
@@ -25,13 +25,13 @@ def uses_deepspeed(c: Context) -> bool:
 
 def stage(c: Context) -> int | None:
     """The ZeRO stage, None where the file leaves it to a ds_config.json."""
-    value = inside(c, "zero_stage")
-    return value if isinstance(value, int) else None if inside(c, FILE) else 2
+    value = plugin_value(c, "zero_stage")
+    return value if isinstance(value, int) else None if plugin_value(c, FILE) else 2
 
 
 def device(c: Context, what: str) -> str:
     """Where `optimizer` or `param` is kept, as accelerate spells it: in lower case."""
-    return str(inside(c, f"offload_{what}_device") or "none").lower()
+    return str(plugin_value(c, f"offload_{what}_device") or "none").lower()
 
 
 def machines(c: Context) -> int:

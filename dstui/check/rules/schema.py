@@ -34,12 +34,12 @@ def loose_sections(known: Release) -> tuple[str, ...]:
 
 
 @cache
-def homes(known: Release, name: str) -> tuple[str, ...]:
+def find_sections(known: Release, name: str) -> tuple[str, ...]:
     """Where in the configuration a key of this name belongs."""
     return tuple(path for path in known.records if path.rpartition(".")[2] == name and not path.startswith("bfloat16."))
 
 
-def read(c: Context, section: str) -> bool:
+def is_read(c: Context, section: str) -> bool:
     """Whether DeepSpeed looks into a section: bfloat16 only where there is no bf16."""
     return not section.startswith("bfloat16") or not_there(c)
 
@@ -66,7 +66,7 @@ def path_of(section: str, name: str) -> str:
     return f"{section}.{name}" if section else name
 
 
-def better(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
+def suggest_key(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
     """What an unknown key was probably meant to be, in words, and the fix that makes it that."""
     path = path_of(section, name)
     if (other := spans(path)) and path not in RENAMED:
@@ -82,7 +82,7 @@ def better(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
         if c.has(new):
             return f"did you mean {found}, which is there too?", c.drop(path, f"remove {name}")
         return f"did you mean {found}?", c.move(path, new, f"rename it to {found}")
-    place = [home for home in homes(c.release, name) if home != path]
+    place = [home for home in find_sections(c.release, name) if home != path]
     if len(place) == 1 and not c.has(place[0]) and _same_form(c, path, place[0]):
         return f"its place is {place[0]}", c.move(path, place[0], f"move it to {place[0]}")
     return "no key of this name is known here", c.drop(path, f"remove {path}")
@@ -122,7 +122,7 @@ def unknown_at_the_top(c: Context) -> Problems:
             why = "DeepSpeed ignores what it does not know at the top level"
             yield c.problem(name, f"{name} is a comment", why=why, severity="info", fix=c.drop(name, f"remove {name}"))
             continue
-        words, fix = better(c, "", name)
+        words, fix = suggest_key(c, "", name)
         yield c.problem(name, f"DeepSpeed ignores the unknown key {name}: {words}", why="no message, no effect", fix=fix)
 
 
@@ -130,12 +130,12 @@ def unknown_at_the_top(c: Context) -> Problems:
 def unknown_in_a_strict_section(c: Context) -> Problems:
     """A key that a section with a model does not know: DeepSpeed refuses it."""
     for section in strict_sections(c.release):
-        if section not in c.flat or not read(c, section):
+        if section not in c.flat or not is_read(c, section):
             continue
         for name in unknown_in(c, section):
             path = path_of(section, name)
             if not (c.drops_auto(path) and (c.written(path) == AUTO or name == NOT_A_KEY)) and path not in c.release.removed:
-                words, fix = better(c, section, name)
+                words, fix = suggest_key(c, section, name)
                 says = "extra fields not permitted" if c.old else ""
                 yield c.problem(path, f"{section} has no key {name}: {words}", says=says, fix=fix)
 
@@ -151,7 +151,7 @@ def unknown_in_a_loose_section(c: Context) -> Problems:
             for name in unknown_in(c, section):
                 if not c.release.children.get(section) or name.startswith(COMMENT):
                     continue
-                words, fix = better(c, section, name)
+                words, fix = suggest_key(c, section, name)
                 message = f"DeepSpeed ignores the unknown key {name} in {section}: {words}"
                 yield c.problem(path_of(section, name), message, why="no message, no effect", fix=fix)
 
@@ -160,7 +160,7 @@ def unknown_in_a_loose_section(c: Context) -> Problems:
 def value_does_not_fit(c: Context) -> Problems:
     """A value of the wrong type, out of bounds or not among the allowed ones, in a section with a model."""
     for section in strict_sections(c.release):
-        if section not in c.flat or not read(c, section):
+        if section not in c.flat or not is_read(c, section):
             continue
         for name, value in c.section(section).items():
             path = path_of(section, name)
@@ -263,7 +263,7 @@ def section_that_is_none(c: Context) -> Problems:
         checked_by_model = parent is not None and parent.strict
         if (
             checked_by_model
-            or not read(c, section)
+            or not is_read(c, section)
             or section in c.release.removed
             or (ALSO_TAKEN.get(section, never)(value) and not c.before(NEWER.get(section, "0.0")))
         ):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dstui.logs.log_rows import LogLine, LogRows
-from dstui.logs.time_parsing import clock
+from dstui.logs.time_parsing import format_clock
 from dstui.tui.dialogs.dialog import ToRead
 from dstui.tui.kit.text_row import Row, paragraph
 
@@ -26,7 +26,7 @@ class WholeLine(ToRead):
     def __init__(self, lines: LogRows, number: int, hosts: dict[int, str]) -> None:
         line, who = lines.line(number), lines.who(number)
         host = hosts.get(line.rank, "") if line.rank is not None and len(who) < 2 else ""
-        super().__init__("  ".join(filter(None, (ranks_text(who) or "Line", f"on {host}" if host else "", clock(line.time)))))
+        super().__init__("  ".join(filter(None, (ranks_text(who) or "Line", f"on {host}" if host else "", format_clock(line.time)))))
         self.number, self.near = number, around(lines, number)
 
     def on_mount(self) -> None:

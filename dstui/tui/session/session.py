@@ -171,9 +171,9 @@ class Session:
     def machine_probed(self, machine: Machine) -> None:
         """The machine was looked at. What DeepSpeed says of 16-bit floats on the CPUs here belongs to it, where it is this one."""
         if self._types and machine.source == HERE:
-            from dstui.check.reference import with_types
+            from dstui.check.reference import add_float_types
 
-            machine = with_types(machine, self._types)
+            machine = add_float_types(machine, self._types)
         if machine != self.state.machine:
             self._show(self.state.plan, machine=machine)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def without_names(data: Any, user: str | None = None, home: str | None = None) -> Any:
+def mask_names(data: Any, user: str | None = None, home: str | None = None) -> Any:
     """Plain data with ~ for the home folder and USER for the user's name as a whole word; those of this process by default.
 
     root is nobody's name and stays.
