@@ -12,33 +12,33 @@ from typing import Any
 
 from dstui.plan.accelerate_keys import PLUGIN as PLUGIN_KEYS
 from dstui.plan.accelerate_keys import SECTION
+from dstui.plan.catalogue import ZERO_SECTION
 
 AUTO = "auto"
 TYPES = ("fp16", "bf16")
-ZERO = "zero_optimization"
 OF_HIDDEN_SIZE = {
-    f"{ZERO}.reduce_bucket_size": "hidden_size²",
-    f"{ZERO}.stage3_prefetch_bucket_size": "int(0.9 × hidden_size²)",
-    f"{ZERO}.stage3_param_persistence_threshold": "10 × hidden_size",
+    f"{ZERO_SECTION}.reduce_bucket_size": "hidden_size²",
+    f"{ZERO_SECTION}.stage3_prefetch_bucket_size": "int(0.9 × hidden_size²)",
+    f"{ZERO_SECTION}.stage3_param_persistence_threshold": "10 × hidden_size",
 }
 """Keys that follow from the model's hidden_size, else the largest of its hidden_sizes; a model without either ends the launch."""
 
 PLUGIN = {
-    f"{ZERO}.stage": "--zero_stage, else 2",
-    f"{ZERO}.offload_optimizer.device": "--offload_optimizer_device, else none",
-    f"{ZERO}.offload_param.device": "--offload_param_device, else none",
-    f"{ZERO}.offload_optimizer.nvme_path": "the environment, else none",
-    f"{ZERO}.offload_param.nvme_path": "the environment, else none",
-    f"{ZERO}.stage3_gather_16bit_weights_on_model_save": "--zero3_save_16bit_model, else false",
+    f"{ZERO_SECTION}.stage": "--zero_stage, else 2",
+    f"{ZERO_SECTION}.offload_optimizer.device": "--offload_optimizer_device, else none",
+    f"{ZERO_SECTION}.offload_param.device": "--offload_param_device, else none",
+    f"{ZERO_SECTION}.offload_optimizer.nvme_path": "the environment, else none",
+    f"{ZERO_SECTION}.offload_param.nvme_path": "the environment, else none",
+    f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save": "--zero3_save_16bit_model, else false",
 }
 """What accelerate's plugin fills, which the Trainer uses too."""
 BY_DEFAULT: Mapping[str, object] = {
-    f"{ZERO}.stage": 2,
-    f"{ZERO}.offload_optimizer.device": "none",
-    f"{ZERO}.offload_param.device": "none",
-    f"{ZERO}.offload_optimizer.nvme_path": "none",
-    f"{ZERO}.offload_param.nvme_path": "none",
-    f"{ZERO}.stage3_gather_16bit_weights_on_model_save": False,
+    f"{ZERO_SECTION}.stage": 2,
+    f"{ZERO_SECTION}.offload_optimizer.device": "none",
+    f"{ZERO_SECTION}.offload_param.device": "none",
+    f"{ZERO_SECTION}.offload_optimizer.nvme_path": "none",
+    f"{ZERO_SECTION}.offload_param.nvme_path": "none",
+    f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save": False,
 }
 """What "auto" becomes there where the plugin was told nothing."""
 
@@ -166,7 +166,7 @@ def hidden_size_of(config: Mapping[str, object], reader: str = "trainer") -> int
 
 def value_of(path: str, hidden_size: int, stage: int) -> int | None:
     """What "auto" becomes at a path that follows from the model; None for any other (and for stage-3 keys below stage 3)."""
-    name = path.removeprefix(f"{ZERO}.")
+    name = path.removeprefix(f"{ZERO_SECTION}.")
     if name.startswith("stage3_") and stage != 3:
         return None
     values = {

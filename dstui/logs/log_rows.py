@@ -301,7 +301,7 @@ class LogRows:
             colour_runs(raw) if b"\x1b" in raw else (),
         )
 
-    def who(self, number: int) -> list[int]:
+    def ranks_of(self, number: int) -> list[int]:
         """The ranks that said the line of a row."""
         if number >= self._settled:
             return []

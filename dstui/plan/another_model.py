@@ -27,7 +27,7 @@ def add_model(plan: Plan, name: str, role: str, present: str) -> Plan:
 
     Where there are no `models:` yet, the configuration that is there moves to a model called `present`, as it is written.
     """
-    plan = plan.whole
+    plan = plan.unfocused
     if not plan.models:
         plan = _named(plan, present)
     first = next(iter(plan.models.values())).deepspeed

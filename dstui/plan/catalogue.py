@@ -17,6 +17,7 @@ from typing import Any
 
 RELEASES = ("0.14.5", "0.16.9", "0.18.2", "0.19.8")
 """The releases with a catalogue of their own, oldest first."""
+ZERO_SECTION = "zero_optimization"
 NEWEST = RELEASES[-1]
 DATA = Path(__file__).parent / "data"
 SOURCE = "https://github.com/deepspeedai/DeepSpeed/blob/v{version}/deepspeed/{file}#L{line}"

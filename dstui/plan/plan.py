@@ -94,7 +94,7 @@ class Plan:
         return self if name == self.focus else replace(self, focus=name)
 
     @property
-    def whole(self) -> Plan:
+    def unfocused(self) -> Plan:
         """The Plan as it is written, seen from none of its models."""
         return replace(self, focus="") if self.focus else self
 

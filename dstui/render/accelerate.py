@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 
 from dstui.plan import Plan
-from dstui.plan.accelerate_keys import ALONE, FILE, PLUGIN, QUESTIONNAIRE, SECTION, ZERO
+from dstui.plan.accelerate_keys import ALONE, FILE, PLUGIN, QUESTIONNAIRE, SECTION
+from dstui.plan.catalogue import ZERO_SECTION
 from dstui.plan.hostfile import is_named
 
 AUTO = "auto"
@@ -84,7 +85,7 @@ def plugin_fields(plan: Plan) -> tuple[dict[str, Any], list[str]]:
     rest = dict(_leaves({name: value for name, value in plan.deepspeed.items() if not _is_precision(name, value)}))
     written = {key.name: rest.pop(key.path) for key in PLUGIN.values() if key.path in rest}
     fields = {name: without_spelling(value) for name, value in written.items() if value != AUTO}
-    if ZERO not in plan.deepspeed:
+    if ZERO_SECTION not in plan.deepspeed:
         fields["zero_stage"] = 0
     if "gradient_accumulation_steps" not in written:
         fields["gradient_accumulation_steps"] = 1
@@ -154,7 +155,7 @@ def _hosts(plan: Plan, data: Mapping[str, Any], whole: bool) -> dict[str, Any]:
 def _leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Dotted path and value of everything but sections that hold something."""
     for name, value in config.items():
-        if isinstance(value, Mapping) and (value or (not prefix and name == ZERO)):
+        if isinstance(value, Mapping) and (value or (not prefix and name == ZERO_SECTION)):
             yield from _leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

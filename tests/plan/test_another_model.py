@@ -55,7 +55,7 @@ def test_the_configuration_becomes_that_of_the_present_model_with_its_comments()
 )
 def test_what_comes_of_it_has_no_error_and_takes_another_model(text: str, role: str) -> None:
     plan = add_model(add_model(load(text), "b", role, "a"), "c", "train", "")
-    assert list(plan.models) == ["a", "b", "c"] and not plan.whole.deepspeed
+    assert list(plan.models) == ["a", "b", "c"] and not plan.unfocused.deepspeed
     assert [f.message for f in check_plan(plan, world_size=2) if f.severity == "error"] == []
 
 

@@ -24,7 +24,7 @@ class WholeLine(ToRead):
     ROWS = "whole-line"
 
     def __init__(self, lines: LogRows, number: int, hosts: dict[int, str]) -> None:
-        line, who = lines.line(number), lines.who(number)
+        line, who = lines.line(number), lines.ranks_of(number)
         host = hosts.get(line.rank, "") if line.rank is not None and len(who) < 2 else ""
         super().__init__("  ".join(filter(None, (ranks_text(who) or "Line", f"on {host}" if host else "", format_clock(line.time)))))
         self.number, self.near = number, around(lines, number)
@@ -54,7 +54,7 @@ def around(lines: LogRows, number: int) -> list[tuple[int, LogLine]]:
             if len(found) == most:
                 break
             line = lines.line(n)
-            if line.rank == rank or (line.repeats > 1 and rank in lines.who(n)):
+            if line.rank == rank or (line.repeats > 1 and rank in lines.ranks_of(n)):
                 found.append((n, line))
         return found
 

@@ -216,8 +216,8 @@ class Session:
         lines = tuple(json_lines(plan.deepspeed))
         pool, env_files = lookups.get(PoolOf.of(plan)), lookups.get(EnvFilesOf.of(plan))
         named = pool if isinstance(pool, dict) else None
-        target = Target(plan.whole, before.known_machine, named, env_files or EnvFiles())
-        facts = facts_in(plan.whole, lookups)
+        target = Target(plan.unfocused, before.known_machine, named, env_files or EnvFiles())
+        facts = facts_in(plan.unfocused, lookups)
         assessment = assess(target, facts)
         self._become(
             State(

@@ -12,11 +12,12 @@ from dstui.machine.codec import Unknown, known
 from dstui.machine.descriptions import describe_gpus
 from dstui.machine.snapshot import Disk, Gpu, Island, Machine
 from dstui.machine.topology import width
+from dstui.plan.catalogue import ZERO_SECTION
 
 GIB = 1 << 30
-ZERO = "deepspeed.zero_optimization"
+ZERO_PATH = f"deepspeed.{ZERO_SECTION}"
 INCLUDE = "cluster.include"
-SMALL_BUCKETS = ((f"{ZERO}.allgather_bucket_size", 200_000_000), (f"{ZERO}.reduce_bucket_size", 200_000_000))
+SMALL_BUCKETS = ((f"{ZERO_PATH}.allgather_bucket_size", 200_000_000), (f"{ZERO_PATH}.reduce_bucket_size", 200_000_000))
 IN_MEMORY = ("tmpfs", "overlay")
 """No place for what does not fit into memory: the one is memory, the other the container's own layer."""
 PCIE_GIGABYTES = {1: 3.2, 2: 6.4, 3: 12.4, 4: 25.8, 5: 55.4, 6: 110.0}
@@ -103,7 +104,7 @@ def several_islands(machine: Machine, requirement: Requirement) -> MachineFindin
 @machine_rule("MC204", "info", source="DeepSpeed docs, zero_hpz_partition_size; deepspeed/utils/groups.py")
 def partition_within_a_node(machine: Machine, requirement: Requirement) -> MachineFindings:
     """ZeRO-3 over several hosts without, or on one host with, a second partition of the weights within a host."""
-    ranks, path = len(requirement.slots(machine)), f"{ZERO}.zero_hpz_partition_size"
+    ranks, path = len(requirement.slots(machine)), f"{ZERO_PATH}.zero_hpz_partition_size"
     off = ((path, 1),)
     if requirement.hpz > 1 and requirement.stage != 3:
         message = f"zero_hpz_partition_size does nothing at stage {requirement.stage}"
@@ -175,7 +176,7 @@ def stage_3_on_slow_links(machine: Machine, requirement: Requirement) -> Machine
     why = "every layer's weights cross it twice per step and more; stage 2 moves gradients only, once per accumulation"
     more = "" if requirement.quantized_weights else "; else zero_quantized_weights halves the traffic"
     fix = f"if the weights fit one GPU, stage 2; raise gradient_accumulation_steps{more}"
-    yield MachineFinding("ZeRO-3 on GPUs without NVLink", why, fix, f"{ZERO}.stage")
+    yield MachineFinding("ZeRO-3 on GPUs without NVLink", why, fix, f"{ZERO_PATH}.stage")
 
 
 @machine_rule("MC207", "info", source="deepspeed/runtime/zero/config.py: overlap_comm is true by default at stage 3 only")
@@ -183,7 +184,7 @@ def overlap(machine: Machine, requirement: Requirement) -> MachineFindings:
     """Communication that could hide behind the backward pass does not."""
     if requirement.stage in (1, 2) and requirement.overlap_comm is None and len(requirement.slots(machine)) * requirement.nodes > 1:
         small = min((known(gpu.memory_total, 80 * GIB) for gpu in requirement.chosen(machine)), default=80 * GIB) <= 25 * GIB
-        path = f"{ZERO}.overlap_comm"
+        path = f"{ZERO_PATH}.overlap_comm"
         buckets = SMALL_BUCKETS if small and requirement.buckets is None else ()
         cost = "it needs 4.5 bytes per element of both buckets" + (": smaller buckets on these GPUs" if buckets else "")
         why = f"gradients are then reduced while the backward pass goes on; {cost}"
@@ -236,7 +237,7 @@ def offload_traffic(machine: Machine, requirement: Requirement) -> MachineFindin
         return
     if any(gpu.c2c is True for gpu in gpus):
         if not requirement.super_offload:
-            path = f"{ZERO}.offload_optimizer.super_offload"
+            path = f"{ZERO_PATH}.offload_optimizer.super_offload"
             why = "CPU and GPU share a coherent link here; SuperOffload uses it, up to 4 times faster than plain offload"
             yield MachineFinding("this is a Grace system", why, "turn super_offload on", path, ((path, True),))
         return
@@ -247,7 +248,7 @@ def offload_traffic(machine: Machine, requirement: Requirement) -> MachineFindin
             f"offload moves {4 * requirement.params / 1e9:.0f} GB per step, {seconds:.1f} s over PCIe at {min(speeds):.0f} GB/s per GPU"
         )
         why = "plus the optimizer's own time on the CPU; gradient accumulation spreads it over more samples"
-        yield MachineFinding(message, why, path=f"{ZERO}.offload_optimizer", level="info")
+        yield MachineFinding(message, why, path=f"{ZERO_PATH}.offload_optimizer", level="info")
 
 
 def _host_speed(gpu: Gpu) -> float:
@@ -271,7 +272,7 @@ def nvme_folder(machine: Machine, requirement: Requirement) -> MachineFindings:
         f"nvme_path {requirement.nvme_path} is on {disk.mount} ({kind})",
         "the optimizer's state is read and written in every step",
     )
-    yield MachineFinding(message, why, fix, f"{ZERO}.offload_optimizer.nvme_path")
+    yield MachineFinding(message, why, fix, f"{ZERO_PATH}.offload_optimizer.nvme_path")
 
 
 def _disk_of(path: str, disks: tuple[Disk, ...]) -> Disk | None:

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from dstui.check.context import Context
 from dstui.machine.snapshot import Gpu, Machine
 from dstui.plan import Plan
-from dstui.plan.catalogue import release
+from dstui.plan.catalogue import ZERO_SECTION, release
 from dstui.plan.parallelism import sp_size
 from dstui.render.launch import RenderError, slots
 from dstui.render.spec import HERE
-
-ZERO = "zero_optimization"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,15 +88,15 @@ def _requirement(c: Context) -> Requirement:
         cpu=c.cpu_only,
         other_python=plan.job.python is not None,
         stage=c.stage,
-        overlap_comm=c.on(f"{ZERO}.overlap_comm") if c.has(f"{ZERO}.overlap_comm") else None,
+        overlap_comm=c.on(f"{ZERO_SECTION}.overlap_comm") if c.has(f"{ZERO_SECTION}.overlap_comm") else None,
         offload=c.offload("optimizer"),
-        nvme_path=c.text(f"{ZERO}.offload_optimizer.nvme_path") or None,
-        super_offload=c.on(f"{ZERO}.offload_optimizer.super_offload"),
-        hpz=int(c.number(f"{ZERO}.zero_hpz_partition_size") or 1),
+        nvme_path=c.text(f"{ZERO_SECTION}.offload_optimizer.nvme_path") or None,
+        super_offload=c.on(f"{ZERO_SECTION}.offload_optimizer.super_offload"),
+        hpz=int(c.number(f"{ZERO_SECTION}.zero_hpz_partition_size") or 1),
         tensor_parallel=int(c.number("tensor_parallel.autotp_size") or 1),
         sequence_parallel=int(c.number("sequence_parallel_size") or sp_size(plan)),
-        buckets=1 if c.has(f"{ZERO}.reduce_bucket_size") or c.has(f"{ZERO}.allgather_bucket_size") else None,
-        quantized_weights=c.on(f"{ZERO}.zero_quantized_weights"),
+        buckets=1 if c.has(f"{ZERO_SECTION}.reduce_bucket_size") or c.has(f"{ZERO_SECTION}.allgather_bucket_size") else None,
+        quantized_weights=c.on(f"{ZERO_SECTION}.zero_quantized_weights"),
         params=plan.model.params if plan.model else None,
         cpu_binding=cluster.cpu_binding,
         port=cluster.master_port if _rank_0_is_here(cluster.master_addr, used) else None,
