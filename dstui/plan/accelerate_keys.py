@@ -40,7 +40,7 @@ class AccelerateKey:
     variable: str = ""
     """The environment variable by which the ranks are told; accelerate launch itself forgets the two for NVMe."""
     beside_file: bool = True
-    """Whether accelerate takes it beside `deepspeed_config_file`; it raises a ValueError for the nine that it does not take."""
+    """Return whether accelerate takes it beside `deepspeed_config_file`; it raises a ValueError for the nine that it does not take."""
 
 
 def _table(*keys: AccelerateKey) -> dict[str, AccelerateKey]:
@@ -53,7 +53,7 @@ _PLUGIN = "ACCELERATE_DEEPSPEED_"
 def _plugin_key(  # noqa: PLR0913, PLR0917 - a line of the table below
     name: str, kind: str, path: str, variable: str, help: str, choices: tuple[Any, ...] = ()
 ) -> AccelerateKey:
-    """A key of the plugin that is a key of DeepSpeed under another name: a ds_config.json says it itself."""
+    """Build a key of the plugin that DeepSpeed has under another name, so that a ds_config.json can set it too."""
     return AccelerateKey(name, kind, help, choices, path, variable, beside_file=False)
 
 

@@ -68,7 +68,7 @@ def unescape_holes(text: str) -> str:
 
 
 def _texts(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Path and text of every string in which a hole may stand."""
+    """Yield path and text of every string that may contain a hole."""
     if "$" not in plan.text and "`" not in plan.text and "~" not in plan.text:
         return
     for section in SECTIONS:

@@ -26,7 +26,7 @@ MOST_METRICS = 100
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is a whole number; true and false are none."""
+    """Return whether a value is an integer; true and false are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -43,7 +43,7 @@ def _form(fits: Callable[[Any], bool], wanted: str) -> Callable[[Any], Mistakes]
 
 
 def text(value: Any) -> Mistakes:
-    """A path, a word, a line."""
+    """Yield the mistakes in a path, a word or a line of text."""
     if not isinstance(value, str):
         yield (), f"text belongs here, not {describe_value(value)}"
     elif "\0" in value:
@@ -61,7 +61,7 @@ def _words(value: Any) -> Mistakes:
 
 
 def _option(value: Any) -> Mistakes:
-    """A value in a line of #SBATCH."""
+    """Yield the mistakes in the value of an option in an #SBATCH line."""
     yield from text(value)
     if isinstance(value, str) and (not value or value.startswith("-") or not OPTION.fullmatch(value)):
         yield (
@@ -174,7 +174,7 @@ LISTS_OF_TEXTS = ("words", "words or str", "options", "lines", "env", "patterns"
 
 
 def describe_value(value: Any) -> str:
-    """A value in a message, cut where it is long."""
+    """Describe a value in a message, cut where it is long."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

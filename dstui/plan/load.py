@@ -34,7 +34,7 @@ class PlanError(Exception):
         super().__init__("\n".join(self.sentence(f) for f in findings))
 
     def sentence(self, finding: Finding) -> str:
-        """`plan.yaml:3:5: cluster.hosts: what is wrong; what to do`."""
+        """Format a finding as `plan.yaml:3:5: cluster.hosts: what is wrong; what to do`."""
         where = ":".join(str(part) for part in (self.source, finding.line, finding.column) if part)
         return ": ".join(part for part in (where, finding.path, finding.message) if part)
 
@@ -50,7 +50,7 @@ FIELDS |= {
 
 
 def reading(path: Path) -> Reading:
-    """Arguments and variables are texts as they stand (`1.10`, `1e-5`); names are texts unless null."""
+    """Return how scalars at a path are read: arguments and variables as text (`1.10`, `1e-5`), names as text unless null."""
     if path in ((), ("deepspeed",)):
         return "value"
     if path == ("name",):
@@ -67,7 +67,7 @@ def reading(path: Path) -> Reading:
 
 
 def compose(text: str, source: str) -> Document:
-    """The document of a Plan. Raises PlanError with the one place where it stops being YAML."""
+    """Compose the document of a Plan. Raises PlanError at the place where it stops being YAML."""
     document = Document(text, reading)
     try:
         _ = document.data
@@ -78,7 +78,7 @@ def compose(text: str, source: str) -> Document:
 
 
 def sections(document: Document, source: str) -> dict[str, Any]:
-    """The checked values of a Plan's top-level keys; sections as their dataclasses. Raises PlanError with all mistakes."""
+    """Return the checked values of a Plan's top-level keys, sections as their dataclasses. Raises PlanError with all mistakes."""
     data, form = document.data, _Form(document)
     if not isinstance(data, dict):
         raise PlanError([_finding("", "a Plan is a mapping: `version: 1`, `job:`, `deepspeed:` …", 1, 1)], source)
@@ -113,7 +113,7 @@ class _Form:
         self.document, self.findings, self.more = document, list[Finding](), 0
 
     def found(self) -> list[Finding]:
-        """What is wrong; of many mistakes the first, and how many there are."""
+        """Return the findings; of very many the first, with the number of the others."""
         further = f"and {self.more:,} further mistakes, which are not listed: fix these first"
         return [*self.findings, _finding("", further, None)] if self.more else self.findings
 

@@ -106,7 +106,7 @@ def compile_pattern(pattern: str, *, ignore_case: bool = False, in_bytes: bool =
 
 
 def _reason(error: Exception) -> str:
-    """RE2's reason, which it tells as bytes."""
+    """Return RE2's reason for an error as text."""
     reason = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
     if "too large" in reason or "repetition size" in reason:
         return f"{TOO_LARGE} (RE2: {reason})"
@@ -114,7 +114,7 @@ def _reason(error: Exception) -> str:
 
 
 def metric_problem(name: str, pattern: str) -> str:
-    """Why this cannot be a metric of the user's own, in a sentence; empty where it can."""
+    """Return a sentence on why this name and pattern cannot be a user's metric; "" where they can."""
     if name in TAKEN:
         return "dstui finds this one by itself: give yours another name"
     if not NAME.fullmatch(name):

@@ -38,11 +38,11 @@ class Artifact:
     notes: tuple[str, ...] = ()
     """What was assumed, and what is left to fill in."""
     private: bool = False
-    """Whether it holds values of the environment, which may be keys: it is written for its owner alone."""
+    """Return whether it holds values of the environment, which may be keys: it is written for its owner alone."""
 
 
 def ds_configs(plan: Plan) -> list[Artifact]:
-    """ds_config.json, the Plan's `deepspeed:` section itself; of several models one for each."""
+    """Return ds_config.json, the Plan's `deepspeed:` section; with several models, one file for each."""
     return [
         Artifact(config_name(name), json_text(config), f"DeepSpeed's configuration{f' of {name}' if name else ''}: {_where(name)}")
         for name, config in plan.configurations.items()
@@ -58,16 +58,16 @@ def _texts(plan: Plan) -> dict[str, str]:
 
 
 def env_text(env: Mapping[str, str], launcher: str = "") -> str:
-    """.deepspeed_env: NAME=value lines. DeepSpeed's reader knows neither comments nor empty lines.
+    """Write .deepspeed_env as NAME=value lines. DeepSpeed's reader allows neither comments nor empty lines.
 
-    With pdsh a shell on each host reads the value within double quotes: what it would expand there is escaped.
+    With pdsh, a shell on each host reads the value within double quotes, so what it would expand is escaped.
     """
     texts = {name: SHELL.sub(ESCAPED, value) if launcher == "pdsh" else value for name, value in env.items() if FILES not in value}
     return "".join(f"{name}={text}\n" for name, text in texts.items())
 
 
 def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple[Artifact, ...]:
-    """The files of a Plan, ds_config.json first. Raises RenderError where there is no command for it."""
+    """Return the files of a Plan, ds_config.json first. Raises RenderError where no command can be made."""
     if target.plan.job.command:
         return (*ds_configs(target.plan), command_artifact(target.plan))
     plan, spec = target.plan, target.launch
@@ -92,7 +92,7 @@ def artifacts(target: Target, ds_config_path: str = "./ds_config.json") -> tuple
 
 
 def command_artifact(plan: Plan) -> Artifact:
-    """The command of a framework that starts its own ranks."""
+    """Render the command of a framework that starts its own ranks."""
     env = [f"{name}={unescape_holes(value)}" for name, value in plan.cluster.env.items()]
     words = shlex.join([*(["env", *env] if env else []), *map(unescape_holes, plan.job.command)])
     text = f"#!/bin/sh\ncd {shlex.quote(plan.place(unescape_holes(plan.job.workdir)))} && exec {words}\n"
@@ -100,26 +100,26 @@ def command_artifact(plan: Plan) -> Artifact:
 
 
 def slurm_artifact(target: Target) -> Artifact:
-    """job.sbatch. Raises RenderError."""
+    """Render job.sbatch. Raises RenderError."""
     made = render_sbatch(target.plan, target.machine, target.pool, _texts(target.plan))
     notes = (*made.notes, *_left_out(target))
     return Artifact("job.sbatch", made.text, "a SLURM script: sbatch job.sbatch", executable=True, private=True, notes=notes)
 
 
 def kubernetes_artifact(target: Target) -> Artifact:
-    """job.yaml. Raises RenderError."""
+    """Render job.yaml. Raises RenderError."""
     made = render_kubernetes(target.plan, target.machine, target.pool, _texts(target.plan))
     return Artifact("job.yaml", made.text, "a PyTorchJob: kubectl apply -f job.yaml", private=True, notes=(*made.notes, *_left_out(target)))
 
 
 def _left_out(target: Target) -> list[str]:
-    """What lies on this machine and no job of a scheduler gets."""
+    """Note the files of this machine that a job of a scheduler does not get."""
     paths = target.env_files.paths
     return [f"left out: what stands in {' and '.join(paths)}: put what the ranks need into cluster.env"] if paths else []
 
 
 def accelerate_artifact(target: Target) -> Artifact:
-    """accelerate.yaml."""
+    """Render accelerate.yaml."""
     try:
         used = target.slots
     except RenderError:
@@ -128,5 +128,5 @@ def accelerate_artifact(target: Target) -> Artifact:
 
 
 def script_artifact(plan: Plan) -> Artifact:
-    """The lines that the script needs."""
+    """Render the lines that the training script needs."""
     return Artifact("script_lines.py", render_code(plan), "the lines that the training script needs for this Plan")

@@ -12,7 +12,7 @@ GLOO = 'kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")]'
 
 
 def lines_for_accelerate(plan: Plan) -> Iterator[str]:
-    """The blocks in their order: to train, or to infer where nothing is trained."""
+    """Yield the blocks in order: for training, or for inference where nothing is trained."""
     config, stage = plan.deepspeed, stage_of(plan, plan.deepspeed)
     yield accelerator_block(plan, dummies([config]), remark="  # before the model; it finds the configuration in its environment")
     if not plan.trains():
@@ -32,7 +32,7 @@ def lines_for_accelerate(plan: Plan) -> Iterator[str]:
 
 
 def accelerator_block(plan: Plan, utils: set[str], arguments: str = "", remark: str = "") -> str:
-    """The imports, also of `utils`, and the first Accelerator: ranks without a GPU must tell it the backend."""
+    """Return the imports, also of `utils`, and the first Accelerator. Ranks without a GPU must name the backend."""
     names = sorted(utils | ({"InitProcessGroupKwargs"} if plan_uses_cpus(plan) else set()))
     lines = ["import torch", "from accelerate import Accelerator", *([f"from accelerate.utils import {', '.join(names)}"] if names else [])]
     comma = ", " if arguments else ""

@@ -10,7 +10,7 @@ from dstui.render.code_parts import builds, full_weights_blocks, peft, stage_of
 
 
 def lines_for_deepspeed(plan: Plan) -> Iterator[str]:
-    """The blocks in their order."""
+    """Yield the blocks in order."""
     config, stage = plan.deepspeed, stage_of(plan, plan.deepspeed)
     yield INITIALIZE_ARGUMENTS if any("deepspeed_config" in word for word in plan.job.args) else INITIALIZE_VARIABLE
     yield DISTRIBUTED
@@ -23,7 +23,7 @@ def lines_for_deepspeed(plan: Plan) -> Iterator[str]:
 
 
 def initialize_block(plan: Plan, config: Mapping[str, Any], name: str = "", *, data: bool = True) -> str:
-    """deepspeed.initialize with what the script builds: the optimizer and the scheduler that the configuration lacks.
+    """Return the call of deepspeed.initialize, with the optimizer and scheduler that the configuration lacks.
 
     `name`: which of several models it is; `data`: whether it makes the loader too.
     """

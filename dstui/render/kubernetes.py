@@ -31,7 +31,7 @@ HEAD = """\
 
 
 def render_kubernetes(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> ClusterScript:
-    """The manifest. `machine`: a node's, where a recorded one is at hand; `configs`: ds_config.json and the like. Raises RenderError."""
+    """Render the manifest. `machine`: a recorded node, where there is one; `configs`: the configuration files. Raises RenderError."""
     spec, slots, notes = for_cluster(plan, machine, pool)
     name, pods = identifier(plan, spec), len(spec.hosts)
     pod = _pod(plan, spec, name, slots)
@@ -51,7 +51,7 @@ def render_kubernetes(plan: Plan, machine: Machine, pool: Mapping[str, int] | No
 
 
 def _pod(plan: Plan, spec: LaunchSpec, name: str, slots: int) -> dict[str, Any]:
-    """The pod of every replica."""
+    """Return the pod of every replica."""
     gpus = {} if spec.cpu else {"resources": {"limits": {"nvidia.com/gpu": slots}}}
     container = {
         "name": "pytorch",  # the operator looks for this name
@@ -67,7 +67,7 @@ def _pod(plan: Plan, spec: LaunchSpec, name: str, slots: int) -> dict[str, Any]:
 
 
 def _command(plan: Plan, spec: LaunchSpec) -> str:
-    """torchrun, told by the operator's variables which pod it is."""
+    """Return the torchrun command, which learns from the operator's variables which pod it is in."""
     inside = replace(
         spec,
         launcher="torchrun",
@@ -83,7 +83,7 @@ def _command(plan: Plan, spec: LaunchSpec) -> str:
 
 
 def _environment(plan: Plan, spec: LaunchSpec) -> Mapping[str, str]:
-    """Without what the operator or the node says."""
+    """Return the environment of the ranks without what the operator or the node sets."""
     theirs = ("LOCAL_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
     env = spec.environment(f"{CONFIG}/ds_config.json")
     return {name: value for name, value in env.items() if name not in theirs or name in plan.cluster.env}

@@ -54,7 +54,10 @@ BY_HAND = """\
 
 
 def render_launch_script(spec: LaunchSpec, ds_config: str = f"{FILES}/ds_config.json") -> str:
-    """launch.sh. `ds_config`: its path, beside which the other generated files lie; with another than the default, to read and to paste."""
+    """Render launch.sh.
+
+    `ds_config`: the path of the configuration, with the other files beside it; any but the default gives a command to paste.
+    """
     if FILES not in ds_config:
         return f"#!/bin/sh\n{spec.command(ds_config)}\n"
     if spec.start != "hosts" or spec.only_here:
@@ -70,7 +73,7 @@ def render_launch_script(spec: LaunchSpec, ds_config: str = f"{FILES}/ds_config.
 
 
 def _env_file(spec: LaunchSpec, ds_config: str) -> str:
-    """What makes a copy of .deepspeed_env that also has the variables with paths of this folder: nobody expands them in that file."""
+    """Return the lines that copy .deepspeed_env and add variables with paths of this folder, which nothing expands in that file."""
     paths = {name: value for name, value in spec.environment(ds_config).items() if FILES in value}
     if not spec.by_file or not paths:
         return ""

@@ -82,7 +82,7 @@ class ClusterScript:
 
 
 def render_sbatch(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, configs: Mapping[str, str]) -> ClusterScript:
-    """The script. `machine`: a node's, where a recorded one is at hand; `configs`: ds_config.json and the like. Raises RenderError."""
+    """Render the script. `machine`: a recorded node, where there is one; `configs`: the configuration files. Raises RenderError."""
     spec, slots, notes = for_cluster(plan, machine, pool)
     name = identifier(plan, spec)
     cpus = _cpus_per_task(plan, machine, slots)
@@ -101,7 +101,7 @@ def render_sbatch(plan: Plan, machine: Machine, pool: Mapping[str, int] | None, 
 
 
 def render_in_allocation(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str]) -> str:
-    """launch.sh where SLURM chooses the hosts: started inside an allocation it takes that one's."""
+    """Render launch.sh for hosts that SLURM chooses; inside an allocation it uses that allocation's."""
     slots, name = len(next(iter(spec.slots.values()))), identifier(plan, spec)
     gpus = "" if spec.cpu else f" --gpus-per-node={slots}"
     head = f"#!/bin/bash\n# Inside an allocation: salloc --nodes={len(spec.hosts)} --ntasks-per-node=1{gpus} bash launch.sh\n"
@@ -109,7 +109,7 @@ def render_in_allocation(plan: Plan, spec: LaunchSpec, configs: Mapping[str, str
 
 
 def _start(plan: Plan, spec: LaunchSpec, name: str, slots: int, configs: Mapping[str, str]) -> str:
-    """From the folder to the files: what every node reads."""
+    """Return the lines that enter the folder and write the files that every node reads."""
     node = replace(spec, master_addr=variable("master"), master_port=variable("port"))
     command = node.command_of(variable("SLURM_NODEID"), f"{FILES}/ds_config.json")
     texts = {
@@ -123,9 +123,9 @@ def _start(plan: Plan, spec: LaunchSpec, name: str, slots: int, configs: Mapping
 
 
 def for_cluster(plan: Plan, machine: Machine, pool: Mapping[str, int] | None) -> tuple[LaunchSpec, int, list[str]]:
-    """How the nodes of a cluster start the Plan, the ranks on each of them, and what was assumed. Raises RenderError.
+    """Return how the nodes of a cluster start the Plan, the ranks on each of them, and what was assumed. Raises RenderError.
 
-    Nothing follows from the machine that renders, which is a laptop or a login node: what it lacks says nothing of the nodes.
+    The rendering machine is a laptop or a login node, so nothing about the nodes follows from it.
     """
     cpu, cluster = asks_for_cpus(plan), plan.cluster
     if not machine.recorded:
@@ -155,17 +155,17 @@ def for_cluster(plan: Plan, machine: Machine, pool: Mapping[str, int] | None) ->
 
 
 def format_ranks(count: int) -> str:
-    """`1 rank`, `8 ranks`."""
+    """Format a number of ranks: `1 rank`, `8 ranks`."""
     return f"{count} rank{'s' * (count > 1)}"
 
 
 def header_comment(plan: Plan, notes: Sequence[str]) -> str:
-    """The comment at the head of a generated file."""
+    """Return the comment at the head of a generated file."""
     return "\n".join(f"# {sanitise(line)}" for line in (f"Made by dstui from {plan.source}.", *notes))
 
 
 def _directives(plan: Plan, spec: LaunchSpec, name: str, slots: int, cpus: int | None) -> Iterator[str]:
-    """The lines of #SBATCH."""
+    """Yield the #SBATCH lines."""
     asked, restarts = plan.cluster.slurm, plan.run.restarts.max
     options: dict[str, str | None] = {
         "job-name": name,
@@ -187,7 +187,7 @@ def _directives(plan: Plan, spec: LaunchSpec, name: str, slots: int, cpus: int |
 
 
 def _cpus_per_task(plan: Plan, machine: Machine, slots: int) -> int | None:
-    """The CPUs of a node's ranks: of the Plan, else of a recorded node; 0 where all are the job's, None where not known."""
+    """Return the CPUs for a node's ranks, from the Plan or a recorded node; 0 for all of a node, None where not known."""
     asked = plan.cluster.slurm
     if asked.cpus_per_task is not None or asked.exclusive or any(word.startswith("--cpus-per-") for word in asked.extra):
         return asked.cpus_per_task or 0
@@ -198,13 +198,13 @@ def _cpus_per_task(plan: Plan, machine: Machine, slots: int) -> int | None:
 
 
 def identifier(plan: Plan, spec: LaunchSpec) -> str:
-    """A name that SLURM and Kubernetes take: letters, digits and '-'."""
+    """Return a name that SLURM and Kubernetes accept: letters, digits and '-'."""
     words = re.sub(r"[^a-z0-9]+", "-", (plan.name or spec.script[-1].rpartition("/")[2].removesuffix(".py")).lower()).strip("-")
     return words[:40].strip("-") or "job"
 
 
 def _resume(plan: Plan) -> str:
-    """What a further attempt appends to the script's arguments."""
+    """Return what a further attempt appends to the script's arguments."""
     args = plan.run.restarts.args
     if not args:
         return "# run.restarts.args of the Plan would be appended to the script's arguments here, after a requeue."
@@ -214,5 +214,5 @@ def _resume(plan: Plan) -> str:
 
 
 def _filled(template: str, texts: Mapping[str, str]) -> str:
-    """The template with its words in capitals replaced, in one pass: what a text holds is not looked at again."""
+    """Replace the words in capitals of a template in one pass, so that inserted text is not replaced again."""
     return re.sub(r"\b(?:" + "|".join(texts) + r")\b", lambda match: texts[match[0]], template)

@@ -27,12 +27,12 @@ class Target:
 
     @cached_property
     def slots(self) -> Mapping[str, list[int]] | None:
-        """Host -> the slots that are used; None where it depends on GPUs that nobody has looked for. Raises RenderError."""
+        """Host -> the slots that are used; None where it depends on GPUs that nobody has probed. Raises RenderError."""
         return slots(self.plan, self.machine, self.pool)
 
     @cached_property
     def world_size(self) -> int | None:
-        """The number of ranks; None where it is not known: no GPU was looked for, or DeepSpeed refuses a filter."""
+        """The number of ranks; None where it is not known: no GPU was probed, or DeepSpeed refuses a filter."""
         try:
             return sum(map(len, self.slots.values())) if self.slots is not None else None
         except RenderError:
@@ -40,8 +40,7 @@ class Target:
 
     @cached_property
     def hosts_machine(self) -> Machine | None:
-        """What is known of the machines where the ranks run: `machine`, where they run there or where it is a recorded one, which
-        stands for them; None where it only starts them."""
+        """The machine that describes the hosts of the ranks: `machine`, where they run on it or it is recorded; else None."""
         try:
             named: Mapping[str, int] = hosts_of(self.plan, self.pool) or {}
         except RenderError:
@@ -50,5 +49,5 @@ class Target:
 
     @cached_property
     def launch(self) -> LaunchSpec:
-        """How the ranks are started. Raises RenderError."""
+        """The launch spec of the Plan. Raises RenderError."""
         return launch_spec(self.plan, self.machine, self.pool, found=self.env_files.variables)
