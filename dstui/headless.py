@@ -24,13 +24,13 @@ from dstui.base.files import FileProblem
 from dstui.base.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
 from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
 from dstui.documents import open_document
+from dstui.jobs.control.start import LaunchError, start
+from dstui.jobs.control.stop import stop
 from dstui.jobs.store.access_time import all_read
 from dstui.jobs.store.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import hosts_of_ranks, rank_label
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.supervise.start import LaunchError, start
-from dstui.jobs.supervise.stop import stop
 from dstui.jobs.watch.follow import Follower
 from dstui.jobs.watch.hangs import SILENCE, Watch
 from dstui.jobs.watch.summary import summary
@@ -136,7 +136,7 @@ def _show(target: Target) -> int:
 
 def _not_ready(target: Target) -> bool:
     """Whether a host is not ready for this job; says what is wrong, and what to do. Nothing is looked at for a job of this machine."""
-    from dstui.jobs.supervise.start import check as check_launcher
+    from dstui.jobs.control.start import check as check_launcher
 
     try:
         if target.launch.only_here:

@@ -34,7 +34,7 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
     pool: Mapping[str, int] | HostfileProblem | None = None,
     env_files: EnvFiles | None = None,
 ) -> list[Finding]:
-    """What is wrong with a Plan, the worst first. What is not known of the machine or the world size is not judged.
+    """Return the findings on a Plan, the worst first. What is not known of the machine or the world size is not judged.
 
     `script` is what a look into the Plan's script has found (`dstui.documents.script_facts_of`); `model` what stands in the model's
     config.json, `models` the same for each of several (`dstui.model_files.read_model_configs`); `pool` what stands in its hostfile
@@ -83,7 +83,7 @@ def check_config(  # noqa: PLR0913 - all but the first are named
     root: str = "",
     lines: Callable[[str], int | None] = lambda _path: None,
 ) -> list[Finding]:
-    """What is wrong with a bare DeepSpeed configuration. `lines(path)` tells where in the text a key stands."""
+    """Return the findings on a bare DeepSpeed configuration. `lines(path)` returns the line of a key in its text."""
     from dstui.check.context import Context
     from dstui.plan.catalogue import release
 
@@ -93,7 +93,7 @@ def check_config(  # noqa: PLR0913 - all but the first are named
 
 
 def _no_command(target: Target, found: list[Finding]) -> Iterator[Finding]:
-    """Why no command can be made of the Plan, where no rule has said it: what render refuses does not pass here."""
+    """Yield why no command can be made of the Plan, where no rule has said so: whatever render refuses is a finding."""
     from dstui.render.launch import RenderError
 
     plan = target.plan

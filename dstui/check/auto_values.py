@@ -93,7 +93,7 @@ BATCH_OPTIONS: Mapping[str, tuple[str, ...]] = {
 def fill_auto(
     config: Mapping[str, Any], reader: str, accelerate: Mapping[str, Any] | None = None, options: Mapping[str, str] = NO_OPTIONS
 ) -> Mapping[str, Any]:
-    """The configuration with what the reader makes of "auto" as far as it is known before the script runs.
+    """Return the configuration with each "auto" replaced as its reader would, as far as that is known before the script runs.
 
     `accelerate` is the Plan's section: the plugin's own keys and `mixed_precision`, which fill before the defaults do; `options`: the
     Trainer's, as the script gets them, which fill before both.
@@ -110,7 +110,7 @@ def fill_auto(
 
 
 def _with_options(config: Mapping[str, Any], options: Mapping[str, str]) -> Mapping[str, Any]:
-    """The configuration with batch and precision from the Trainer's options where it says "auto", or nothing of the batch."""
+    """Fill "auto", and missing batch keys, from the Trainer's options for batch size and precision."""
     if not config:
         return config
     found = dict(config)
@@ -129,7 +129,7 @@ def _with_options(config: Mapping[str, Any], options: Mapping[str, str]) -> Mapp
 
 
 def _plugin_values(accelerate: Mapping[str, Any]) -> dict[str, Any]:
-    """Path -> what a Plan's section for accelerate says there; what a key cannot be is not taken."""
+    """Return path -> value for a Plan's accelerate section, without values that their key does not accept."""
     inner = accelerate.get(SECTION)
     section = inner if isinstance(inner, Mapping) else {}
     keys = [key for key in PLUGIN_KEYS.values() if key.path and key.name in section]
@@ -150,7 +150,7 @@ def _filled(config: Mapping[str, Any], values: Mapping[str, Any], before: str = 
 
 
 def hidden_size_of(config: Mapping[str, object], reader: str = "trainer") -> int | None:
-    """What a reader takes as a model's hidden size, from its config.json; None where the launch would fail.
+    """Return the hidden size that a reader takes from a model's config.json; None where the launch would fail.
 
     The Trainer looks into the text part of a multimodal model too, accelerate does not.
     """
@@ -165,7 +165,7 @@ def hidden_size_of(config: Mapping[str, object], reader: str = "trainer") -> int
 
 
 def value_of(path: str, hidden_size: int, stage: int) -> int | None:
-    """What "auto" becomes at a path that follows from the model; None for any other (and for stage-3 keys below stage 3)."""
+    """Return what "auto" becomes for a key that follows from the model; None for others, and for stage-3 keys below stage 3."""
     name = path.removeprefix(f"{ZERO_SECTION}.")
     if name.startswith("stage3_") and stage != 3:
         return None

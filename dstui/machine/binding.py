@@ -26,13 +26,13 @@ class Binding:
 
     @property
     def cpu_list(self) -> str:
-        """As numactl and the kernel write it: 0-3,8."""
+        """The CPUs as numactl and the kernel write them: 0-3,8."""
         return format_cpu_list(self.cpus)
 
 
 @lru_cache(maxsize=64)
 def parse_cpu_list(cpus: str) -> tuple[int, ...]:
-    """The numbers in a list like 0-3,8; empty where it is not one."""
+    """Parse a list like 0-3,8 into numbers; empty where it is malformed."""
     if not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", cpus):
         return ()
     parts = [part.split("-") for part in cpus.split(",")]
@@ -40,14 +40,14 @@ def parse_cpu_list(cpus: str) -> tuple[int, ...]:
 
 
 def format_cpu_list(cpus: Sequence[int]) -> str:
-    """The list for some numbers in ascending order."""
+    """Format ascending numbers as a list like 0-3,8."""
     starts = [cpu for place, cpu in enumerate(cpus) if place == 0 or cpus[place - 1] != cpu - 1]
     ends = [cpu for place, cpu in enumerate(cpus) if place == len(cpus) - 1 or cpus[place + 1] != cpu + 1]
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
 def physical_cores(machine: Machine) -> int | None:
-    """The physical cores that DeepSpeed would count; None where nothing tells.
+    """Return the physical cores that DeepSpeed would count; None where that is not known.
 
     Without the host's own word the GPUs' CPU lists tell: two runs of equal length per socket (0-55,112-167) are hyper-threads, which
     Linux numbers after all cores, so that the highest number in the first runs is the last core.
@@ -67,7 +67,7 @@ def _halves(cpus: str) -> bool:
 
 
 def deepspeed_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
-    """What --bind_cores_to_rank does with ranks on these GPUs; empty where the number of cores is not known."""
+    """Return how --bind_cores_to_rank binds ranks on these GPUs; empty where the number of cores is not known."""
     cores, count = physical_cores(machine), len(gpus)
     if not cores or not count or cores < count:
         return ()
@@ -80,13 +80,13 @@ def _of_gpu(machine: Machine, rank: int, gpu: int, cpus: tuple[int, ...]) -> Bin
 
 
 def far_ranks(machine: Machine, bindings: Sequence[Binding]) -> tuple[Binding, ...]:
-    """The bindings of which a CPU is not beside the rank's GPU; those of GPUs whose CPUs nobody knows are not judged."""
+    """Return the bindings with a CPU that is not near the rank's GPU. GPUs with unknown CPUs are skipped."""
     near = {gpu.index: set(parse_cpu_list(known(gpu.cpus, ""))) for gpu in machine.gpus}
     return tuple(binding for binding in bindings if near[binding.gpu] and not set(binding.cpus) <= near[binding.gpu])
 
 
 def near_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
-    """Each rank on CPUs beside its GPU, those of a node shared evenly among its ranks; empty where some GPU's CPUs are not known."""
+    """Bind each rank to CPUs near its GPU, sharing those of a node evenly among its ranks; empty where a GPU's CPUs are not known."""
     wanted = sorted(gpus)
     near = {gpu: known(machine.gpus[gpu].cpus, "") for gpu in wanted}
     if not wanted or not all(parse_cpu_list(cpus) for cpus in near.values()):
@@ -105,7 +105,7 @@ def near_binding(machine: Machine, gpus: Sequence[int]) -> tuple[Binding, ...]:
 
 
 def even_binding(machine: Machine, ranks: int) -> tuple[Binding, ...]:
-    """Ranks on the CPU: an equal share of the usable cores for each; empty where there are not enough, or nobody knows them."""
+    """Bind each CPU rank to an equal share of the usable cores; empty where there are too few, or their number is not known."""
     groups = [parse_cpu_list(group) for group in known(machine.host.core_groups, ())]
     each = len(groups) // ranks if ranks else 0
     if not each:
@@ -115,7 +115,7 @@ def even_binding(machine: Machine, ranks: int) -> tuple[Binding, ...]:
 
 
 def _core_groups(machine: Machine, cpus: str) -> list[tuple[int, ...]]:
-    """The physical cores of a CPU list, each as its hardware threads; only what this process may use where that is known."""
+    """Return the physical cores of a CPU list, each as its hardware threads; only those that this process may use, where known."""
     inside = set(parse_cpu_list(cpus))
     reported = machine.host.core_groups
     if not isinstance(reported, Unknown):
@@ -128,7 +128,7 @@ def _core_groups(machine: Machine, cpus: str) -> list[tuple[int, ...]]:
 
 
 def numactl_wrapper(bindings: Sequence[Binding]) -> str:
-    """A script that starts a rank on its own CPUs: `bind.sh python -u train.py …`, told by LOCAL_RANK which rank it is.
+    """Return a script that starts a rank on its own CPUs, chosen by LOCAL_RANK: `bind.sh python -u train.py …`.
 
     Memory is bound to the GPU's node where that is known; a node without CPUs is never named. KMP_AFFINITY would undo the binding.
     A launcher puts --local_rank=N before the interpreter, where it is meant for the script: it goes behind the script's name.

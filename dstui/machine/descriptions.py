@@ -10,7 +10,7 @@ from dstui.machine.snapshot import GIB, Island, Kind, Machine
 
 
 def summarise(machine: Machine) -> str:
-    """`8 x H100 80GB, one NVSwitch island`; `no GPU, 2 cores, 24 GB RAM`."""
+    """Describe a machine in a few words: `8 x H100 80GB, one NVSwitch island`; `no GPU, 2 cores, 24 GB RAM`."""
     return _gpu_summary(machine) if machine.gpus else _host_summary(machine)
 
 
@@ -24,7 +24,7 @@ def _gpu_summary(machine: Machine) -> str:
 
 
 def describe_islands(islands: Sequence[Island]) -> str:
-    """`one NVSwitch island`, `2 NVLink pairs`, `no NVLink`; empty for a single GPU."""
+    """Describe islands: `one NVSwitch island`, `2 NVLink pairs`, `no NVLink`; "" for a single GPU."""
     joined = [island for island in islands if island.kind != "single"]
     if not joined:
         return "no NVLink" if len(islands) > 1 else ""
@@ -50,7 +50,7 @@ def _host_summary(machine: Machine) -> str:
 
 
 def describe_gpus(gpus: tuple[int, ...] | list[int]) -> str:
-    """`GPU 3`, `GPUs 0, 2 and 5`."""
+    """Format `GPU 3`, `GPUs 0, 2 and 5`."""
     if len(gpus) == 1:
         return f"GPU {gpus[0]}"
     return f"GPUs {', '.join(map(str, gpus[:-1]))} and {gpus[-1]}"

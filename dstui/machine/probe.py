@@ -11,7 +11,7 @@ from dstui.machine.snapshot import Machine
 
 
 def probe(deadline: float = 5.0, *, python: str = sys.executable, serials: bool = False) -> Machine:
-    """The Machine as it is now. Blocks for `deadline` seconds at most, never raises; what did not answer in time is Unknown.
+    """Return the Machine as it is now. Blocks for at most `deadline` seconds and never raises; late facts are Unknown.
 
     `python` is the interpreter whose packages are looked at; serial numbers are left out unless asked for.
     """

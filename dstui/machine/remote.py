@@ -84,7 +84,7 @@ def _packed(path: Path) -> str:
 
 
 def script(deadline: float, extra: Program | None = None) -> bytes:
-    """What is sent to a host: about 110 kB of text, most of it pynvml."""
+    """Return the program that is sent to a host: about 110 kB of text, most of it pynvml."""
     files = {name: HERE / f"{name}.py" for name in ("host", "software", "nvml")}
     pynvml = find_spec("pynvml")
     if pynvml and pynvml.origin:

@@ -12,14 +12,14 @@ GIB = 1 << 30
 
 
 def render_report(machine: Machine, meaning: Iterable[str]) -> str:
-    """All that a person wants to know at one glance, with a newline at its end; `meaning`: lines on what follows from it."""
+    """Format the machine as a text for people, ending with a newline. `meaning`: lines on what follows from it."""
     blocks = [_head(machine), _gpus(machine.gpus), _links(machine), _islands(machine), _host(machine.host), _software(machine.software)]
     blocks.append(iter(meaning))
     return "\n\n".join("\n".join(lines) for block in blocks if (lines := list(block))) + "\n"
 
 
 def format_size(count: Maybe[int | None], none: str = "no limit") -> str:
-    """Bytes as people say them: 512 MB, 79.6 GB, 1.5 TB (units of 1024)."""
+    """Format bytes: 512 MB, 79.6 GB, 1.5 TB (units of 1024)."""
     if isinstance(count, Unknown):
         return "unknown"
     if count is None:
@@ -152,7 +152,7 @@ def _installed(version: Maybe[str | None]) -> str:
 
 
 def _table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Columns as wide as their widest cell, the last one as it is."""
+    """Align cells in columns as wide as their widest cell, except the last column."""
     rows = [tuple(row) for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:

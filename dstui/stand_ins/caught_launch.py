@@ -141,7 +141,7 @@ def _started(plan: Plan, session: RunSession) -> int:
     """Check and start a launch, and wait for its end."""
     from dstui import headless
     from dstui.check import check_plan
-    from dstui.jobs.supervise.start import LaunchError, start
+    from dstui.jobs.control.start import LaunchError, start
     from dstui.machine.probe import probe
     from dstui.render.target import Target
 

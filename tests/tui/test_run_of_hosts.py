@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,9 @@ from dstui.tui.run.host_lines import HostLine, host_lines, waited_for
 from dstui.tui.run.host_names import short_names
 from dstui.tui.run.rank_cell import cells_of
 from dstui.tui.run.strip_layout import Selection, StripLine, strip
+from tests.logs.made_logs import MadeJob
 from tests.own import owned
 from tests.tui.conftest import Open, attach, job_view, screen, text_of, until
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
-from made_logs import MadeJob
 
 NOW = 1_760_000_600.0
 ALL = Selection()

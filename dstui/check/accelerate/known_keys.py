@@ -287,7 +287,7 @@ def rank_of_the_machine(c: Context) -> Problems:
 
 
 def _each_machine_is_launched(c: Context) -> bool:
-    """Whether the command is given on every machine, so that each must say which one it is."""
+    """Return whether the command is given on every machine, so that each needs its own rank."""
     return not uses_deepspeed(c) or plugin_value(c, "deepspeed_multinode_launcher") in ("standard", "nossh")
 
 

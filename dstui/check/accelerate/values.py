@@ -46,7 +46,7 @@ def value(c: Context) -> Problems:
 
 
 def _instead(c: Context, path: str, key: AccelerateKey, given: Any) -> Fix:
-    """The same word as it is spelt, else what is usual, else nothing."""
+    """Return a fix: the same word in its valid spelling, else the usual value, else the key removed."""
     meant = given.strip().lower() if isinstance(given, str) else None
     usual = key.choices[2 if key.name == "zero_stage" else 0] if key.choices else 1 if key.kind == "int" else None
     new = meant if meant in key.choices else usual
@@ -54,7 +54,7 @@ def _instead(c: Context, path: str, key: AccelerateKey, given: Any) -> Fix:
 
 
 def is_accepted(key: AccelerateKey, given: Any) -> bool:
-    """Whether accelerate and DeepSpeed can work with a value."""
+    """Return whether accelerate and DeepSpeed accept a value."""
     if key.name in LEFT_OPEN and given == "auto":
         return True
     if key.kind == "int":
@@ -71,7 +71,7 @@ def is_accepted(key: AccelerateKey, given: Any) -> bool:
 
 
 def describe_expected(key: AccelerateKey) -> str:
-    """What belongs there, in words."""
+    """Describe the values that a key accepts."""
     if key.choices:
         return "one of " + ", ".join(map(str, key.choices))
     if key.name == "gradient_accumulation_steps":
@@ -80,7 +80,7 @@ def describe_expected(key: AccelerateKey) -> str:
 
 
 def describe_value(given: Any) -> str:
-    """A value as it stands in a message."""
+    """Describe a value in a message."""
     return repr(given)[:60] if not isinstance(given, (dict, list)) else "a list" if isinstance(given, list) else "a section"
 
 

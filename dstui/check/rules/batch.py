@@ -36,7 +36,7 @@ class BatchVerdict(NamedTuple):
 
 
 def written_batch(c: Context) -> Triple:
-    """The three values as written, None where a key is missing or null. A reader that fills "auto" brings a micro-batch of its own."""
+    """Return the three values as written, None for a missing or null key. A reader that fills "auto" brings its own micro-batch."""
     values = (c.written(key) for key in KEYS)
     train, micro, steps = (None if value is MISSING else value for value in values)
     if c.integration != "deepspeed" and train is None and micro is None:
@@ -45,7 +45,7 @@ def written_batch(c: Context) -> Triple:
 
 
 def ranks(c: Context) -> Any:
-    """The ranks that see different samples, a fraction where they cannot be divided; None where the world size is not known."""
+    """Return the ranks that see different samples, as a fraction where they do not divide; None where the world size is not known."""
     parts = c.written(PARTS)
     if parts is MISSING and (size := sp_size(c.plan)) > 1:  # accelerate hands DeepSpeed an mpu that says so
         parts = size
@@ -57,7 +57,7 @@ def ranks(c: Context) -> Any:
 
 
 def complete_batch(written: Triple, ranks: Any) -> Triple:
-    """What DeepSpeed makes of the three, with its own arithmetic. Raises TypeError, ZeroDivisionError, …"""
+    """Compute the missing values of the three with DeepSpeed's own arithmetic. Raises TypeError, ZeroDivisionError, …"""
     train, micro, steps = written
     if train is not None and micro is not None:
         return Triple(train, micro, train // micro // ranks if steps is None else steps)
@@ -68,7 +68,7 @@ def complete_batch(written: Triple, ranks: Any) -> Triple:
 
 
 def evaluate_batch(written: Triple, ranks: Any) -> BatchVerdict:
-    """Which of DeepSpeed's checks fails first."""
+    """Return which of DeepSpeed's checks fails first."""
     if written.train is None and written.micro is None:
         return BatchVerdict("missing", written)
     triple = written
@@ -84,7 +84,7 @@ def evaluate_batch(written: Triple, ranks: Any) -> BatchVerdict:
 
 
 def batch_verdict(c: Context) -> BatchVerdict:
-    """The verdict for the planned ranks; for one rank where they are not known and the product is left open."""
+    """Return the verdict for the planned ranks; for one rank where they are not known and the product is left open."""
     if elastic(c):
         return BatchVerdict("", written_batch(c))
     known = ranks(c)
@@ -97,12 +97,12 @@ def batch_verdict(c: Context) -> BatchVerdict:
 
 
 def is_positive_integer(value: Any) -> bool:
-    """Whether a value is a positive whole number."""
+    """Return whether a value is a positive whole number."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0 and value % 1 == 0
 
 
 def accepts_batch(written: Triple, known: Any) -> bool:
-    """Whether DeepSpeed takes the triple; where the ranks are not known, for some number of them."""
+    """Return whether DeepSpeed accepts the three values, for some number of ranks where that is not known."""
     found = evaluate_batch(written, 1 if known is None else known).fails
     if found == "product" and known is None and written.train is not None:
         return not written.train % ((written.micro or 1) * (written.steps or 1))
@@ -110,7 +110,7 @@ def accepts_batch(written: Triple, known: Any) -> bool:
 
 
 def suggest_batch(c: Context, *attempts: tuple[str, dict[str, Any]]) -> Fix | None:
-    """The first of these changes (key -> new value, None removes it) after which the triple fits; as a last resort all three anew."""
+    """Return the first of these changes (key -> new value, None removes it) that makes the values fit; at last, all three anew."""
     written, known = written_batch(c), ranks(c)
     for text, changes in (*attempts, ("write a micro-batch of 1 alone", {TRAIN: None, MICRO: 1, STEPS: None})):
         new = Triple(*(changes.get(key, value) for key, value in zip(KEYS, written, strict=True)))
@@ -124,7 +124,7 @@ WITHOUT_TRAIN: tuple[str, dict[str, Any]] = ("remove train_batch_size: it follow
 
 
 def other_factors(c: Context) -> list[tuple[str, dict[str, Any]]]:
-    """The accumulation, else the micro-batch, with which the batch size that was asked for comes out; none where none is whole."""
+    """Return the accumulation, else the micro-batch, that gives the requested batch size; empty where none is whole."""
     (train, micro, steps), known = written_batch(c), ranks(c)
     if not is_positive_integer(train) or not is_positive_integer(known):
         return []
@@ -134,7 +134,7 @@ def other_factors(c: Context) -> list[tuple[str, dict[str, Any]]]:
 
 
 def nearest_train(c: Context) -> tuple[str, dict[str, Any]]:
-    """The batch size next to the written one that the ranks can share."""
+    """Return the batch size nearest to the written one that the ranks can share."""
     written, known = written_batch(c), ranks(c)
     unit = (
         (known or 1)

@@ -200,7 +200,7 @@ def gpu_direct_on_cpu(c: Context) -> Problems:
 
 
 def uses_aio(c: Context) -> bool:
-    """Whether anything is kept on NVMe."""
+    """Return whether anything is kept on NVMe."""
     return c.stage == 3 and "nvme" in (c.offload("optimizer"), c.offload("param"))
 
 

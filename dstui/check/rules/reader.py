@@ -173,7 +173,7 @@ def accumulation_is_never_counted(c: Context) -> Problems:
 
 
 def _plugin(c: Context) -> Mapping[str, Any]:
-    """accelerate's own keys, where a Plan has some."""
+    """Return accelerate's own keys, where a Plan has some."""
     inner = c.plan.accelerate.get("deepspeed_config") if c.plan is not None else None
     return inner if isinstance(inner, Mapping) else {}
 

@@ -23,29 +23,29 @@ NEWER = {"bf16": "0.18"}  # what `ALSO_TAKEN` says of these holds from this rele
 
 @cache
 def strict_sections(known: Release) -> tuple[str, ...]:
-    """The sections that refuse what they do not know."""
+    """Return the sections that refuse unknown keys."""
     return tuple(key.path for key in known.keys() if key.strict)  # noqa: SIM118
 
 
 @cache
 def loose_sections(known: Release) -> tuple[str, ...]:
-    """The sections that DeepSpeed reads by hand."""
+    """Return the sections that DeepSpeed reads by hand."""
     return tuple(key.path for key in known.keys() if key.type == "section" and not key.strict)  # noqa: SIM118
 
 
 @cache
 def find_sections(known: Release, name: str) -> tuple[str, ...]:
-    """Where in the configuration a key of this name belongs."""
+    """Return the paths at which a key of this name belongs."""
     return tuple(path for path in known.records if path.rpartition(".")[2] == name and not path.startswith("bfloat16."))
 
 
 def is_read(c: Context, section: str) -> bool:
-    """Whether DeepSpeed looks into a section: bfloat16 only where there is no bf16."""
+    """Return whether DeepSpeed reads a section: bfloat16 only where there is no bf16."""
     return not section.startswith("bfloat16") or not_there(c)
 
 
 def unknown_in(c: Context, section: str) -> Iterator[str]:
-    """The keys of a section that the release does not know."""
+    """Yield the keys of a section that the release does not know."""
     content = c.section(section) if section else c.config
     known = c.release.children.get(section, frozenset())
     return (name for name in content if name not in known)
@@ -62,12 +62,12 @@ RENAMED = {
 
 
 def path_of(section: str, name: str) -> str:
-    """The dotted path of a key in a section; "" is the top level."""
+    """Return the dotted path of a key in a section; "" is the top level."""
     return f"{section}.{name}" if section else name
 
 
 def suggest_key(c: Context, section: str, name: str) -> tuple[str, Fix | None]:
-    """What an unknown key was probably meant to be, in words, and the fix that makes it that."""
+    """Return what an unknown key was probably meant to be, in words, and the fix for it."""
     path = path_of(section, name)
     if (other := spans(path)) and path not in RENAMED:
         older = RELEASES.index(other[-1]) < RELEASES.index(c.release.version)
@@ -95,7 +95,7 @@ def _spelled_like(c: Context, section: str, name: str) -> str | None:
 
 @lru_cache(maxsize=512)
 def _close(known: tuple[str, ...], name: str) -> list[str]:
-    """The names most like this one, the best first. Asked for at every keystroke, and slow."""
+    """Return the names most similar to this one, the best first. Slow, and needed at every keystroke."""
     import difflib
 
     normalised = {key.lower().replace("-", "_"): key for key in known}
@@ -103,7 +103,7 @@ def _close(known: tuple[str, ...], name: str) -> list[str]:
 
 
 def _same_form(c: Context, path: str, other: str) -> bool:
-    """Whether the value at one path could stand at the other: a section where a section belongs, a value where a value does."""
+    """Return whether the value at one path could be at another: a section for a section, a value for a value."""
     key = c.key(other)
     if key is not None and c.written(path) != AUTO and not fit(c.written(path), key, old=c.old).ok:
         return False
@@ -178,14 +178,14 @@ def _by_python_name(c: Context, section: str, name: str) -> Key | None:
 
 
 def accepted_besides(path: str, value: Any) -> bool:
-    """What a section takes beyond its declared types, through code of its own."""
+    """Return whether a section accepts a value beyond its declared types, by code of its own."""
     if path == "zero_optimization.leaf_module":
         return value is None
     return path.startswith("zero_optimization.leaf_module.") and isinstance(value, str)
 
 
 def _shown(value: Any) -> str:
-    """A value as a reader of the file knows it, cut where it is long."""
+    """Describe a value as the file has it, cut where it is long."""
     if isinstance(value, (list, Mapping)):
         return "a list" if isinstance(value, list) else "a section"
     text = repr(value) if isinstance(value, str) else {"True": "true", "False": "false", "None": "null"}.get(str(value), str(value))
@@ -193,7 +193,7 @@ def _shown(value: Any) -> str:
 
 
 def _nearest(c: Context, path: str, value: Any, key: Key) -> Fix:
-    """The value that was probably meant: the number in a string, the nearest bound, the choice that is spelled alike; else the default."""
+    """Return a fix with the probable value: the number in a string, the nearest bound, the similar choice; else the default."""
     candidates: list[Any] = []
     if isinstance(value, str):
         candidates += [choice for choice in key.choices if str(choice).lower() == value.strip().lower()]
@@ -224,14 +224,14 @@ def _is_empty(value: Any) -> bool:
 
 
 def _empty(c: Context, section: str) -> Fix:
-    """A section that is none, made one or removed: accelerate insists on zero_optimization."""
+    """Return a fix that removes a section that is no section, or empties it: accelerate requires zero_optimization."""
     if section == "zero_optimization" and c.integration != "deepspeed":
         return c.put(section, {}, "make it an empty section")
     return c.drop(section, f"remove {section}")
 
 
 def never(_value: Any) -> bool:
-    """The default of `ALSO_TAKEN`: only a section is a section."""
+    """Return False: the default of `ALSO_TAKEN`, where nothing but a section is accepted."""
     return False
 
 
@@ -287,12 +287,12 @@ def deprecated_key(c: Context) -> Problems:
 
 @cache
 def deprecated_keys(known: Release) -> tuple[Key, ...]:
-    """The keys under old names."""
+    """Return the keys under old names."""
     return tuple(key for key in known.keys() if key.deprecated)  # noqa: SIM118
 
 
 def _new_name(c: Context, key: Key) -> str:
-    """The path of the key that replaces a deprecated one, as a user writes it."""
+    """Return the path of the key that replaces a deprecated one, as a user writes it."""
     if not key.replacement:
         return ""
     section = key.path.rpartition(".")[0]
@@ -347,5 +347,5 @@ def two_spellings(c: Context) -> Problems:
 
 @cache
 def aliased_keys(known: Release) -> tuple[Key, ...]:
-    """The keys with a second spelling."""
+    """Return the keys with a second spelling."""
     return tuple(key for key in known.keys() if key.python_name)  # noqa: SIM118

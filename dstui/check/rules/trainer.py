@@ -43,12 +43,12 @@ DEFAULTS: Mapping[str, Any] = {
 
 
 def arguments(c: Context) -> dict[str, Any]:
-    """The script's options as numbers, booleans or words: `--max_grad_norm 0.5`, `--bf16`."""
+    """Return the script's options as numbers, booleans or words: `--max_grad_norm 0.5`, `--bf16`."""
     return {name: _value(text) for name, text in options_of(c.plan.job.args if c.plan is not None else ()).items()}
 
 
 def spell_value(value: object) -> str:
-    """A value as YAML and JSON have it."""
+    """Format a value as YAML and JSON write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -83,7 +83,7 @@ def links_down(machine: Machine, _requirement: Requirement) -> MachineFindings:
 
 
 def _active(gpu: Gpu) -> int:
-    """Links that carry data: those to GPUs and switches."""
+    """Return the number of links that carry data: those to GPUs and switches."""
     return gpu.nvlink.switched + sum(gpu.nvlink.peers.values()) if isinstance(gpu.nvlink, NvLink) else 0
 
 

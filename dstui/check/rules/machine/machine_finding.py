@@ -55,7 +55,7 @@ class MachineRule(Rule):
 
 
 def machine_rule(code: str, level: Level, *, source: str) -> Callable[[FindMachine], FindMachine]:
-    """Registers a rule about the machine; the function's docstring is its title."""
+    """Register a rule about the machine. The function's docstring is its title."""
 
     def registered(find: FindMachine) -> FindMachine:
         def evaluate(c: Context) -> Problems:
@@ -79,7 +79,7 @@ def problem_of_machine(finding: MachineFinding, c: Context) -> Problem:
 
 
 def _operation(c: Context, path: str, value: object) -> Operation:
-    """The patch that writes a key of the Plan with the sections that it lacks."""
+    """Return the patch operation that writes a key of the Plan with the sections that it lacks."""
     assert c.plan is not None
     parts = path.split(".")
     depth = next((n for n in range(1, len(parts)) if not isinstance(c.plan.get(".".join(parts[:n])), Mapping)), len(parts))

@@ -19,7 +19,7 @@ MARKS = {"error": "✗", "warning": "▲", "info": "·"}
 
 
 def check_machine(machine: Machine, requirement: Requirement | None = None) -> list[MachineFinding]:
-    """All findings for a job on a machine (for any job where `requirement` is not given), the gravest first."""
+    """Return all findings for a job on a machine (for any job without a `requirement`), the worst first."""
     requirement = requirement or Requirement()
     found = [
         replace(finding, level=finding.level or rule.severity, code=rule.code, source=rule.source)
@@ -31,7 +31,7 @@ def check_machine(machine: Machine, requirement: Requirement | None = None) -> l
 
 
 def machine_finding_lines(machine: Machine) -> Iterator[str]:
-    """The findings for any job on this machine as lines of text, the gravest first."""
+    """Yield the findings for any job on this machine as lines of text, the worst first."""
     for finding in check_machine(machine):
         yield f"{MARKS[finding.level or 'info']} {finding.message}"
         if finding.fix and finding.level != "info":

@@ -25,17 +25,17 @@ PCIE_GIGABYTES = {1: 3.2, 2: 6.4, 3: 12.4, 4: 25.8, 5: 55.4, 6: 110.0}
 
 
 def working(machine: Machine, requirement: Requirement) -> set[int]:
-    """The chosen GPUs that can be used."""
+    """Return the chosen GPUs that can be used."""
     return {gpu.index for gpu in requirement.chosen(machine) if gpu.problem is None}
 
 
 def islands_of(machine: Machine, requirement: Requirement) -> list[Island]:
-    """The islands that the chosen GPUs lie in, as far as they work."""
+    """Return the islands of the chosen GPUs that work."""
     return [island for island in machine.islands if working(machine, requirement) & set(island.gpus)]
 
 
 def clique_size(machine: Machine, requirement: Requirement) -> int:
-    """The largest number of chosen GPUs that work and are all joined to each other."""
+    """Return the largest number of chosen, working GPUs that are all joined to each other."""
     chosen = working(machine, requirement)
     return max((len(chosen & set(clique)) for island in machine.islands for clique in island.cliques), default=1)
 
@@ -123,7 +123,7 @@ def partition_within_a_node(machine: Machine, requirement: Requirement) -> Machi
 
 
 def _smaller(machine: Machine, requirement: Requirement, ranks: int) -> str:
-    """The other size that is worth a thought: the NVLink island within a host."""
+    """Return the other size worth considering in words: the NVLink island within a host."""
     island = min((len(set(island.gpus) & set(requirement.slots(machine))) for island in islands_of(machine, requirement)), default=1)
     if not 1 < island < ranks:
         return ""
@@ -276,7 +276,7 @@ def nvme_folder(machine: Machine, requirement: Requirement) -> MachineFindings:
 
 
 def _disk_of(path: str, disks: tuple[Disk, ...]) -> Disk | None:
-    """The file system that holds a path: the one with the longest mount point above it."""
+    """Return the file system that holds a path: the one with the longest mount point above it."""
     above = [disk for disk in disks if path == disk.mount or path.startswith(disk.mount.rstrip("/") + "/")]
     return max(above, key=lambda disk: len(disk.mount), default=None)
 

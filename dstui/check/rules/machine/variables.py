@@ -29,7 +29,7 @@ def _place(requirement: Requirement, name: str) -> str:
 
 
 def _joined(machine: Machine, requirement: Requirement) -> int:
-    """The widest NVLink between two of the chosen GPUs."""
+    """Return the width of the widest NVLink between two of the chosen GPUs."""
     return max((width(machine.links[i][j]) for i, j in combinations(requirement.slots(machine), 2) if machine.links), default=0)
 
 
