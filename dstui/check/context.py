@@ -62,7 +62,7 @@ class Context:
     model: Mapping[str, Any] | None = None
     """The model's config.json; None where nobody has looked, or it is not on this machine."""
     trained: bool = True
-    """Return whether the model is trained; of several models some may only compute."""
+    """Whether the model is trained; of several models some may only compute."""
     pool: Mapping[str, int] | HostfileProblem | None = None
     """What the Plan's hostfile holds, or why that is not known; None where it names none, or nobody has looked."""
     installed: str | None = None
