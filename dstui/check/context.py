@@ -25,8 +25,10 @@ UNPROBED = "nothing looked at yet"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a rule yields. `path` is dotted from the configuration's root, or after "^" from the file's; the rest overrides what
-    the rule says by default."""
+    """A place where a rule applies, before it becomes a finding.
+
+    `path` is dotted from the configuration's root, or after "^" from the file's. The other fields override the rule's own.
+    """
 
     path: str
     message: str

@@ -97,7 +97,7 @@ class Rates:
 
 
 def rates_of(machine: Machine, gpus: Sequence[int], nodes: int = 1) -> Rates:
-    """The rates of a machine for ranks on these of its GPUs, each node being alike."""
+    """Return the rates of a machine for ranks on these of its GPUs, assuming equal nodes."""
     used = [gpu for gpu in machine.gpus if gpu.index in set(gpus) and gpu.problem is None]
     if not used:
         return Rates(unknown=("no GPU is known here: the speed is not",))
@@ -137,7 +137,7 @@ def _host_link(gpu: Gpu) -> float:
 
 
 def _inside(machine: Machine, used: Sequence[Gpu], host_link: float) -> float:
-    """The collectives' rate: NVLink's where one island holds all ranks, else that of the PCIe between them."""
+    """Return the rate of collectives: NVLink's where one island holds all ranks, else PCIe's."""
     island = machine.island_of(used[0].index)
     if len(used) == 1:
         return island_rate(machine, used[0])
@@ -147,7 +147,7 @@ def _inside(machine: Machine, used: Sequence[Gpu], host_link: float) -> float:
 
 
 def island_rate(machine: Machine, gpu: Gpu) -> float:
-    """Bytes a second of collectives over a GPU's NVLinks, by its island's bandwidth or by its links."""
+    """Return bytes per second of collectives over a GPU's NVLinks, by its island's bandwidth or by its links."""
     island = machine.island_of(gpu.index)
     if isinstance(island.bandwidth, int) and island.bandwidth:
         return island.bandwidth * 1e6 * COLLECTIVE_SHARE
@@ -176,7 +176,7 @@ OF_SCALE = {"memory_scale": "memory", "step_scale": "time of a step"}
 
 
 def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
-    """The rates with what `--calibrate` and runs have measured in place of the constants; what is no sensible number is left aside."""
+    """Return the rates with measured values in place of the constants, ignoring implausible ones."""
     names = {f.name for f in fields(Rates)} - {"measured", "unknown", *SCALES}
     good = {
         name: float(value)

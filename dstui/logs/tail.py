@@ -1,4 +1,7 @@
-"""Following one growing file line by line, with bounded memory: for events and metrics. (To show a log, `LogFile` reads any part of it.)"""
+"""Follow one growing file line by line, with bounded memory: for events and metrics.
+
+To show a log, `LogFile` reads any part of it.
+"""
 
 from __future__ import annotations
 
