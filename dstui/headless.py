@@ -23,7 +23,8 @@ from dstui.assess import assess
 from dstui.base.files import FileProblem
 from dstui.base.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
 from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
-from dstui.documents import open_document
+from dstui.documents.open import open_document
+from dstui.documents.plan_files import read_pool
 from dstui.jobs.control.start import LaunchError, start
 from dstui.jobs.control.stop import stop
 from dstui.jobs.store.access_time import all_read
@@ -38,7 +39,6 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
 from dstui.plan.holes import filled, holes_of, literal, refusal
-from dstui.plan_files import read_pool
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
 from dstui.render.target import Target

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dstui.base import looking
+from dstui.base import isolated_child
+from dstui.documents.trusted_python import probe_python
 from dstui.machine.codec import Unknown
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.trusted_python import probe_python
 
 CHILDREN = Path(__file__).parent.parent / "oracle"
 START = 60.0
@@ -88,9 +88,9 @@ class ReferenceChecker:
         self._asked = 0
         try:
             self._child = subprocess.Popen(
-                [python, *looking.options(python), str(CHILDREN / f"{how}.py")],
-                cwd=looking.NEUTRAL,
-                env=looking.environment(first=path),
+                [python, *isolated_child.options(python), str(CHILDREN / f"{how}.py")],
+                cwd=isolated_child.NEUTRAL,
+                env=isolated_child.environment(first=path),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -158,7 +158,7 @@ class ReferenceChecker:
                     raise ReferenceFailure(f"DeepSpeed gave no answer in {seconds:.0f} s")
                 if not (read := os.read(self._child.stdout.fileno(), 65536)):
                     raise ReferenceFailure(
-                        f"{' '.join((self._python, *looking.options(self._python)))} has no DeepSpeed that can be imported"
+                        f"{' '.join((self._python, *isolated_child.options(self._python)))} has no DeepSpeed that can be imported"
                         if not self.version
                         else "the reference checker's process has ended"
                     )

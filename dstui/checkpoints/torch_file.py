@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.base.zips import open_member, open_zip
 
 MOST = 32 << 20

@@ -15,8 +15,8 @@ from dstui.checkpoints.convert import Conversion, Kind, convert, cost, gib
 from dstui.checkpoints.look import Checkpoint, read_checkpoint
 from dstui.checkpoints.resume import can_resume
 from dstui.commands.plan_argument import plan_of
+from dstui.documents.plan_files import read_pool
 from dstui.plan import PlanError
-from dstui.plan_files import read_pool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,7 +13,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from dstui.base.files import FileProblem, read_text
-from dstui.base.regular import lies_in, open_regular
+from dstui.base.regular_files import lies_in, open_regular
 from dstui.diagnosis.confirm import add_facts, size
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.diagnosis.engine import UNKNOWN, conclude

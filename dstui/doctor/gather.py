@@ -14,12 +14,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dstui.base import looking
+from dstui.base import isolated_child
 from dstui.base.files import FileProblem, is_there, read_text
 from dstui.check.reference import with_types
 from dstui.check.rules.machine.requirement import Requirement, requirement_for
 from dstui.doctor.case import Case
-from dstui.documents import allocation_of
+from dstui.documents.open import allocation_of
+from dstui.documents.trusted_python import own, probe_python
+from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import forecast
 from dstui.hosts.address import is_address, meeting_address
 from dstui.hosts.ssh import Failure
@@ -27,14 +29,12 @@ from dstui.machine.child import output_of
 from dstui.machine.probe import probe
 from dstui.machine.remote import AT_ONCE, Program, probe_host
 from dstui.machine.snapshot import Machine
-from dstui.model_files import read_models
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, is_named, parse_hostfile
 from dstui.plan.launchers import BY_NAME
 from dstui.render.launch import RenderError, interpreter
 from dstui.render.spec import HERE, LaunchSpec
 from dstui.render.target import Target
-from dstui.trusted_python import own, probe_python
 
 READY = Path(__file__).with_name("ready.py")
 DEADLINE = 120.0
@@ -80,7 +80,7 @@ class JobOnHosts:
     @property
     def options(self) -> tuple[str, ...]:
         """The options of the interpreter that looks."""
-        return looking.options(self.probe_with)
+        return isolated_child.options(self.probe_with)
 
 
 def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.logs.log_folder import LogFolder
 
 RECORD = struct.Struct("<dIIQ")

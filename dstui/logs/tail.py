@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 from stat import S_ISREG
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.logs.decode import LONGEST, decode, decode_lines, overdrawn
 from dstui.logs.grep import Wanted, only
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from dstui.base import looking
+from dstui.base import isolated_child
 
 Line = tuple[str, Any]
 """The kind of a fact ("gpu", "host", …) and its value."""
@@ -30,7 +30,7 @@ LAST_LINE = b'["done", null]\n'
 def lines_of(program: str, deadline: float, *args: str, python: str = sys.executable, env: Mapping[str, str] | None = None) -> list[Line]:
     """What `dstui/machine/PROGRAM.py` prints within `deadline` seconds. The last is ("done", None), or
     ("late" | "failed", reason), where the reason of a failure is all that was printed on standard error."""
-    return output_of([python, *looking.options(python), str(HERE / f"{program}.py"), *args], deadline, env=env)
+    return output_of([python, *isolated_child.options(python), str(HERE / f"{program}.py"), *args], deadline, env=env)
 
 
 def output_of(command: Sequence[str], deadline: float, *, stdin: bytes = b"", env: Mapping[str, str] | None = None) -> list[Line]:
@@ -39,7 +39,13 @@ def output_of(command: Sequence[str], deadline: float, *, stdin: bytes = b"", en
     pipe = subprocess.PIPE
     try:
         child = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, env=looking.environment(env), cwd=looking.NEUTRAL, start_new_session=True
+            command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=isolated_child.environment(env),
+            cwd=isolated_child.NEUTRAL,
+            start_new_session=True,
         )
     except OSError as error:
         return [("failed", f"{command[0]}: {error.strerror}")]

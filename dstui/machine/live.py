@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import TracebackType
 
-from dstui.base import looking
+from dstui.base import isolated_child
 from dstui.machine.child import HERE
 from dstui.machine.codec import Maybe, Unknown, decode
 from dstui.machine.snapshot import NOT_ASKED, Machine
@@ -60,8 +60,8 @@ class Live:
         self._rest = b""
         self._child = subprocess.Popen(
             [sys.executable, str(HERE / "nvml.py"), "--watch", str(interval)],
-            cwd=looking.NEUTRAL,
-            env=looking.environment(env),
+            cwd=isolated_child.NEUTRAL,
+            env=isolated_child.environment(env),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -90,17 +90,22 @@ def test_python_m_dstui_imports_no_module_of_the_folder(cloned: Path) -> None:
 
 
 def test_children_that_look_have_no_entry_of_the_path_that_means_the_current_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dstui.base import looking
+    from dstui.base import isolated_child
 
     (cloned / "lib").mkdir()
     monkeypatch.chdir(cloned)
     elsewhere = str(cloned.parent / "elsewhere")
     for path, kept in (("", None), (f":{elsewhere}:", elsewhere), (f".:lib:{cloned}:{elsewhere}", elsewhere)):
         monkeypatch.setenv("PYTHONPATH", path)
-        env = looking.environment()
+        env = isolated_child.environment()
         assert env.get("PYTHONPATH") == kept
         shown = subprocess.run(
-            [sys.executable, "-c", "import sys; print(sys.path)"], cwd=looking.NEUTRAL, env=env, capture_output=True, text=True, check=True
+            [sys.executable, "-c", "import sys; print(sys.path)"],
+            cwd=isolated_child.NEUTRAL,
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         assert str(cloned) not in shown
 

@@ -31,7 +31,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.base.regular import append_regular, json_object, open_regular, read_json, read_regular, replace_regular
+from dstui.base.regular_files import append_regular, json_object, open_regular, read_json, read_regular, replace_regular
 from dstui.jobs.store.record_forms import EVENT, STOP, sound
 from dstui.jobs.store.records import JobStatus, LaunchRecord
 from dstui.logs.log_folder import FINAL, JobSpan

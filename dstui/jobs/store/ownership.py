@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from dstui.base.regular import MOST, append_regular, json_object, open_regular, read_regular
+from dstui.base.regular_files import MOST, append_regular, json_object, open_regular, read_regular
 from dstui.jobs.store.folder import OF_OTHERS, JobFolder
 from dstui.jobs.store.processes import SUPERVISORS
 from dstui.jobs.store.record_forms import is_text

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dstui.base.regular import read_regular
+from dstui.base.regular_files import read_regular
 from dstui.hosts.address import means_itself
 from dstui.hosts.agent import GAUGE
 from dstui.hosts.connection import agent_by_ssh, agent_here

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import Ranks
 

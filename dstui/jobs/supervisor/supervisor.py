@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.jobs.rank.shim import prctl
 from dstui.jobs.store.cleanup import OpBuilds, build_root
 from dstui.jobs.store.folder import FULL, JobFolder

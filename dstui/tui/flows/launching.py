@@ -66,7 +66,7 @@ class Launching:
 
     def _answered(self, plan: Plan, beside: WatchedJob | None, yes: bool | None) -> None:
         """Remember a yes: to an interpreter for good, to a Plan of another's folder as long as neither it nor the session changes."""
-        from dstui.trusted_python import own, remember
+        from dstui.documents.trusted_python import own, remember
 
         if not yes:
             say(self._app, "Nothing was started.")
