@@ -1,6 +1,6 @@
 """The reference checker: one warm child that asks the installed DeepSpeed, many questions.
 
-The child is `dstui/oracle/parse.py` or `initialize.py`, run by file path with the interpreter of the ranks; see there for the
+The child is `dstui/reference/parse.py` or `initialize.py`, run by file path with the interpreter of the ranks; see there for the
 protocol.
 """
 
@@ -25,7 +25,7 @@ from dstui.machine.codec import Unknown
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 
-CHILDREN = Path(__file__).parent.parent / "oracle"
+CHILDREN = Path(__file__).parent.parent / "reference"
 START = 60.0
 """Seconds until the child must be ready: the import of DeepSpeed takes 2 on an idle machine, 20 on a busy one."""
 ANSWER = {"parse": 20.0, "initialize": 150.0}

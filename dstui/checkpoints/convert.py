@@ -1,6 +1,6 @@
 """A checkpoint made into whole weights, or into one for any number of ranks, by DeepSpeed's own tools in a child process.
 
-The child loads the pickles as torch loads untrusted files (dstui/oracle/convert_checkpoint.py): nothing that they name is executed. It
+The child loads the pickles as torch loads untrusted files (dstui/reference/convert_checkpoint.py): nothing that they name is executed. It
 writes beside the place that was asked for, and what it wrote gets its name only when it is whole.
 """
 
@@ -26,7 +26,7 @@ from dstui.base.text import sanitise
 from dstui.checkpoints.look import Checkpoint
 
 Kind = Literal["fp32", "universal"]
-SAFE = Path(__file__).parent.parent / "oracle" / "convert_checkpoint.py"
+SAFE = Path(__file__).parent.parent / "reference" / "convert_checkpoint.py"
 TEMPORARY = ".dstui-"
 """What the folder of an unfinished conversion begins with."""
 

@@ -1,6 +1,6 @@
 """DeepSpeed's configuration keys as data: type, default, bounds, help, and the releases that know them.
 
-The facts of a release are in `data/deepspeed-VERSION.json`, written by `dstui/oracle/extract.py` from that release's own code.
+The facts of a release are in `data/deepspeed-VERSION.json`, written by `dstui/reference/extract.py` from that release's own code.
 What no code can tell (a line of help, the ZeRO stages a key matters at, the type of a key that is read by hand) is in
 `data/curated.json`. Both are read at the first look-up, in about 3 ms, not at import.
 """

@@ -1,4 +1,4 @@
-"""The command line is DeepSpeed's own, right to paste; DeepSpeed's argument parser is the oracle."""
+"""The command line is DeepSpeed's own, right to paste; DeepSpeed's argument parser is the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The oracle: the installed DeepSpeed's own verdict, from a warm child."""
+"""The reference: the installed DeepSpeed's own verdict, from a warm child."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from dstui.check.reference import ReferenceChecker, ReferenceFailure
 
 
 @pytest.fixture(scope="module")
-def oracle() -> Iterator[ReferenceChecker]:
+def reference() -> Iterator[ReferenceChecker]:
     with ReferenceChecker() as one:
         yield one
 
 
-def test_it_gives_deepspeeds_verdict_in_its_words_for_the_planned_ranks(oracle: ReferenceChecker) -> None:
-    assert oracle.validate({"train_batch_size": 4}, 4).ok
-    refused = oracle.validate({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 4}, 4)
+def test_it_gives_deepspeeds_verdict_in_its_words_for_the_planned_ranks(reference: ReferenceChecker) -> None:
+    assert reference.validate({"train_batch_size": 4}, 4).ok
+    refused = reference.validate({"train_batch_size": 4, "train_micro_batch_size_per_gpu": 4}, 4)
     assert (refused.ok, refused.kind) == (False, "AssertionError")
     assert "has to be greater than 0" in refused.message
     assert refused.version.count(".") == 2
 
 
-def test_one_warm_child_serves_many_questions(oracle: ReferenceChecker) -> None:
+def test_one_warm_child_serves_many_questions(reference: ReferenceChecker) -> None:
     start = time.perf_counter()
     with ReferenceChecker() as cold:
         cold.validate({"train_batch_size": 1})
     one_start = time.perf_counter() - start
-    oracle.validate({"train_batch_size": 1})
+    reference.validate({"train_batch_size": 1})
     start = time.perf_counter()
     for stage in range(200):
-        oracle.validate({"train_batch_size": 1, "zero_optimization": {"stage": stage % 5}})
+        reference.validate({"train_batch_size": 1, "zero_optimization": {"stage": stage % 5}})
     assert time.perf_counter() - start < 20 * one_start, "a child for each would take 200 times as long"
 
 
-def test_it_reads_a_file_as_deepspeed_does_and_says_what_it_warns_of(oracle: ReferenceChecker) -> None:
-    assert oracle.validate("{train_batch_size: 2 # a comment\n}", 2).ok
-    twice = oracle.validate('{"train_batch_size": 2, "train_batch_size": 2}', 2)
+def test_it_reads_a_file_as_deepspeed_does_and_says_what_it_warns_of(reference: ReferenceChecker) -> None:
+    assert reference.validate("{train_batch_size: 2 # a comment\n}", 2).ok
+    twice = reference.validate('{"train_batch_size": 2, "train_batch_size": 2}', 2)
     assert "Duplicate keys" in twice.message
-    old = oracle.validate({"train_batch_size": 2, "zero_optimization": {"stage": 1, "cpu_offload": True}}, 2)
+    old = reference.validate({"train_batch_size": 2, "zero_optimization": {"stage": 1, "cpu_offload": True}}, 2)
     assert old.ok and any("deprecated" in said for said in old.warnings)
 
 

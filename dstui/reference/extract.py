@@ -2,8 +2,8 @@
 
 Run by file path, with the interpreter that has the release in question; imports nothing else of dstui:
 
-    python dstui/oracle/extract.py > dstui/plan/data/deepspeed-0.19.8.json
-    PYTHONPATH=/path/to/an/older/release python dstui/oracle/extract.py > dstui/plan/data/deepspeed-0.16.9.json
+    python dstui/reference/extract.py > dstui/plan/data/deepspeed-0.19.8.json
+    PYTHONPATH=/path/to/an/older/release python dstui/reference/extract.py > dstui/plan/data/deepspeed-0.16.9.json
 
 Two kinds of sections are told apart by asking DeepSpeed itself. A section with a pydantic model refuses an unknown key and names
 the model, from which the fields are read. Any other section is read by hand in DeepSpeed's code: a dictionary that notes every
