@@ -27,6 +27,7 @@ from dstui.documents.open import open_document
 from dstui.documents.plan_files import read_pool
 from dstui.jobs.control.start import LaunchError, start
 from dstui.jobs.control.stop import stop
+from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.access_time import all_read
 from dstui.jobs.store.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.jobs.store.folder import JobFolder
@@ -207,7 +208,7 @@ def follow(
 
 
 def _follow(folder: JobFolder, show: _Events | _Printer, asked: Callable[[], int | None], findings: Sequence[Finding]) -> int:
-    follower = Follower(folder)
+    follower = Follower(folder, status_of=take_over)
     as_json = isinstance(show, _Events)
     launch = folder.read_launch()
     watch = Watch((launch and launch.silence) or SILENCE)

@@ -180,8 +180,8 @@ def job_lines(folder: JobFolder) -> list[str]:
     """A job in the receipt: where it is, and the commands that make sense for it now."""
     import shlex
 
-    from dstui.jobs.store.status import refresh
+    from dstui.jobs.store.status import current_status
 
-    name, status = shlex.quote(folder.path.name), refresh(folder)
+    name, status = shlex.quote(folder.path.name), current_status(folder)
     lives = status is not None and not status.final and not status.foreign
     return [f"job      {folder.path}", f"         dstui attach {name}" + (f"     dstui stop {name}" if lives else "")]
