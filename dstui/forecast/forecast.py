@@ -177,7 +177,9 @@ def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, meas
 
 
 LONG, OLD_KERNELS = 16_384, 0.3
-NEWER_KERNELS = "attention is taken to be as fast as FlashAttention of 2023: FlashAttention-3 does three times that on this GPU (--calibrate measures it)"
+NEWER_KERNELS = (
+    "attention is taken to be as fast as FlashAttention of 2023: FlashAttention-3 does three times that here (--calibrate measures it)"
+)
 EMPTY = (
     "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
     "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,8 @@ from dstui.machine.snapshot import Gpu, Host, IbPort, Island, Machine, Nic
 from dstui.plan import Plan
 
 DATA = Path(__file__).parent / "data" / "gpus.json"
+UNITS = {"memory": 1 << 20, "bf16": 1e12, "fp16": 1e12, "fp32": 1e12, "bandwidth": 1e9, "nvlink": 1e9}
+"""What the numbers of the file are multiples of."""
 MOST_GPUS, MOST_NODES = 64, 16_384
 
 
@@ -47,18 +50,7 @@ class Chip(NamedTuple):
 def chips() -> tuple[Chip, ...]:
     """Return the catalogue, in the order in which names are matched."""
     rows = json.loads(DATA.read_bytes())["gpus"]
-    tera = ("bf16", "fp16", "fp32")
-    return tuple(
-        Chip(
-            **{
-                **row,
-                "memory": row["memory"] << 20,
-                **{key: row[key] * 1e12 for key in tera},
-                **{key: row[key] * 1e9 for key in ("bandwidth", "nvlink")},
-            }
-        )
-        for row in rows
-    )
+    return tuple(Chip(**{key: value * UNITS[key] if key in UNITS else value for key, value in row.items()}) for row in rows)
 
 
 @cache
@@ -81,17 +73,15 @@ def named_chip(name: str) -> Chip:
     if len(longer) == 1:
         return plain[longer[0]]
     near = longer or get_close_matches(wanted, plain, 3, 0.5)
-    hint = (
-        f": did you mean {' or '.join(plain[key].name for key in near)}?" if near else f": known are {', '.join(c.name for c in chips())}"
-    )
-    raise HardwareProblem(f"no GPU is known as {name[:60]!r}{hint}")
+    hint = f"did you mean {' or '.join(plain[key].name for key in near)}?" if near else "known are " + ", ".join(c.name for c in chips())
+    raise HardwareProblem(f"no GPU is known as {name[:60]!r}: {hint}")
 
 
 class Link(NamedTuple):
     """The network between nodes: adapters of a node, and Gbit/s of each."""
 
     kind: str
-    count: int
+    adapters: int
     gbps: float
 
 
@@ -102,9 +92,8 @@ def link_of(text: str, gpus: int) -> Link:
     """Return the network that `ib-400`, `eth-25` or `ib-8x200` names: InfiniBand has an adapter for each GPU unless it says how many."""
     match = LINK.fullmatch(text.strip())
     if match is None or not int(match[3]) or match[2] == "0":
-        raise HardwareProblem(
-            f"{text[:60]!r} is no network: write ib-400 (an adapter of 400 Gbit/s for each GPU), ib-1x200 or eth-25 (for a node)"
-        )
+        hint = "write ib-400 (an adapter of 400 Gbit/s for each GPU), ib-1x200 or eth-25 (for a node)"
+        raise HardwareProblem(f"{text[:60]!r} is no network: {hint}")
     kind = match[1].lower()
     return Link(kind, int(match[2]) if match[2] else gpus if kind == "ib" else 1, float(match[3]))
 
@@ -118,39 +107,25 @@ def named_machine(gpus: str, nodes: int = 1, link: str | None = None, ram: int |
     if not 1 <= nodes <= MOST_NODES:
         raise HardwareProblem(f"{nodes} nodes: write 1 to {MOST_NODES:,}")
     chip = named_chip(match[2])
-    made = tuple(
-        Gpu(
-            index=i,
-            name=chip.name,
-            memory_total=chip.memory,
-            memory_used=0,
-            memory_reserved=0,
-            pcie_generation_max=chip.pcie,
-            pcie_width_max=16,
-        )
-        for i in range(count)
-    )
-    islands = ()
-    if chip.nvlink and count > 1:
-        all_of_them = tuple(range(count))
-        islands = (Island(gpus=all_of_them, kind="NVLink", cliques=(all_of_them,), bandwidth=int(chip.nvlink / 1e6)),)
-    return Machine(
-        source=f"{count} x {chip.name}, by name",
-        recorded=True,
-        gpus=made,
-        islands=islands,
-        host=_host(link_of(link, count) if link else None, ram),
-    )
+    network = link_of(link, count) if link else None
+    one = Gpu(index=0, name=chip.name, memory_total=chip.memory, memory_used=0, memory_reserved=0, pcie_generation_max=chip.pcie)
+    every = tuple(range(count))
+    joined = chip.nvlink and count > 1
+    island = Island(gpus=every, kind="NVSwitch", cliques=(every,), bandwidth=int(chip.nvlink / 1e6))
+    source = f"{count} x {chip.name} a node"
+    source += f", {network.adapters} x {network.gbps:g} Gbit/s between the nodes ({network.kind})" if network else ""
+    on_node = tuple(replace(one, index=i) for i in every)
+    return Machine(source=source, recorded=True, gpus=on_node, islands=(island,) if joined else (), host=_host(network, ram))
 
 
 def _host(network: Link | None, ram: int | None) -> Host:
     facts: dict[str, object] = {"memory_total": ram, "memory_available": ram, "memory_limit": None} if ram else {}
     if network and network.kind == "ib":
         facts["infiniband"] = tuple(
-            IbPort(device=f"mlx5_{i}", port=1, state="ACTIVE", gbps=network.gbps, link_layer="InfiniBand") for i in range(network.count)
+            IbPort(device=f"mlx5_{i}", port=1, state="ACTIVE", gbps=network.gbps, link_layer="InfiniBand") for i in range(network.adapters)
         )
     elif network:
-        facts["nics"] = (Nic(name=network.kind, state="up", speed=int(network.gbps * network.count * 1000)),)
+        facts["nics"] = (Nic(name=network.kind, state="up", speed=int(network.gbps * network.adapters * 1000)),)
     return Host(**facts)  # type: ignore[arg-type]
 
 

@@ -18,7 +18,7 @@ class Reach(NamedTuple):
     sustained: float
     """Of that, the linear layers of a transformer over hours, at the clock that the power allows."""
     attention: float
-    """Fused attention with a causal mask, forward and backward, as kernels of 2023 do it (FlashAttention-2's figures are up to 1.7 of these)."""
+    """Fused attention with a causal mask, forward and backward, as kernels of 2023 do it; FlashAttention-2's figures are 1.7 of these."""
 
 
 REACH: Mapping[str, Reach] = {

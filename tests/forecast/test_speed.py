@@ -7,7 +7,7 @@ from statistics import median
 import pytest
 from speed_rows import ROWS, groups, judged, orders, summary
 
-JUDGED = {name: rows for name, rows in groups(map(judged, ROWS))}
+JUDGED = dict(groups(map(judged, ROWS)))
 
 
 @pytest.mark.parametrize("name", ["llm-foundry, fitted", "llm-foundry, held out", "torchtitan", "fms-fsdp"])
