@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-MOST = 16 << 20
+MAX_READ = 16 << 20
 """Bytes of a record that are read; the status of 65,536 ranks has 7 MB."""
 MOST_VALUES = 1_500_000
 """Values of a record; each takes up to twenty times the bytes that it has in the file."""
@@ -32,7 +32,7 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
     return fd
 
 
-def read_regular(path: Path | str, start: int = 0, most: int = MOST) -> bytes:
+def read_regular(path: Path | str, start: int = 0, most: int = MAX_READ) -> bytes:
     """At most so many bytes of a regular file, from `start` on. OSError where there is none."""
     with os.fdopen(open_regular(path), "rb") as file:
         file.seek(start)

@@ -212,9 +212,9 @@ def _plan(folder: JobFolder) -> Plan | None:
 
 def _ignored_keys(diagnosis: Diagnosis, plan: Plan) -> Diagnosis:
     """A run that ended well although DeepSpeed had passed over a key of its configuration."""
-    from dstui.check import check
+    from dstui.check import check_plan
 
-    typos = [finding for finding in check(plan) if finding.code == IGNORED_KEY and finding.severity == "warning"]
+    typos = [finding for finding in check_plan(plan) if finding.code == IGNORED_KEY and finding.severity == "warning"]
     if not typos:
         return diagnosis
     signature = BY_ID["SILENT-TYPO"]

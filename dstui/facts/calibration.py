@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.base import isolated_child
+from dstui.base import child_python
 from dstui.base.files import FileProblem, read_text, write_atomic
 from dstui.base.limits import parse_json
-from dstui.machine.child import output_of
+from dstui.machine.child import run_command
 from dstui.machine.snapshot import Machine, known
 
 MOST = 100
@@ -25,8 +25,8 @@ SECONDS = 240.0
 
 def calibrate(machine: Machine, python: str = sys.executable) -> dict[str, float]:
     """Measure the rates of this machine and remember them. Raises FileProblem where nothing could be measured."""
-    lines = output_of(
-        [python, *isolated_child.options(python), str(CHILD), *[str(gpu.index) for gpu in machine.gpus if gpu.problem is None]], SECONDS
+    lines = run_command(
+        [python, *child_python.options(python), str(CHILD), *[str(gpu.index) for gpu in machine.gpus if gpu.problem is None]], SECONDS
     )
     rates = {name: float(value) for name, value in lines if isinstance(value, (int, float)) and not isinstance(value, bool)}
     reported = dict(lines)

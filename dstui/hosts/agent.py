@@ -22,8 +22,8 @@ What it says, after the line READY, are frames: a line of JSON, followed by the 
     gpus (size)   ended (attempt, exit_code, text)   swept (left)   bye
 Files are named relative to the job's folder on this host, as in the job folder at home. Times are seconds since the epoch by this host.
 
-One file, and longer than others, because it is sent as it is and can import nothing of dstui. So it repeats what others do here: finding
-and ending processes (dstui/jobs/supervisor/escalation.py), checking files (dstui/base/regular_files.py).
+One file, and longer than others here, because it is sent as it is: it can import nothing of dstui. What it does as others do here (finding
+and ending processes as dstui/jobs/supervisor/escalation.py, checking files as dstui/base/regular_files.py) is written again.
 """
 
 from __future__ import annotations

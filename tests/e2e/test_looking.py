@@ -90,18 +90,18 @@ def test_python_m_dstui_imports_no_module_of_the_folder(cloned: Path) -> None:
 
 
 def test_children_that_look_have_no_entry_of_the_path_that_means_the_current_folder(cloned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dstui.base import isolated_child
+    from dstui.base import child_python
 
     (cloned / "lib").mkdir()
     monkeypatch.chdir(cloned)
     elsewhere = str(cloned.parent / "elsewhere")
     for path, kept in (("", None), (f":{elsewhere}:", elsewhere), (f".:lib:{cloned}:{elsewhere}", elsewhere)):
         monkeypatch.setenv("PYTHONPATH", path)
-        env = isolated_child.environment()
+        env = child_python.environment()
         assert env.get("PYTHONPATH") == kept
         shown = subprocess.run(
             [sys.executable, "-c", "import sys; print(sys.path)"],
-            cwd=isolated_child.NEUTRAL,
+            cwd=child_python.NEUTRAL,
             env=env,
             capture_output=True,
             text=True,

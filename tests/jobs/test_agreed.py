@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from dstui.check.reference import ReferenceChecker, ReferenceFailure
-from dstui.documents import trusted_python
+from dstui.documents.open import trusted_python
 from dstui.documents.trusted_python import about, answer, own, probe_python, remember, state_file, to_be_asked
-from dstui.machine.child import lines_of
+from dstui.machine.child import run_lookup
 from dstui.plan import Plan, load
 
 Named = Callable[..., Plan]
@@ -117,14 +117,14 @@ def test_looking_imports_nothing_from_pythonpath_and_the_users_own_packages(
         (folder / name).write_text(f"open({str(canary)!r}, 'w')\n")
     monkeypatch.setenv("PYTHONPATH", str(planted))
     monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path / "user"))
-    software = dict(lines_of("software", 60.0, python=probe_python(plan)))["software"]
+    software = dict(run_lookup("software", 60.0, python=probe_python(plan)))["software"]
     assert software["python_path"] == str(tmp_path / "venv/bin/python")
     with suppress(ReferenceFailure), ReferenceChecker(probe_python(plan)) as checker:
         checker.types()
     assert not canary.exists()
     (environment / "sitecustomize.py").write_text(f"open({str(canary)!r}, 'w')\n")
     monkeypatch.delenv("PYTHONPATH")
-    lines_of("software", 60.0, python=probe_python(plan))
+    run_lookup("software", 60.0, python=probe_python(plan))
     assert not canary.exists(), "dstui's own looks, until somebody agrees again"
 
 

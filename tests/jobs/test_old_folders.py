@@ -16,7 +16,7 @@ from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.records import JobStatus, LaunchRecord, RestartPolicy
 from dstui.jobs.watch.follow import Follower
 from dstui.jobs.watch.stacks import PACKAGE
-from dstui.logs.time_parsing import iso
+from dstui.logs.time_parsing import format_iso
 from tests.jobs.made import dstui
 from tests.jobs.scenarios import told
 from tests.own import owned
@@ -62,7 +62,7 @@ def test_what_the_records_say() -> None:
     status, launch = JobFolder(OLD / "restarted").read_status(), JobFolder(OLD / "restarted").read_launch()
     assert status and launch
     assert (status.state, status.attempt, status.exit_code, status.final) == ("succeeded", 2, 0, True)
-    assert iso(status.started or 0.0) == json.loads((OLD / "restarted" / "status.json").read_text())["started"]
+    assert format_iso(status.started or 0.0) == json.loads((OLD / "restarted" / "status.json").read_text())["started"]
     assert status.owner and status.owner.host == "node-1" and status.owner.here is None, "the file calls it front"
     assert {number: rank.exit_code for number, rank in status.ranks.items()} == {0: 0, 1: 0}
     assert (launch.restarts, launch.silence, launch.metrics) == (RestartPolicy(1, 0.1, ("--again",)), 300, {"own": "loss: ([0-9.]+)"})
@@ -81,7 +81,12 @@ def test_a_job_of_an_older_dstui_that_nobody_saw_end_is_completed_and_what_else_
     status = take_over(folder)
     assert status and (status.state, status.exit_code, status.foreign) == ("succeeded", 0, "")
     after = json.loads(folder.status_file.read_text())
-    assert list(after) == list(before) and after == {**before, "state": "succeeded", "exit_code": 0, "ended": iso(status.ended or 0.0)}
+    assert list(after) == list(before) and after == {
+        **before,
+        "state": "succeeded",
+        "exit_code": 0,
+        "ended": format_iso(status.ended or 0.0),
+    }
 
 
 def test_a_record_with_few_keys_has_defaults_and_one_of_a_later_version_starts_nothing() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dstui.jobs.store.folder import JobFolder
 from dstui.logs.arrival_index import ArrivalWriter
-from dstui.logs.time_parsing import iso
+from dstui.logs.time_parsing import format_iso
 
 BEGAN = 1_760_000_000.0
 """When each of these jobs began, seconds since the epoch."""
@@ -29,8 +29,8 @@ class MadeJob:
         facts = {"pid": 1, "state": "ended" if ended else "started", "exit_code": 0 if ended else None}
         status = {
             "state": state,
-            "started": iso(BEGAN),
-            "ended": iso(BEGAN + 60) if ended else None,
+            "started": format_iso(BEGAN),
+            "ended": format_iso(BEGAN + 60) if ended else None,
             "exit_code": 0 if ended else None,
             "attempt": attempt,
         }

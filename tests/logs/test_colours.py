@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.logs.colours import PLAIN, Paint, runs
+from dstui.logs.colours import PLAIN, Paint, colour_runs
 from dstui.logs.decode import decode
 
 WRITTEN = st.lists(
@@ -23,7 +23,7 @@ WRITTEN = st.lists(
 @given(written=WRITTEN)
 def test_what_is_coloured_is_the_text_that_is_shown(written: str) -> None:
     raw = f"\x1b[31m{written}".encode()
-    found = runs(raw)
+    found = colour_runs(raw)
     assert not found or "".join(text for text, _ in found) == decode(raw)
     assert all(isinstance(part, int) and part < 256 for _, paint in found for part in (*numbers(paint.colour), *numbers(paint.ground)))
 
@@ -50,4 +50,4 @@ def numbers(colour: object) -> tuple[object, ...]:
     ],
 )
 def test_a_style_is_read_from_sgr_alone(written: str, found: list[tuple[str, Paint]]) -> None:
-    assert list(runs(written.encode())) == found
+    assert list(colour_runs(written.encode())) == found

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dstui.logs import grep, newlines
-from dstui.logs.grep import finder, matching_lines
+from dstui.logs.grep import compile_search, matching_lines
 
 LINES = [f"step {n} loss {'nan' if n % 97 == 0 else 1.5}\x00{'!' * (n % 7)}" for n in range(300)] + [
     "Error: out of Memory",
@@ -46,7 +46,7 @@ def looked_at(lines: list[str], text: str, regex: bool, ignore_case: bool) -> li
 @pytest.mark.parametrize("nul", [False, True])
 def test_a_search_finds_what_a_look_at_every_line_finds(text: str, regex: bool, ignore_case: bool, nul: bool) -> None:
     lines = LINES if nul else [line.replace("\x00", "0") for line in LINES]
-    wanted = finder(text, regex=regex, ignore_case=ignore_case)
+    wanted = compile_search(text, regex=regex, ignore_case=ignore_case)
     if wanted is None:
         assert ignore_case and not text.isascii()
         return
@@ -72,7 +72,7 @@ def test_dense_and_rare_matches_are_found_alike(
         patch.setattr(newlines, "FEW", dense[0])
         patch.setattr(grep, "DENSE_HITS", dense[0])
         patch.setattr(grep, "DENSE_BYTES", dense[1])
-        wanted = finder(text, regex=True, ignore_case=ignore_case)
+        wanted = compile_search(text, regex=True, ignore_case=ignore_case)
         assert wanted is not None
         found = matching_lines("\n".join([*lines, "."]).encode(), wanted)
     assert found == looked_at(lines, text, True, ignore_case)
@@ -80,5 +80,5 @@ def test_dense_and_rare_matches_are_found_alike(
 
 def test_without_a_text_that_a_match_must_hold_every_line_is_tried() -> None:
     for expression in ("a|b", "(a)?b", "[ab]c", r"\x41b", "a{0,1}b", "a?", "(?i)a", r"\b(a||b)\b"):
-        wanted = finder(expression, regex=True, ignore_case=False)
+        wanted = compile_search(expression, regex=True, ignore_case=False)
         assert wanted is not None and wanted.texts == ()

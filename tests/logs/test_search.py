@@ -49,7 +49,7 @@ def test_rows_hold_every_line_of_every_rank_once_and_in_its_order(
                 lines.timeline.find()
                 lines.poll()
         lines = settle(lines or LogRows(Timeline(job.folder), dedup=dedup))
-        told = [(lines.line(number).text, lines.who(number)) for number in range(lines.first, lines.end)]
+        told = [(lines.line(number).text, lines.ranks_of(number)) for number in range(lines.first, lines.end)]
         lines.timeline.close()
     for rank in range(3):
         assert [text for text, who in told if rank in who] == [text for r, text in said if r == rank]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dstui.logs.time_parsing import clock
+from dstui.logs.time_parsing import format_clock
 from dstui.logs.timeline import Slice, Timeline
 from tests.logs.made_logs import BEGAN, MadeJob
 
@@ -134,7 +134,7 @@ def test_rubbish_in_the_index_loses_no_line(tmp_path_factory: pytest.TempPathFac
     index.write_bytes(index.read_bytes()[:40] + rubbish)
     timeline = Timeline(job.folder)
     for slices in (timeline.forth(), list(timeline.back())[::-1]):
-        lines = [(rank, line, clock(time or 0.0)) for time, rank, line in told(timeline, slices)]
+        lines = [(rank, line, format_clock(time or 0.0)) for time, rank, line in told(timeline, slices)]
         assert [line for rank, line, _ in lines if rank == 0] == ["first", "second"]
         assert [line for rank, line, _ in lines if rank == 1] == ["first", "second"]
     timeline.close()

@@ -27,7 +27,7 @@ from dstui.jobs.store.records import LaunchRecord
 from dstui.jobs.store.status import initial
 from dstui.jobs.supervisor.launch_command import LAUNCHER_ENV, free_port, launch_json, with_address, with_port
 from dstui.plan import PlanError
-from dstui.plan.holes import filled, holes_of, refusal
+from dstui.plan.holes import describe_open_holes, fill_holes, find_holes
 from dstui.plan.launchers import BY_NAME
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
@@ -99,11 +99,11 @@ def start(target: Target, *, run_dir: Path | None = None, owner_pid: int | None 
 def _without_holes(target: Target) -> Target:
     """The target with the holes of its Plan filled from the environment. Raises LaunchError with those that stay open."""
     try:
-        plan = filled(target.plan, os.environ)
+        plan = fill_holes(target.plan, os.environ)
     except PlanError as error:
         raise LaunchError(f"A hole of the Plan is filled with what it cannot be: {error}") from None
-    if still_open := holes_of(plan):
-        raise LaunchError(refusal(still_open))
+    if still_open := find_holes(plan):
+        raise LaunchError(describe_open_holes(still_open))
     return target if plan is target.plan else replace(target, plan=plan)
 
 

@@ -11,14 +11,14 @@ import fakenvml
 import pytest
 
 from dstui.check.rule import RULES
-from dstui.check.rules.machine.recommendation import MachineRule, Recommendation
-from dstui.check.rules.machine.recommendations import recommend
+from dstui.check.rules.machine.machine_finding import MachineFinding, MachineRule
+from dstui.check.rules.machine.machine_findings import check_machine
 from dstui.check.rules.machine.requirement import Requirement
 from dstui.machine.binding import deepspeed_binding, even_binding, far_ranks, near_binding, numactl_wrapper, physical_cores
 from dstui.machine.choice import choose
 from dstui.machine.snapshot import Disk, Driver, Fabric, Gpu, GpuProcess, Host, IbPort, Machine, Nic, NvLink, PciGpu, Software, Unknown
 from dstui.machine.topology import islands
-from dstui.machine.visible import launcher_reading, visible
+from dstui.machine.visible import launcher_reading, visible_gpus
 
 GIB = 1 << 30
 
@@ -66,18 +66,18 @@ def with_gpu(machine: Machine, index: int, **changes: Any) -> Machine:
     return replace(machine, gpus=gpus, islands=islands(machine.links, machine.p2p, gpus))
 
 
-def found(machine: Machine, code: str, **requirement: Any) -> list[Recommendation]:
-    return [recommendation for recommendation in recommend(machine, Requirement(**requirement)) if recommendation.code == code]
+def found(machine: Machine, code: str, **requirement: Any) -> list[MachineFinding]:
+    return [finding for finding in check_machine(machine, Requirement(**requirement)) if finding.code == code]
 
 
-def one(machine: Machine, code: str, **requirement: Any) -> Recommendation:
-    recommendations = found(machine, code, **requirement)
-    assert len(recommendations) == 1, recommendations
-    return recommendations[0]
+def one(machine: Machine, code: str, **requirement: Any) -> MachineFinding:
+    findings = found(machine, code, **requirement)
+    assert len(findings) == 1, findings
+    return findings[0]
 
 
 def test_every_rule_about_the_machine_has_a_title_a_source_and_a_test() -> None:
-    recommend(system("dgx-h100"))
+    check_machine(system("dgx-h100"))
     mine = Path(__file__).read_text()
     for code, machine_rule in ((code, known) for code, known in RULES.items() if isinstance(known, MachineRule)):
         assert machine_rule.title.endswith(".") and machine_rule.source
@@ -86,12 +86,12 @@ def test_every_rule_about_the_machine_has_a_title_a_source_and_a_test() -> None:
 
 @pytest.mark.parametrize("name", fakenvml.SYSTEMS)
 def test_a_healthy_system_with_a_plain_job_gets_no_error(name: str) -> None:
-    assert [recommendation for recommendation in recommend(system(name)) if recommendation.level == "error"] == []
+    assert [finding for finding in check_machine(system(name)) if finding.level == "error"] == []
 
 
 def test_a_machine_without_gpus_gets_no_advice_on_gpus() -> None:
-    assert recommend(Machine(source="this machine", host=Host(shm_total=GIB * 8))) == []
-    assert recommend(Machine.unprobed()) == []
+    assert check_machine(Machine(source="this machine", host=Host(shm_total=GIB * 8))) == []
+    assert check_machine(Machine.unprobed()) == []
 
 
 # -- the machine itself
@@ -100,8 +100,8 @@ def test_a_machine_without_gpus_gets_no_advice_on_gpus() -> None:
 def test_gpus_on_the_bus_without_a_driver_are_named() -> None:
     driver = Driver(state=Unknown("NVIDIA's kernel driver is not loaded"))
     machine = Machine(driver=driver, host=Host(pci_gpus=(PciGpu(bus_id="0000:1b:00.0"),)))
-    recommendation = one(machine, "MC001")
-    assert recommendation.message == "1 NVIDIA GPU on the PCI bus, but the driver does not answer: NVIDIA's kernel driver is not loaded"
+    finding = one(machine, "MC001")
+    assert finding.message == "1 NVIDIA GPU on the PCI bus, but the driver does not answer: NVIDIA's kernel driver is not loaded"
     contained = replace(machine, host=replace(machine.host, container="docker"))
     assert "--gpus all" in one(contained, "MC001").fix
     assert found(Machine(driver=driver, host=Host(pci_gpus=())), "MC001") == []
@@ -109,15 +109,15 @@ def test_gpus_on_the_bus_without_a_driver_are_named() -> None:
 
 def test_a_port_that_is_taken_is_named_with_a_way_out() -> None:
     machine = Machine(host=Host(ports=(22, 29500)))
-    recommendation = one(machine, "MC021", port=29500)
-    assert "port 29500" in recommendation.message and recommendation.sets == (("cluster.master_port", None),)
+    finding = one(machine, "MC021", port=29500)
+    assert "port 29500" in finding.message and finding.sets == (("cluster.master_port", None),)
     assert found(machine, "MC021", port=29501) == found(machine, "MC021") == found(Machine.unprobed(), "MC021", port=29500) == []
 
 
 def test_a_lost_gpu_blocks_every_job_of_the_machine() -> None:
     machine = with_gpu(system("dgx-h100"), 3, problem="the GPU is lost: it fell off the bus")
-    recommendation = one(machine, "MC002", gpus=(0, 1))
-    assert recommendation.level == "error" and "GPU 3" in recommendation.message and "hide it" in recommendation.fix
+    finding = one(machine, "MC002", gpus=(0, 1))
+    assert finding.level == "error" and "GPU 3" in finding.message and "hide it" in finding.fix
 
 
 @pytest.mark.parametrize(("name", "words"), [("dgx-h100", "tensor parallelism up to 7 is cheap"), ("rtx3090-pair", "")])
@@ -127,7 +127,7 @@ def test_nothing_is_advised_with_a_lost_gpu(name: str, words: str) -> None:
     machine = with_gpu(whole, 1, problem="the GPU is lost: it fell off the bus")
     assert all(1 not in island.gpus or island.kind == "single" for island in machine.islands)
     for one_of_them in (machine, replace(machine, islands=whole.islands)):
-        said = " ".join(recommendation.message for recommendation in recommend(one_of_them) if recommendation.code == "MC212")
+        said = " ".join(finding.message for finding in check_machine(one_of_them) if finding.code == "MC212")
         assert said.count("tensor parallelism") == bool(words) and words in said
         assert "GPU 1 cannot be used" in one(one_of_them, "MC002").message
 
@@ -135,12 +135,8 @@ def test_nothing_is_advised_with_a_lost_gpu(name: str, words: str) -> None:
 def test_links_that_are_up_while_peer_to_peer_is_refused_point_to_fabric_manager() -> None:
     machine = system("dgx-a100")
     refused = tuple(tuple("X" if i == j else "NS" for j in range(8)) for i in range(8))
-    recommendation = one(replace(machine, p2p={"nvlink": refused}), "MC003")
-    assert (
-        recommendation.level == "error"
-        and "GPUs 0 and 1 and 27 other pairs" in recommendation.message
-        and "fabricmanager" in recommendation.fix
-    )
+    finding = one(replace(machine, p2p={"nvlink": refused}), "MC003")
+    assert finding.level == "error" and "GPUs 0 and 1 and 27 other pairs" in finding.message and "fabricmanager" in finding.fix
 
 
 def test_a_fabric_that_is_not_completed_blocks() -> None:
@@ -172,8 +168,8 @@ def test_a_narrow_slot_is_a_warning_on_metal_and_a_note_in_the_cloud() -> None:
 
 def test_different_gpus_are_told_with_the_larger_group() -> None:
     machine = with_gpu(system("rtx4090-8"), 7, name="NVIDIA GeForce RTX 3060", memory_total=12 * GIB)
-    recommendation = one(machine, "MC009")
-    assert recommendation.sets == (("cluster.include", "localhost:0,1,2,3,4,5,6"),)
+    finding = one(machine, "MC009")
+    assert finding.sets == (("cluster.include", "localhost:0,1,2,3,4,5,6"),)
     assert found(machine, "MC009", gpus=(0, 1)) == []
 
 
@@ -184,8 +180,8 @@ def test_throttling_and_power_caps_make_stragglers() -> None:
 
 
 def test_where_there_is_no_peer_to_peer_nothing_is_to_be_set() -> None:
-    recommendation = one(system("rtx4090-8"), "MC011")
-    assert "CNS" in recommendation.message and recommendation.fix.startswith("set nothing") and recommendation.sets == ()
+    finding = one(system("rtx4090-8"), "MC011")
+    assert "CNS" in finding.message and finding.fix.startswith("set nothing") and finding.sets == ()
     assert found(system("l40s-8"), "MC011") == []
 
 
@@ -196,8 +192,8 @@ def test_an_iommu_matters_on_bare_metal_over_pcie_only() -> None:
 
 
 def test_a_small_dev_shm_is_enlarged_as_the_container_allows() -> None:
-    recommendation = one(system("dgx-h100", shm_total=64 << 20, container="docker"), "MC013")
-    assert recommendation.message == "/dev/shm has 64 MB for 8 ranks" and "--shm-size" in recommendation.fix
+    finding = one(system("dgx-h100", shm_total=64 << 20, container="docker"), "MC013")
+    assert finding.message == "/dev/shm has 64 MB for 8 ranks" and "--shm-size" in finding.fix
     assert "emptyDir" in one(system("dgx-h100", shm_total=64 << 20, container="kubernetes"), "MC013").fix
     on_cpu = Machine(source="this machine", host=Host(shm_total=64 << 20, container="docker"))
     assert "66 MB for each rank" in one(on_cpu, "MC013", ranks=2).why
@@ -217,7 +213,7 @@ def test_a_small_dev_shm_is_enlarged_as_the_container_allows() -> None:
 def test_torch_and_driver_must_fit(torch: str | None, cuda: str | None, driver: str, words: str | None) -> None:
     software = Software(torch=torch, torch_cuda=cuda, torch_hip=None)
     machine = replace(system("dgx-h100"), software=software, driver=Driver(state="ok", version=driver, cuda="12.8"))
-    messages = [recommendation.message for recommendation in found(machine, "MC014")]
+    messages = [finding.message for finding in found(machine, "MC014")]
     assert len(messages) == (words is not None)
     assert words is None or words in messages[0]
 
@@ -244,9 +240,9 @@ def test_only_the_fast_ports_of_mixed_adapters_are_named_to_nccl() -> None:
         IbPort(device="mlx5_bond_0", port=1, state="ACTIVE", gbps=200.0, link_layer="Ethernet"),
         IbPort(device="mlx5_9", port=1, state="DOWN", gbps=400.0, link_layer="InfiniBand"),
     )
-    recommendations = found(system("h200-rails", infiniband=ports), "MC017", nodes=2)
-    assert "mlx5_9:1" in recommendations[0].message
-    assert recommendations[1].sets == (("cluster.env.NCCL_IB_HCA", "=mlx5_0,mlx5_1"),)
+    findings = found(system("h200-rails", infiniband=ports), "MC017", nodes=2)
+    assert "mlx5_9:1" in findings[0].message
+    assert findings[1].sets == (("cluster.env.NCCL_IB_HCA", "=mlx5_0,mlx5_1"),)
     assert found(system("h200-rails", infiniband=ports), "MC017", nodes=1) == []
 
 
@@ -283,8 +279,8 @@ def test_failing_memory_is_a_warning_for_those_who_use_it() -> None:
     ],
 )
 def test_nccl_p2p_disable_costs_what_the_machine_has(name: str, level: str, words: str) -> None:
-    recommendation = one(system(name), "MC101", environment={"NCCL_P2P_DISABLE": "1"})
-    assert recommendation.level == level and words in recommendation.why and recommendation.path == "cluster.env.NCCL_P2P_DISABLE"
+    finding = one(system(name), "MC101", environment={"NCCL_P2P_DISABLE": "1"})
+    assert finding.level == level and words in finding.why and finding.path == "cluster.env.NCCL_P2P_DISABLE"
     assert found(system(name), "MC101", environment={"NCCL_P2P_DISABLE": "0"}) == []
 
 
@@ -318,8 +314,8 @@ def test_nccl_socket_ifname_is_judged_by_the_interfaces(value: str, level: str, 
         Nic(name="eth0", state="up", speed=100000),
         Nic(name="eth1", state="down"),
     )
-    recommendation = one(system("dgx-h100", nics=nics), "MC104", environment={"NCCL_SOCKET_IFNAME": value}, nodes=2)
-    assert recommendation.level == level and words in recommendation.why
+    finding = one(system("dgx-h100", nics=nics), "MC104", environment={"NCCL_SOCKET_IFNAME": value}, nodes=2)
+    assert finding.level == level and words in finding.why
 
 
 def test_a_variable_that_is_set_in_the_shell_counts_too() -> None:
@@ -338,9 +334,9 @@ def test_a_variable_that_is_set_in_the_shell_counts_too() -> None:
     ],
 )
 def test_what_the_launcher_makes_of_visible_devices_is_said(value: str, filtered: bool, words: str | None) -> None:
-    recommendations = found(system("dgx-h100"), "MC105", environment={"CUDA_VISIBLE_DEVICES": value}, filtered=filtered)
-    assert len(recommendations) == (words is not None)
-    assert words is None or words in recommendations[0].message
+    findings = found(system("dgx-h100"), "MC105", environment={"CUDA_VISIBLE_DEVICES": value}, filtered=filtered)
+    assert len(findings) == (words is not None)
+    assert words is None or words in findings[0].message
 
 
 def test_another_device_order_matters_where_the_gpus_differ() -> None:
@@ -384,17 +380,17 @@ def test_free_gpus_go_before_well_joined_ones_and_broken_ones_are_never_chosen()
 
 
 def test_a_badly_joined_choice_is_improved() -> None:
-    recommendation = one(system("a100-pcie-bridged-pairs"), "MC201", gpus=(0, 2))
-    assert recommendation.sets == (("cluster.include", "localhost:0,1"),)
+    finding = one(system("a100-pcie-bridged-pairs"), "MC201", gpus=(0, 2))
+    assert finding.sets == (("cluster.include", "localhost:0,1"),)
     assert found(system("a100-pcie-bridged-pairs"), "MC201", gpus=(2, 3)) == []
     assert found(system("dgx-h100"), "MC201", gpus=(1, 4, 6)) == [], "behind switches any set is as good"
 
 
 def test_a_busy_gpu_is_named_with_its_process_and_left_out() -> None:
     machine = with_gpu(system("dgx-h100"), 2, memory_used=73 * GIB, processes=(GpuProcess(pid=4711, name="python"),))
-    recommendation = one(machine, "MC202")
-    assert recommendation.message == "GPU 2 is busy: 73 GB in use, pid 4711 (python)"
-    assert recommendation.sets == (("cluster.include", "localhost:0,1,3,4,5,6,7"),)
+    finding = one(machine, "MC202")
+    assert finding.message == "GPU 2 is busy: 73 GB in use, pid 4711 (python)"
+    assert finding.sets == (("cluster.include", "localhost:0,1,3,4,5,6,7"),)
     assert found(machine, "MC202", gpus=(0, 1)) == []
 
 
@@ -423,8 +419,8 @@ def test_parallel_groups_stay_within_what_nvlink_joins() -> None:
 
 
 def test_stage_3_over_pcie_is_a_last_resort() -> None:
-    recommendation = one(system("rtx4090-8"), "MC206", stage=3)
-    assert "stage 2" in recommendation.fix and "zero_quantized_weights" in recommendation.fix
+    finding = one(system("rtx4090-8"), "MC206", stage=3)
+    assert "stage 2" in finding.fix and "zero_quantized_weights" in finding.fix
     assert "zero_quantized_weights" not in one(system("rtx4090-8"), "MC206", stage=3, quantized_weights=True).fix
     assert found(system("dgx-h100"), "MC206", stage=3) == [] == found(system("rtx4090-8"), "MC206", stage=2)
 
@@ -475,8 +471,8 @@ def test_offloaded_ranks_on_two_sockets_are_to_be_bound() -> None:
 
 
 def test_offload_is_said_in_seconds_of_this_machines_pcie() -> None:
-    recommendation = one(system("rtx4090-8"), "MC210", offload="cpu", params=13e9)
-    assert recommendation.message == "offload moves 52 GB per step, 0.3 s over PCIe at 26 GB/s per GPU"
+    finding = one(system("rtx4090-8"), "MC210", offload="cpu", params=13e9)
+    assert finding.message == "offload moves 52 GB per step, 0.3 s over PCIe at 26 GB/s per GPU"
     slow = with_gpu(system("rtx4090-8"), 3, pcie_width=8)
     assert "0.5 s over PCIe at 13 GB/s" in one(slow, "MC210", offload="cpu", params=13e9).message
 
@@ -497,8 +493,8 @@ def test_offloading_to_something_else_than_nvme_is_a_warning() -> None:
     machine = system("dgx-h100", disks=disks)
     assert found(machine, "MC211", offload="nvme", nvme_path="/scratch/jo") == []
     for path, mount in (("/home/jo/swap", "/home (nfs4, over the network)"), ("/tmp/x", "/tmp (tmpfs"), ("/var/x", "/ (overlay")):
-        recommendation = one(machine, "MC211", offload="nvme", nvme_path=path)
-        assert mount in recommendation.message and recommendation.fix == "a folder under /scratch"
+        finding = one(machine, "MC211", offload="nvme", nvme_path=path)
+        assert mount in finding.message and finding.fix == "a folder under /scratch"
 
 
 def test_what_the_links_allow_is_one_sentence() -> None:
@@ -562,14 +558,14 @@ def test_ranks_on_the_cpu_share_the_cores_evenly() -> None:
     ],
 )
 def test_visible_devices_are_read_as_cuda_reads_them(value: str | None, gpus: tuple[int, ...], exact: bool) -> None:
-    seen = visible(value, system("a100-sxm-mesh").gpus)
+    seen = visible_gpus(value, system("a100-sxm-mesh").gpus)
     assert (seen.gpus, seen.exact) == (gpus, exact)
 
 
 def test_the_order_of_different_gpus_is_a_guess_without_the_bus_order() -> None:
     gpus = with_gpu(system("a100-sxm-mesh"), 0, name="NVIDIA T400").gpus
-    assert visible("0", gpus).exact is False
-    assert visible("0", gpus, "PCI_BUS_ID").exact is True
+    assert visible_gpus("0", gpus).exact is False
+    assert visible_gpus("0", gpus, "PCI_BUS_ID").exact is True
 
 
 def test_a_list_of_plain_slots_in_order_is_nothing_to_talk_about() -> None:

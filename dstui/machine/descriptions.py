@@ -9,8 +9,8 @@ from dstui.machine.codec import Unknown
 from dstui.machine.snapshot import GIB, Island, Kind, Machine
 
 
-def summary(machine: Machine) -> str:
-    """`8 x H100 80GB, one NVSwitch island`; `no GPU, 2 cores, 24 GB RAM`."""
+def summarise(machine: Machine) -> str:
+    """Describe a machine in a few words: `8 x H100 80GB, one NVSwitch island`; `no GPU, 2 cores, 24 GB RAM`."""
     return _gpu_summary(machine) if machine.gpus else _host_summary(machine)
 
 
@@ -19,12 +19,12 @@ def _gpu_summary(machine: Machine) -> str:
     gpus = " + ".join(f"{count} x {name}" for name, count in names.items())
     broken = [str(gpu.index) for gpu in machine.gpus if gpu.problem]
     working = [island for island in machine.islands if not all(machine.gpus[gpu].problem for gpu in island.gpus)]
-    parts = [gpus, islands_in_words(working), f"GPU {', '.join(broken)} not usable" if broken else ""]
+    parts = [gpus, describe_islands(working), f"GPU {', '.join(broken)} not usable" if broken else ""]
     return ", ".join(part for part in parts if part)
 
 
-def islands_in_words(islands: Sequence[Island]) -> str:
-    """`one NVSwitch island`, `2 NVLink pairs`, `no NVLink`; empty for a single GPU."""
+def describe_islands(islands: Sequence[Island]) -> str:
+    """Describe islands: `one NVSwitch island`, `2 NVLink pairs`, `no NVLink`; "" for a single GPU."""
     joined = [island for island in islands if island.kind != "single"]
     if not joined:
         return "no NVLink" if len(islands) > 1 else ""
@@ -49,8 +49,8 @@ def _host_summary(machine: Machine) -> str:
     return f"no GPU, {cores}, " + (f"{round(memory / GIB)} GB RAM" if isinstance(memory, int) else "RAM unknown")
 
 
-def gpus_in_words(gpus: tuple[int, ...] | list[int]) -> str:
-    """`GPU 3`, `GPUs 0, 2 and 5`."""
+def describe_gpus(gpus: tuple[int, ...] | list[int]) -> str:
+    """Format `GPU 3`, `GPUs 0, 2 and 5`."""
     if len(gpus) == 1:
         return f"GPU {gpus[0]}"
     return f"GPUs {', '.join(map(str, gpus[:-1]))} and {gpus[-1]}"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 
-def without_names(data: Any, user: str | None = None, home: str | None = None) -> Any:
-    """Plain data with ~ for the home folder and USER for the user's name as a whole word; those of this process by default.
+def mask_names(data: Any, user: str | None = None, home: str | None = None) -> Any:
+    """Replace the home folder by ~ and the user's name, as a whole word, by USER in plain data; by default those of this process.
 
     root is nobody's name and stays.
     """

@@ -3,11 +3,11 @@
 One rule is one small function, registered with a stable code among all rules of `dstui.check`:
 
     @machine_rule("MC007", "error", source="nvml.h, nvmlComputeMode_t")
-    def compute_mode(machine: Machine, requirement: Requirement) -> Recommendations:
+    def compute_mode(machine: Machine, requirement: Requirement) -> MachineFindings:
         "A GPU whose compute mode forbids computing."
-        yield Recommendation("GPU 1 …", why="…", fix="…", path="…", sets=(("cluster.include", "localhost:0"),))
+        yield MachineFinding("GPU 1 …", why="…", fix="…", path="…", sets=(("cluster.include", "localhost:0"),))
 
-`check` asks it for a Plan on a machine that was looked at; `recommendations.recommend` asks it for a machine alone.
+`check_plan` asks it for a Plan on a machine that was looked at; `machine_findings.check_machine` asks it for a machine alone.
 As few NCCL variables as possible are ever recommended: NCCL measures the same facts itself.
 """
 
@@ -27,7 +27,7 @@ Level = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation:
+class MachineFinding:
     """What to know or to do. `sets` are the keys of a Plan that do it: dotted path and value."""
 
     message: str
@@ -39,47 +39,47 @@ class Recommendation:
     level: Level | None = None
     """Where it differs from the rule's own."""
     code: str = ""
-    """Filled in by `recommend`, as is the source."""
+    """Filled in by `check_machine`, as is the source."""
     source: str = ""
 
 
-Recommendations = Iterator[Recommendation]
-Recommend = Callable[[Machine, Requirement], Recommendations]
+MachineFindings = Iterator[MachineFinding]
+FindMachine = Callable[[Machine, Requirement], MachineFindings]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRule(Rule):
     """A rule that can also be asked about a machine alone."""
 
-    recommend: Recommend
+    find: FindMachine
 
 
-def machine_rule(code: str, level: Level, *, source: str) -> Callable[[Recommend], Recommend]:
-    """Registers a rule about the machine; the function's docstring is its title."""
+def machine_rule(code: str, level: Level, *, source: str) -> Callable[[FindMachine], FindMachine]:
+    """Register a rule about the machine. The function's docstring is its title."""
 
-    def registered(recommend: Recommend) -> Recommend:
+    def registered(find: FindMachine) -> FindMachine:
         def evaluate(c: Context) -> Problems:
             # Only a Plan is checked against the machine: a bare configuration names no GPUs.
             if c.plan is not None and c.machine is not None and c.machine.source != UNPROBED:
-                for recommendation in recommend(c.machine, requirement_of(c)):
-                    yield problem_of(recommendation, c)
+                for finding in find(c.machine, requirement_of(c)):
+                    yield problem_of_machine(finding, c)
 
         when: When | None = "run" if level == "error" else None
-        register(MachineRule(code, level, title_of(recommend), evaluate, when, source=source, recommend=recommend))
-        return recommend
+        register(MachineRule(code, level, title_of(find), evaluate, when, source=source, find=find))
+        return find
 
     return registered
 
 
-def problem_of(recommendation: Recommendation, c: Context) -> Problem:
-    """A recommendation as a rule's answer; its keys become a patch."""
-    patch = tuple(_operation(c, path, value) for path, value in recommendation.sets)
-    fix = Fix(recommendation.fix, patch or None) if recommendation.fix else None
-    return Problem(f"^{recommendation.path}", recommendation.message, recommendation.why, fix=fix, severity=recommendation.level)
+def problem_of_machine(finding: MachineFinding, c: Context) -> Problem:
+    """Turn a machine finding into a rule's problem; its keys become a patch."""
+    patch = tuple(_operation(c, path, value) for path, value in finding.sets)
+    fix = Fix(finding.fix, patch or None) if finding.fix else None
+    return Problem(f"^{finding.path}", finding.message, finding.why, fix=fix, severity=finding.level)
 
 
 def _operation(c: Context, path: str, value: object) -> Operation:
-    """The patch that writes a key of the Plan with the sections that it lacks."""
+    """Return the patch operation that writes a key of the Plan with the sections that it lacks."""
     assert c.plan is not None
     parts = path.split(".")
     depth = next((n for n in range(1, len(parts)) if not isinstance(c.plan.get(".".join(parts[:n])), Mapping)), len(parts))

@@ -12,7 +12,7 @@ from typing import Any
 
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text
 from dstui.base.text import sanitise
-from dstui.checkpoints.torch_file import TorchFileProblem, elements, mapping, read_torch_file
+from dstui.checkpoints.torch_file import TorchFileProblem, as_mapping, count_elements, read_torch_file
 
 MODEL = re.compile(r"(?:zero_pp_rank_(?P<rank>\d+)_)?mp_rank_(?P<mp>\d+)_model_states\.pt")
 OPTIMIZER = re.compile(r"(?:bf16_)?zero_pp_rank_(?P<rank>\d+)_mp_rank_(?P<mp>\d+)_optim_states\.pt")
@@ -155,9 +155,9 @@ def _of_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
             continue
         strange.update(found.strange)
         if name in models.values():
-            model = model or mapping(found.value)
+            model = model or as_mapping(found.value)
         elif name in optimizers.values():
-            state = state or mapping(mapping(found.value).get("optimizer_state_dict"))
+            state = state or as_mapping(as_mapping(found.value).get("optimizer_state_dict"))
     universal = is_folder(here / "zero")
     stage = 3 if any(rank is not None for rank, _ in models) else _stage(state) if optimizers else 0 if models else None
     ranks = _whole(model.get("dp_world_size")) or _partitions(state)
@@ -166,9 +166,9 @@ def _of_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
         problems += _missing(models, optimizers, ranks, model_parallel or 1, stage)
     trained, frozen = _shapes(model.get("param_shapes")), _shapes(model.get("frozen_param_shapes"))
     everything = trained + frozen or _shapes(model.get("module"))
-    config = mapping(model.get("ds_config"))
+    config = as_mapping(model.get("ds_config"))
     if universal:
-        stage = _whole(mapping(config.get("zero_optimization")).get("stage"))
+        stage = _whole(as_mapping(config.get("zero_optimization")).get("stage"))
     sizes = list(_sizes(files))
     return Checkpoint(
         folder,
@@ -184,7 +184,7 @@ def _of_tag(folder: Path, tag: str, tags: tuple[str, ...]) -> Checkpoint:
         sum(sizes),
         len(sizes),
         _word(model.get("ds_version"), 40),
-        next((name for name in ("bf16", "fp16") if mapping(config.get(name)).get("enabled") is True), "fp32" if config else ""),
+        next((name for name in ("bf16", "fp16") if as_mapping(config.get(name)).get("enabled") is True), "fp32" if config else ""),
         tuple(_word(name, 100) for name in islice((name for name in model if isinstance(name, str) and name not in OWN), MOST_STATES)),
         config,
         tuple(problems),
@@ -252,7 +252,7 @@ def _whole(value: Any) -> int | None:
 def _shapes(value: Any) -> int:
     """Elements of all shapes, or tensors, in a mapping or in a list of them."""
     groups = value if isinstance(value, list) else [value]
-    return sum(elements(one) for one in islice((one for group in groups for one in mapping(group).values()), MOST_TENSORS))
+    return sum(count_elements(one) for one in islice((one for group in groups for one in as_mapping(group).values()), MOST_TENSORS))
 
 
 def _pickles(here: Path, files: list[Path]) -> list[Path]:
