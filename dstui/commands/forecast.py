@@ -20,7 +20,7 @@ from dstui.forecast.recommend import RankedPlans, recommend
 from dstui.forecast.setup import Setup
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
-from dstui.machine.report import size
+from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
 from dstui.measured import Taken, model_key, read_measured
 from dstui.model_files import read_models
@@ -120,7 +120,7 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
         if need.bytes:
             yield _line(name, need)
     if found.checkpoint:
-        yield f"{'a checkpoint':<15} {size(found.checkpoint)} on disk"
+        yield f"{'a checkpoint':<15} {format_size(found.checkpoint)} on disk"
     if found.speed:
         s = found.speed
         yield f"{'speed':<15} about {s.tokens:,.0f} tokens/s, {_seconds(s.step)} a step; bound by {s.bound_by}"
@@ -129,7 +129,7 @@ def _report(plan: Plan, found: Forecast, where: str = "") -> Iterator[str]:
             yield ""
             yield f"{name}, by part, at the peak ({need.peak})"
             yield from _parts(need)
-            yield "  " + "; ".join(f"{moment} {size(amount)}" for moment, amount in need.moments.items())
+            yield "  " + "; ".join(f"{moment} {format_size(amount)}" for moment, amount in need.moments.items())
     if found.unknown:
         yield ""
         yield "Not known"
@@ -180,10 +180,11 @@ def _seconds(seconds: float) -> str:
 def _line(name: str, need: Need) -> str:
     assert need.bytes is not None
     low, high = need.range
-    around = f"({size(low)} to {size(high)})" if high > low else ""
+    around = f"({format_size(low)} to {format_size(high)})" if high > low else ""
     if not need.capacity:
-        return f"{name:<15} {size(need.bytes)} {around}"
-    return f"{name:<15} {_bar(need.bytes / need.capacity)} {size(need.bytes)} of {size(need.capacity)} free {around}: {WORDS[need.verdict]}"
+        return f"{name:<15} {format_size(need.bytes)} {around}"
+    sizes = f"{format_size(need.bytes)} of {format_size(need.capacity)} free"
+    return f"{name:<15} {_bar(need.bytes / need.capacity)} {sizes} {around}: {WORDS[need.verdict]}"
 
 
 def _bar(share: float, cells: int = BAR) -> str:
@@ -195,7 +196,7 @@ def _parts(need: Need) -> Iterator[str]:
     total = max(need.bytes or 1, 1)
     for part, amount in sorted(need.parts.items(), key=lambda item: -item[1]):
         if amount >= total / 1000:
-            yield f"  {part.replace('_', ' '):<{COLUMN}} {size(amount):>9}  {'█' * round(amount / total * BAR)}"
+            yield f"  {part.replace('_', ' '):<{COLUMN}} {format_size(amount):>9}  {'█' * round(amount / total * BAR)}"
 
 
 def _table(recommendation: RankedPlans | None) -> Iterator[str]:
@@ -212,4 +213,4 @@ def _table(recommendation: RankedPlans | None) -> Iterator[str]:
         yield f"  {'':<5} {'GPU':>9} {'left':>5} {'tokens/s':>9}"
         for row in recommendation.rows:
             tokens = f"{row.speed.tokens:,.0f}" if row.speed else "?"
-            yield f"  {row.verdict:<5} {size(row.gpu_bytes):>9} {row.headroom:>5.0%} {tokens:>9}  {row.why}"
+            yield f"  {row.verdict:<5} {format_size(row.gpu_bytes):>9} {row.headroom:>5.0%} {tokens:>9}  {row.why}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dstui.adopt.script_options import options_of
-from dstui.check.auto_values import filled
+from dstui.check.auto_values import fill_auto
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.memory import (
@@ -208,7 +208,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
             continue
         model = plan.focused_on(name).model
         setup, notes = setup_of(
-            filled(config, plan.job.integration, plan.accelerate, {**mine.options, **options_of(plan.job.args)}),
+            fill_auto(config, plan.job.integration, plan.accelerate, {**mine.options, **options_of(plan.job.args)}),
             model,
             plan.job.integration,
             ranks=room.ranks,
