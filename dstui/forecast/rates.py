@@ -10,7 +10,7 @@ from dstui.forecast.hardware import Chip, chip_of, named_chip
 from dstui.machine.snapshot import Gpu, Machine, known
 
 
-class Reach(NamedTuple):
+class PeakShares(NamedTuple):
     """Shares of a data sheet's peak."""
 
     matrix: float
@@ -21,13 +21,13 @@ class Reach(NamedTuple):
     """Fused attention with a causal mask, forward and backward, as kernels of 2023 do it; FlashAttention-2's figures are 1.7 of these."""
 
 
-REACH: Mapping[str, Reach] = {
-    "ampere": Reach(0.87, 0.93, 0.325),
-    "hopper": Reach(0.80, 0.88, 0.18),
-    "blackwell": Reach(0.78, 0.83, 0.5),
-    "ada": Reach(0.85, 0.83, 0.3),
-    "volta": Reach(0.80, 0.83, 0.2),
-    "cdna": Reach(0.51, 0.9, 0.15),
+REACH: Mapping[str, PeakShares] = {
+    "ampere": PeakShares(0.87, 0.93, 0.325),
+    "hopper": PeakShares(0.80, 0.88, 0.18),
+    "blackwell": PeakShares(0.78, 0.83, 0.5),
+    "ada": PeakShares(0.85, 0.83, 0.3),
+    "volta": PeakShares(0.80, 0.83, 0.2),
+    "cdna": PeakShares(0.51, 0.9, 0.15),
 }
 """By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
 marked for it; the others are those of the nearest generation."""

@@ -16,7 +16,7 @@ from dstui.check.auto_values import AUTO
 from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import CHOICES, ON_CPUS, Choice
-from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host, rates_for
+from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, idle_of, models_of, of_gpu, of_host, rates_for
 from dstui.forecast.memory import CPU_PROCESS, FRAGMENTED, GPU_PROCESS, WASTED, Beside, around, beside, host_room, needs
 from dstui.forecast.model import Counts, ModelFacts, counts
 from dstui.forecast.patch import KEYS, Patch, patch_of
@@ -153,7 +153,7 @@ def search(plan: Plan, one: Modelled, room: Capacity, rates: Rates) -> tuple[int
     shape = one.facts.shape
     n = counts(one.facts, one.model, persistence=one.setup.persistence)
     assert shape is not None and n is not None
-    idle = one.facts.architecture.idle if one.facts.architecture else 0
+    idle = idle_of(one)
     costs: dict[bool, list[CostedBatch]] = {False: [], True: []}
     for batch in batches_of(plan, one, n):
         timed = batch._replace(work=work(batch.setup, shape, n, idle, rates)) if rates.flops else batch
@@ -382,7 +382,7 @@ def enough(one: Modelled, setup: Setup, room: Capacity, *, surely: bool = False)
     mine = replace(one, setup=setup)
     found = needs(setup, n, states(setup, n), batch_of(mine, n))
     there = replace(room, ranks=setup.ranks, nodes=setup.nodes)
-    gpu, host = of_gpu(found.gpu, setup, there, False), of_host(found, setup, there)
+    gpu, host = of_gpu(found.gpu, setup, there), of_host(found, setup, there)
     disk = sum(found.nvme.values()) * there.ranks_per_node
     held = sum(found.host.parts.values()) * there.ranks_per_node
     good = ("fits",) if surely else ("fits", "tight")
