@@ -32,13 +32,8 @@ def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis
     `plan`: what was run, where that is known, so that fixes can be edits of it; a job folder has its own.
     """
     from dstui.diagnosis.packed import is_zip, unpacked
-    from dstui.jobs.store.folder import JobFolder
-    from dstui.jobs.store.index import is_job
-    from dstui.jobs.store.status import refresh
 
     given = list(paths)
-    if len(given) == 1 and is_job(JobFolder(given[0])):
-        refresh(JobFolder(given[0]))  # a job whose supervisor was killed may have ended since
     with ExitStack() as stack:
         opened = {str(path): stack.enter_context(unpacked(path)) for path in dict.fromkeys(given) if is_zip(path)}
         diagnosis = _diagnose([opened.get(str(path), path) for path in given], plan)

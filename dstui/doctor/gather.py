@@ -19,7 +19,9 @@ from dstui.base.files import FileProblem, is_there, read_text
 from dstui.check.reference import add_float_types
 from dstui.check.rules.machine.requirement import Requirement, requirement_for
 from dstui.doctor.case import Case
-from dstui.documents import allocation_of
+from dstui.documents.open import allocation_of
+from dstui.documents.trusted_python import own, probe_python
+from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import forecast
 from dstui.hosts.address import is_address, meeting_address
 from dstui.hosts.ssh import Failure
@@ -27,14 +29,12 @@ from dstui.machine.child import run_command
 from dstui.machine.probe import probe
 from dstui.machine.remote import AT_ONCE, Program, probe_host
 from dstui.machine.snapshot import Machine
-from dstui.model_files import read_models
 from dstui.plan import Plan
 from dstui.plan.hostfile import HostfileError, is_named, parse_hostfile
 from dstui.plan.launchers import BY_NAME
 from dstui.render.launch import RenderError, interpreter
 from dstui.render.spec import HERE, LaunchSpec
 from dstui.render.target import Target
-from dstui.trusted_python import own, probe_python
 
 READY = Path(__file__).with_name("ready.py")
 DEADLINE = 120.0

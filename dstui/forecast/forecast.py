@@ -11,10 +11,12 @@ from dstui.check.auto_values import fill_auto
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.memory import (
+    BUILD,
     CPU_PROCESS,
     CUDA_CONTEXT,
     FRAGMENTED,
     GPU_PROCESS,
+    GUESSED,
     INSIDE,
     UNSURE,
     WASTED,
@@ -158,14 +160,28 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     if not any(configurations(plan).values()):
         return Forecast(problem=EMPTY)
     room = capacity_of(plan, machine, pool, gpu_memory)
-    rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
     models, reported = models_of(plan, facts, room, machine)
+    rates = rates_for(models, room, machine, measured)
     broken = next((m.facts.problem for m in models if m.facts.problem), "")
     if broken or not models:
         return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(reported))
     return assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown])
 
 
+def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, measured: Mapping[str, Any] | None) -> Rates:
+    """Return how fast the machine computes in the models' precision, with what was measured on it."""
+    half = bool(models) and models[0].setup.precision == "fp16"
+    rates = with_measured(rates_of(machine, room.gpus, room.nodes, half=half), measured or {})
+    long = any(one.setup.sequence >= LONG and one.setup.attention != "eager" for one in models)
+    if long and rates.flops and rates.attention < OLD_KERNELS * rates.flops:
+        rates = replace(rates, unknown=(*rates.unknown, NEWER_KERNELS))
+    return rates
+
+
+LONG, OLD_KERNELS = 16_384, 0.3
+NEWER_KERNELS = (
+    "attention is taken to be as fast as FlashAttention of 2023: FlashAttention-3 does three times that here (--calibrate measures it)"
+)
 EMPTY = (
     "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
     "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
@@ -213,7 +229,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
 
 def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported: Sequence[str]) -> Forecast:
     """Return the forecast of models whose setups are known."""
-    first, rows, trained, unsure = models[0], list[Needs](), 0, False
+    first, rows, trained, unsure = models[0], list[Needs](), 0, 1.0
     params = 0
     speeds = list[Speed]()
     for one in models:
@@ -223,7 +239,7 @@ def assembled(models: Sequence[Modelled], room: Capacity, rates: Rates, reported
         a = batch_of(one, n)
         rows.append(needs(one.setup, n, states(one.setup, n), a))
         params, trained = params + n.params, trained + n.trained * one.setup.training
-        unsure = unsure or one.facts.architecture is None
+        unsure = max(unsure, GUESSED if one.facts.guess else UNSURE if one.facts.architecture is None else 1.0)
         if rates.flops:
             speeds.append(speed_of(one, n, rates))
     whole = together(rows)
@@ -283,11 +299,19 @@ def _adapted(facts: ModelFacts, model: Model | None) -> float:
     return found
 
 
+def idle_of(one: Modelled) -> int:
+    """Return the parameters of experts that a token does not go through."""
+    active = one.model.active_params if one.model else None
+    if one.facts.architecture:
+        return one.facts.architecture.idle
+    return max((one.facts.params or 0) - int(active), 0) if active else 0
+
+
 def speed_of(one: Modelled, n: Counts, rates: Rates) -> Speed:
     """Return the speed of one model."""
     shape, setup = one.facts.shape, one.setup
     assert shape is not None
-    idle = one.facts.architecture.idle if one.facts.architecture else 0
+    idle = idle_of(one)
     different = max(setup.ranks // (setup.tensor_parallel * setup.sequence_parallel), 1) * setup.sequence_parallel
     return speed(different, setup.accumulation, work(setup, shape, n, idle, rates), traffic(setup, shape, n, rates))
 
@@ -300,11 +324,11 @@ def _slowest(speeds: Sequence[Speed], scale: float) -> Speed | None:
     return replace(slowest, step=step, tokens=slowest.tokens * slowest.step / step)
 
 
-def of_gpu(room: Room, setup: Setup, capacity: Capacity, unsure: bool) -> Need:
+def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> Need:
     """Return a GPU's need, including its process; 0 for ranks on CPUs."""
     if capacity.on_cpu:
         return Need()
-    peak, wide = room.peak, UNSURE if unsure else 1.0
+    peak = room.peak
     around = {"cuda_context": CUDA_CONTEXT, "nccl_buffers": nccl_bytes(setup), "allocator": peak * WASTED[setup.stage]}
     more = sum(around.values())
     parts = whole({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
@@ -322,7 +346,7 @@ def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
     parts = dict(found.host.parts)
     if capacity.on_cpu:
         held = sum(found.host.parts.values())
-        moments = {moment: size + held for moment, size in found.gpu.moments.items()} | {"build": found.host.moments.get("build", 0.0)}
+        moments = {moment: size + held for moment, size in found.gpu.moments.items()} | {BUILD: found.host.moments.get(BUILD, 0.0)}
         for part, size in found.gpu.parts.items():
             parts[part] = parts.get(part, 0) + size
     most = max(moments.values(), default=0.0)

@@ -17,8 +17,11 @@ CUDA_CONTEXT = 0.45 * GIB
 NCCL_BUFFERS = 0.4 * GIB
 """Buffers of NCCL's channels inside of a node; 0.3 to 1.5 GiB."""
 NCCL_BETWEEN_NODES = 0.3 * GIB
-GPU_PROCESS, CPU_PROCESS = 2.2 * GIB, 0.7 * GIB
-"""RAM of a rank with torch, DeepSpeed and a data loader, before it holds anything: with CUDA's libraries and without."""
+GPU_PROCESS, CPU_PROCESS = 3.6 * GIB, 0.7 * GIB
+"""RAM of a rank with torch, DeepSpeed and a data loader, before it holds anything: with CUDA's libraries (3 to 3.8 GB in PEFT's
+README) and without."""
+LARGEST_FILE = 50e9
+"""Bytes of a checkpoint's largest file: a model that is built partitioned is read file by file, by every rank."""
 WASTED = {0: 0.03, 1: 0.03, 2: 0.03, 3: 0.06}
 """By stage, the share that torch's allocator mostly holds more than it gives out."""
 FRAGMENTED = {0: 1.09, 1: 1.09, 2: 1.09, 3: 1.23}
@@ -27,8 +30,8 @@ LAST = 0.15
 """Share of the activations that is still there when nearly all gradients are."""
 INSIDE = 0.95
 """The peak may turn out this much lower."""
-UNSURE = 1.15
-"""How much wider the range is where the model's shape is a stand-in."""
+UNSURE, GUESSED = 1.15, 1.3
+"""How much wider the range is where the model's shape is a stand-in, and where its size is a guess too."""
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ def nccl_bytes(setup: Setup) -> float:
 
 
 INITIALIZE, TRAIN, STEP = "initialize", "forward and backward", "optimizer step"
-BUILD, RUN, SAVE = "build", "train", "save as one file"
+BUILD, RUN, SAVE = "load and build", "train", "save as one file"
 
 
 def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
@@ -93,7 +96,7 @@ def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
         gpu.parts[part] = gpu.parts.get(part, 0) + size
     if gpu.when == INITIALIZE:
         gpu.parts = {**s.gpu, "initialization": max(s.initialize - resting, 0.0)}
-    return Needs(gpu, host_room(setup, n, s), s.nvme, checkpoint_bytes(setup, n))
+    return Needs(gpu, host_room(setup, n, s, a.host), s.nvme, checkpoint_bytes(setup, n))
 
 
 class Beside(NamedTuple):
@@ -117,14 +120,16 @@ def beside(setup: Setup, n: Counts, s: States) -> Beside:
     return Beside(s.early + held, buffers + held + of_head, s.gradients + s.late + buffers)
 
 
-def host_room(setup: Setup, n: Counts, s: States) -> Room:
+def host_room(setup: Setup, n: Counts, s: States, activations: float = 0.0) -> Room:
     """Return the RAM of a rank. A model that is not built partitioned is first built in full by every rank, in its own type."""
     held, weight = sum(s.host.values()), n.frozen_bytes if n.frozen > n.trained and n.frozen_bytes else setup.weight_bytes
     whole = 0.0 if setup.built_partitioned and setup.stage == 3 else weight * n.params
-    moments = {BUILD: whole, INITIALIZE: max(s.host_initialize, held), RUN: held}
+    placed = s.host.get("weights", 0.0)
+    read = min(weight * n.params, LARGEST_FILE) if setup.built_partitioned and placed else 0.0
+    moments = {BUILD: whole + read + placed * bool(read), INITIALIZE: max(s.host_initialize, held), RUN: held + activations}
     if setup.gathered_on_save:
         moments[SAVE] = held + setup.weight_bytes * n.params / setup.ranks  # all of it on rank 0
-    return Room(dict(s.host), moments)
+    return Room({**s.host, **({"activations": activations} if activations else {})}, moments)
 
 
 def checkpoint_bytes(setup: Setup, n: Counts) -> float:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dstui.forecast.architecture import Architecture, ModelProblem, TensorShape, architecture
+from dstui.forecast.architecture import KNOWN, Architecture, ModelProblem, TensorShape, architecture
+from dstui.forecast.architecture.config import Config
 from dstui.plan.model import Lora, Model
 
 QUANTIZED = {"int8": 1.0 + 4 / 4096, "nf4": 0.5 + 1 / 64 + 4 / (64 * 256)}
@@ -27,6 +28,8 @@ class ModelFacts:
     """Why it is not known, with what to do; empty where it is."""
     notes: tuple[str, ...] = ()
     """What had to be assumed."""
+    guess: TensorShape | None = None
+    """The sizes of an architecture that is not known, as far as its configuration tells them."""
     options: Mapping[str, str] = field(default_factory=dict)
     """What the YAML files that the script's arguments name say beside them: batch and precision."""
     memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
@@ -37,12 +40,13 @@ class ModelFacts:
         """The sizes that decide the activations; those of a stand-in where only the count is known."""
         if self.architecture:
             return self.architecture.shape
-        return stand_in(self.params) if self.params else None
+        return self.guess or (stand_in(self.params) if self.params else None)
 
     @property
     def hidden(self) -> int | None:
         """The hidden size that fills "auto"; None where only the count is known."""
-        return self.architecture.shape.hidden if self.architecture else None
+        shape = self.architecture.shape if self.architecture else self.guess
+        return shape.hidden if shape else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class Counts:
     layer: int
     head: int
     """Parameters of the tensor that makes the logits."""
+    experts: int
+    """Parameters of experts."""
     small: int
     """Parameters in tensors below stage 3's persistence threshold."""
 
@@ -71,8 +77,34 @@ def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> M
     try:
         found = architecture(config)
     except ModelProblem as problem:
-        return unknown_model(source, str(problem))
+        return _guessed(config, source) or unknown_model(source, str(problem))
     return ModelFacts(source=source, params=found.params, architecture=found)
+
+
+def _guessed(config: Mapping[str, Any], source: str) -> ModelFacts | None:
+    """Return a safe estimate of an architecture that no table knows, by the keys of most decoders; None where those are missing."""
+    kind, c = config.get("model_type"), Config(config)
+    if not isinstance(kind, str) or kind in KNOWN or not kind:
+        return None
+    try:
+        hidden = c.number("hidden_size", "n_embd", "d_model")
+        layers = c.number("num_hidden_layers", "n_layer", "n_layers", most=10_000)
+        heads = c.number("num_attention_heads", "n_head", "n_heads", default=max(hidden // 128, 1))
+        vocabulary = c.number("vocab_size")
+        ffn = c.number("intermediate_size", "n_inner", "ffn_hidden_size", default=4 * hidden)
+        experts = c.number("num_experts", "num_local_experts", "n_routed_experts", default=1)
+        used = min(c.number("num_experts_per_tok", "moe_top_k", default=1), experts)
+        width = c.number("moe_intermediate_size", default=ffn)
+    except ModelProblem:
+        return None
+    mlp = 3 * hidden * (experts * width if experts > 1 else ffn)
+    params = layers * (4 * hidden * hidden + mlp + 2 * hidden) + 2 * vocabulary * hidden
+    shape = TensorShape(
+        family="llama", hidden=hidden, layers=layers, heads=heads, kv_heads=heads, head_dim=max(hidden // heads, 1),
+        ffn=used * width if experts > 1 else ffn, vocabulary=vocabulary, positions=0,
+    )  # fmt: skip
+    note = f"the architecture {kind[:80]!r} is not known: its size is a guess from config.json, on the large side (model.params would tell)"
+    return ModelFacts(source=source, params=params, guess=shape, notes=(note,))
 
 
 def facts_of_params(params: float, source: str = "model.params") -> ModelFacts:
@@ -135,6 +167,7 @@ def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, store
         largest_trained=min(largest, trained) if not lora else max((lora.r * n for n in _widths(facts)), default=0),
         layer=arch.layer if arch else base // shape.layers,
         head=arch.head if arch else shape.vocabulary * shape.hidden,
+        experts=sum(t.size * t.times for t in arch.tensors if t.kind == "experts") if arch else 0,
         small=sum(t.size * t.times for t in arch.tensors if t.size < persistence) + adapters * _all_small(facts, lora, persistence)
         if arch
         else 0,

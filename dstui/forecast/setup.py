@@ -78,6 +78,22 @@ class Setup(NamedTuple):
     """Stage 3: whether the model is built under zero.Init, so that no rank ever holds it whole."""
     gathered_on_save: bool = False
     """Stage 3: whether saving gathers the weights in 16 bits in the RAM of rank 0."""
+    expert_parallel: int = 1
+    """Ranks over which experts are split (AutoEP)."""
+    selective: bool = False
+    """With checkpointing: only what is cheap to compute again is recomputed."""
+    activation_offload: bool = False
+    """With checkpointing: the inputs of the layers wait in RAM."""
+    tiled_mlp: bool = False
+    small_frozen: bool = False
+    """Frozen weights in 8 bits (zero_quantized_nontrainable_weights)."""
+    zenflow: float = 0.0
+    """Share of the gradients that ZenFlow applies on the GPU at each step; 0 = off."""
+    update_interval: int = 4
+    """Steps between ZenFlow's updates of the rest."""
+    super_offload: bool = False
+    cores_bound: bool = False
+    """Whether the ranks' CPU cores are bound to them (--bind_cores_to_rank)."""
     training: bool = True
     on_cpu: bool = False
     """Whether the ranks run on CPUs."""
@@ -169,6 +185,14 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         tensor_parallel=_share(c, "tensor_parallel.autotp_size", ranks),
         sequence_parallel=_share(c, "sequence_parallel_size", ranks, parts),
         built_partitioned=integration != "deepspeed",
+        expert_parallel=_share(c, "expert_parallel.autoep_size", ranks) if c.on("expert_parallel.enabled") else 1,
+        selective=bool(model and model.recompute == "selective"),
+        activation_offload=bool(model and model.activation_offload) or c.on("activation_checkpointing.cpu_checkpointing"),
+        tiled_mlp=bool(model and model.tiled_mlp),
+        small_frozen=stage == 3 and c.on(f"{ZERO_SECTION}.zero_quantized_nontrainable_weights"),
+        zenflow=min(max(c.number(f"{ZERO_SECTION}.zenflow.topk_ratio") or 0.1, 0.0), 1.0) if _has_zenflow(c, place["optimizer"]) else 0.0,
+        update_interval=max(int(c.number(f"{ZERO_SECTION}.zenflow.update_interval") or 4), 1),
+        super_offload=stage == 3 and place["optimizer"] == "cpu" and c.on(f"{off}.super_offload"),
         gathered_on_save=stage == 3 and c.on(f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save"),
         on_cpu=on_cpu,
     )
@@ -245,6 +269,11 @@ def _count(c: Context, key: str, hidden: int | None, stage: int) -> int:
         if filled is not None:
             return filled
     return int(min(c.number(path) or 0, 1e12))
+
+
+def _has_zenflow(c: Context, offload: Place) -> bool:
+    section = c.raw.get(ZERO_SECTION)
+    return offload == "cpu" and isinstance(section, Mapping) and isinstance(section.get("zenflow"), Mapping)
 
 
 def _share(c: Context, path: str, ranks: int, otherwise: int = 1) -> int:

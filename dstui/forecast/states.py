@@ -27,6 +27,9 @@ FUSED = frozenset({"adam", "adamw", "fusedadam"})
 """DeepSpeed's own kernels, for which stage 0 has FP16_Optimizer; others get FP16_UnfusedOptimizer."""
 ALL_REDUCE = 500_000_000
 """Elements that stage 0 reduces at once, from a flat copy (engine.py:151)."""
+SUPER_OFFLOAD = 3.1
+"""Bytes for each of its parameters that a rank's GPU holds more under SuperOffload: 30.5 against 24.2 GB of 8B on 4 GPUs
+(rahulsteiger.github.io, lsaie-project)."""
 NORM_CHUNK = 250_000_000
 """Elements of one parameter of which stage 3 with offload takes the norm at once, in 64 bits (zero/stage3.py:1960)."""
 
@@ -90,11 +93,12 @@ class _Sizes:
 
 def _sizes(setup: Setup, n: Counts) -> _Sizes:
     lp, split = setup.weight_bytes, setup.tensor_parallel
-    frozen = n.frozen * (n.frozen_bytes or lp)
+    frozen = n.frozen * (n.frozen_bytes or (1 if setup.small_frozen else lp))
+    elsewhere = lp * n.experts * (1 - 1 / setup.expert_parallel) if setup.stage < 3 else 0.0
     wide = setup.wide_gradients and lp == 2 and not setup.small_master
     return _Sizes(
         lp=lp,
-        weights=(frozen + n.trained * lp) / split,
+        weights=max(frozen + n.trained * lp - elsewhere, 0.0) / split,
         trained=n.trained / split,
         master=2 if setup.small_master else 4,
         gradient=4 if wide else lp,
@@ -176,9 +180,17 @@ def _offloaded_1_and_2(setup: Setup, n: Counts, z: _Sizes, s: States, mine: floa
         "weights_to_copy": z.lp * mine,
         "offload_buffers": z.lp * n.largest_trained,
     }
+    _zenflow(setup, s, mine)
     s.initialize = z.weights + _flat(setup, z)
     s.host_initialize = sum(s.host.values()) - s.host["optimizer_states"]  # which the first step makes
     return s
+
+
+def _zenflow(setup: Setup, s: States, mine: float) -> None:
+    """Add ZenFlow's selected columns on the GPU (master, states, gradient) and the second copy of the accumulated gradients in RAM."""
+    if setup.zenflow:
+        s.gpu["selected_columns"] = 16 * setup.zenflow * mine
+        s.host["accumulated_gradients"] = 8.0 * mine
 
 
 def _stage_3(setup: Setup, n: Counts) -> States:
@@ -238,7 +250,10 @@ def _stage_3_offloaded(setup: Setup, z: _Sizes, s: States, mine: float, group: f
     s.host["gradients"] = z.gradient * mine
     if here:
         s.gpu |= {"master_weights": z.master * here, "optimizer_states": z.moments * here}
+    if setup.super_offload:
+        s.gpu["offload_buffers"] = SUPER_OFFLOAD * mine
     if setup.optimizer_offload == "cpu":
+        _zenflow(setup, s, mine)
         s.host["gradients"] += wide * away
         s.host |= {"master_weights": z.master * away, "optimizer_states": z.moments * away}
     else:

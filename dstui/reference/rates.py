@@ -18,6 +18,7 @@ from typing import Any
 
 SIZE = 8192
 """Rows and columns of the matrices."""
+HEADS, POSITIONS = 16, 8192
 COPIED = 256 << 20
 WRITTEN = 512 << 20
 ADAM = 32 << 20
@@ -43,11 +44,17 @@ def best(work: Callable[[], None], wait: Callable[[], None] = lambda: None, roun
 
 
 def on_gpu(torch: Any) -> None:
-    """Measure matrix multiplication, memory and the link to RAM on the first GPU."""
+    """Measure matrix multiplication, causal attention in both directions, memory and the link to RAM on the first GPU."""
     wait = torch.cuda.synchronize
     kind = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
     a, b = (torch.randn(SIZE, SIZE, device="cuda", dtype=kind) for _ in range(2))
     tell("flops", 2 * SIZE**3 / best(lambda: torch.matmul(a, b), wait))
+    heads = torch.randn(1, HEADS, POSITIONS, 128, device="cuda", dtype=kind, requires_grad=True)
+
+    def attend() -> None:
+        torch.nn.functional.scaled_dot_product_attention(heads, heads, heads, is_causal=True).sum().backward()
+
+    tell("attention", 7 * POSITIONS**2 * HEADS * 128 / best(attend, wait))
     wide = torch.empty(COPIED, dtype=torch.uint8, device="cuda")
     tell("memory", 2 * COPIED / best(wide.clone, wait))
     pinned = torch.empty(COPIED, dtype=torch.uint8).pin_memory()

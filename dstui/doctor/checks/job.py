@@ -9,7 +9,7 @@ from pathlib import Path
 from dstui.assess import Facts, assess
 from dstui.base.files import FileProblem, is_file, read_text
 from dstui.doctor.case import Case, Outcome, doctor_check
-from dstui.documents import default_config
+from dstui.documents.open import default_config
 from dstui.machine.report import format_size
 from dstui.plan.env_file import ENV_FILE
 from dstui.render.launch import RenderError

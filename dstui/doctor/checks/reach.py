@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dstui.base.files import FileProblem, read_text
 from dstui.doctor.case import Case, Outcome, doctor_check
+from dstui.documents.trusted_python import OPTION
 from dstui.machine.codec import Unknown
 from dstui.plan.hostfile import HostfileError, parse_hostfile
-from dstui.trusted_python import OPTION
 
 Outcomes = Iterator[Outcome]
 SKEW_SECONDS = 2.0
