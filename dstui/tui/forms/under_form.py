@@ -1,12 +1,40 @@
-"""Under the form: what the field under the cursor means, its key, and why it may not be possible now."""
+"""Under the form: whether the Plan fits the memory, and help on the field under the cursor."""
 
 from __future__ import annotations
 
 from dstui.tui.forms.fields import Field, Option, help_for
-from dstui.tui.forms.next_step import HELP
+from dstui.tui.forms.form_rows import HELP
+from dstui.tui.kit.breakpoints import ROOMY
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import Row, fit, paragraph, row
 from dstui.tui.session.state import State
+
+PLACES_AND_SPEED = 5
+"""Lines on a screen that has room for them: three places, the speed and what was measured; on another there is one in all."""
+
+
+class Memory(RowList):
+    """What is needed of GPU, RAM and NVMe, as bars."""
+
+    can_focus = False
+    MARGIN = 1
+
+    def __init__(self) -> None:
+        super().__init__(id="memory")
+
+    def show(self, state: State) -> None:
+        """Draw it. The height is set only where it is another one, for this lays the screen out anew."""
+        if not state.lookups:
+            return
+        from dstui.tui.forms.memory_rows import memory_rows  # which the first frame does without
+
+        roomy = self.app.size.height >= ROOMY
+        rows = memory_rows(state, (self.size.width or 48) - 2, PLACES_AND_SPEED if roomy else 1)
+        self.show_rows(rows)
+        height = len(rows) + roomy
+        if self.styles.height is None or self.styles.height.value != height:
+            self.styles.height = height
+            self.set_class(roomy, "-roomy")
 
 
 class Hint(RowList):

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from textual.message_pump import MessagePump
 
-from dstui.tui.kit.threads import in_thread
-from dstui.tui.session.latest_value import Latest
+from dstui.tui.kit.tools import in_thread
 from dstui.tui.session.messages import InterpreterNamed, Validated
+from dstui.tui.session.services import Latest
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
     from dstui.check.reference import ReferenceChecker, ReferenceVerdict
     from dstui.plan import Plan
+
 
 AFTER = 1.0
 """Seconds from the start to the child's: importing DeepSpeed takes two of a whole core."""

@@ -1,19 +1,24 @@
-"""The rows of a form: what the keys and the mouse ask of the one under the cursor."""
+"""The two widgets of a form: its rows, and the one Input that lies over the row being typed in."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import ClassVar
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.geometry import Region
 from textual.message import Message
+from textual.widgets import Input
 
 from dstui.tui.forms.slot_grid import SlotKey, column_at, with_cursor
 from dstui.tui.kit.row_list import RowList
 from dstui.tui.kit.text_row import BLANK, Row
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class FormRows(RowList):
@@ -84,3 +89,50 @@ class FormRows(RowList):
     def action_clear(self) -> None:
         """Ask for the default."""
         self.post_message(self.Clear(self.cursor))
+
+
+class Editor(Input):
+    """The one Input of the form."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,down", "close", "close", show=False),
+        Binding("up", "close", "close", show=False),
+    ]
+
+    class Closed(Message):
+        """Typing is over; what was typed stays."""
+
+    def __init__(self, typed: Callable[[Editor, str], None]) -> None:
+        self._typed = typed  # before the value, which is watched
+        super().__init__(compact=True, select_on_focus=False, id="editor")
+        self.cursor_blink = False
+
+    def open(self, value: str, placeholder: str) -> None:
+        """Begin with this value, at its end."""
+        self.value, self.placeholder = value, placeholder
+        self.cursor_position = len(value)
+        self.remove_class("-wrong")
+        self.display = True
+        self.focus()
+
+    def watch_value(self, value: str) -> None:
+        """Tell the form at once: Input's own message arrives after the frame in which the key is echoed."""
+        self._typed(self, value)
+
+    def refresh(self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False) -> Self:  # noqa: ARG002
+        """Never lay the screen out anew, as Input does at every key (10 ms here): the size does not depend on the value."""
+        return super().refresh(*regions, repaint=repaint, recompose=recompose)
+
+    def lie(self, left: int, top: int, width: int) -> None:
+        """Over these cells of the form."""
+        self.styles.offset, self.styles.width = (left, top), width
+        super().refresh(layout=True)
+
+    def hide(self) -> None:
+        """Until the next field is opened."""
+        self.display = False
+        super().refresh(layout=True)
+
+    def action_close(self) -> None:
+        """Close without losing what was typed."""
+        self.post_message(self.Closed())
