@@ -24,9 +24,9 @@ from dstui.tui.kit.tools import say
 from dstui.tui.main_screen import MainScreen
 from dstui.tui.plan_screen import PlanScreen
 from dstui.tui.session import messages
+from dstui.tui.session.background import LiveGpus, Lookups, Probe, Readiness, Service
 from dstui.tui.session.drafts import Autosave
 from dstui.tui.session.reference_check import ReferenceCheck
-from dstui.tui.session.services import LiveGpus, Lookups, Probe, Readiness, Service
 from dstui.tui.session.session import HERE, Session
 from dstui.tui.session.state import State
 from dstui.tui.terminal_app import TerminalApp

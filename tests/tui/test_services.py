@@ -12,9 +12,9 @@ from textual.message_pump import MessagePump
 
 from dstui.plan import load
 from dstui.tui.session import drafts
+from dstui.tui.session.background import LiveGpus, Lookups
 from dstui.tui.session.drafts import Autosave, Draft
 from dstui.tui.session.messages import GpusRefreshed, LookupsDone
-from dstui.tui.session.services import LiveGpus, Lookups
 from dstui.tui.session.session import HERE
 from dstui.tui.session.state import State
 from tests.tui.conftest import PLAN, Open, machine, store
@@ -87,7 +87,7 @@ def test_following_the_gpus_posts_their_state_until_it_is_over(monkeypatch: pyte
             return {0: object()}
 
     monkeypatch.setattr("dstui.machine.live.Live", Busy)
-    monkeypatch.setattr("dstui.tui.session.services.INTERVAL", 0.01)
+    monkeypatch.setattr("dstui.tui.session.background.INTERVAL", 0.01)
     owner = Owner()
     gpus = LiveGpus(owner)
     gpus.follow(True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.screen import Screen
 
 from dstui.tui.dialogs.reading import WIDTH, TextViewer
+from dstui.tui.flows.saving import free_name
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.run.diagnosis_pane import stack_rows, whole_rows
 from dstui.tui.run.job_view import JobView
@@ -113,9 +113,3 @@ class Reporting:
     def _written(self, written: Path) -> None:
         self._session.note(f"written  {written}")
         say(self._screen.app, f"{written}: what looked like a secret is masked; look through it before you hand it on.")
-
-
-def free_name(path: Path) -> Path:
-    """The path, with -2, -3 and so on where it is taken."""
-    names = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
-    return next(name for name in chain((path,), names) if not name.exists())

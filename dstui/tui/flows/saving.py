@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,6 @@ from textual.app import App
 
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, typed_path, write_atomic
 from dstui.tui.dialogs.dialog import Answer, Ask, Prompt
-from dstui.tui.flows.reporting import free_name
 from dstui.tui.kit.tools import in_thread, say
 from dstui.tui.session.messages import FilesChanged
 from dstui.tui.session.session import Session
@@ -171,3 +171,9 @@ def _write(app: App[Any], session: Session, picture: str) -> None:
     else:
         app.call_later(session.note, f"written  {path}")
         app.call_later(say, app, f"The screen is in {path}.")
+
+
+def free_name(path: Path) -> Path:
+    """The path, with -2, -3 and so on where it is taken."""
+    names = (path.with_stem(f"{path.stem}-{number}") for number in count(2))
+    return next(name for name in chain((path,), names) if not name.exists())

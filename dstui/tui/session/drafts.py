@@ -19,9 +19,8 @@ from textual.message_pump import MessagePump
 
 from dstui.base.files import FileProblem, write_atomic
 from dstui.base.regular_files import read_regular
-from dstui.tui.kit.tools import in_thread
+from dstui.tui.kit.tools import Latest, in_thread
 from dstui.tui.session.messages import DraftFailed
-from dstui.tui.session.services import Latest
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:

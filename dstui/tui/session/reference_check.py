@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from textual.message_pump import MessagePump
 
-from dstui.tui.kit.tools import in_thread
+from dstui.tui.kit.tools import Latest, in_thread
 from dstui.tui.session.messages import InterpreterNamed, Validated
-from dstui.tui.session.services import Latest
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
