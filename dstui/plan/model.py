@@ -216,7 +216,7 @@ class Run:
     )
     observe: str = opt(
         "engine",
-        "What a hook in each rank reports: engine is what DeepSpeed's engine does, step by step; process only stacks and ends; off is no hook.",
+        "What a hook in each rank reports: engine is each step of DeepSpeed's engine; process is stacks and ends alone; off is no hook.",
         kind="str",
         choices=("engine", "process", "off"),
     )

@@ -12,6 +12,8 @@ It must never disturb: each fault is swallowed and counted, no tensor is kept al
 Standard library only, Python 3.8 or newer, DeepSpeed 0.14 or newer; before deepspeed is imported it imports only what is built in.
 """
 
+from __future__ import annotations
+
 import atexit
 import faulthandler
 import os
@@ -21,7 +23,8 @@ from _signal import SIG_DFL, SIGRTMIN, getsignal
 
 TYPE_CHECKING = False  # typing's own would double the time of the import
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SETTINGS = "DSTUI_HOOK"
@@ -51,8 +54,7 @@ SLOTS = 4096
 class Output:
     """The files of this rank; a thread formats and writes the lines."""
 
-    def __init__(self, folder, rank, mode):
-        # type: (str, str, str) -> None
+    def __init__(self, folder: str, rank: str, mode: str) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         os.makedirs(folder, 0o700, exist_ok=True)
         base = "%s/rank_%s." % (folder, rank)
@@ -60,9 +62,10 @@ class Output:
         self.stacks = os.open(base + "stacks", flags | os.O_APPEND, 0o600)
         self.torn = False
         self.count = 0
-        self.queue = None  # type: Any
-        self.pending = []  # type: List[Dict[str, Any]]
-        self.current = {"pid": os.getpid(), "phase": "start", "since": time.time()}  # type: Dict[str, Any]
+        self.queue: Any = None
+        self.pending: list[dict[str, Any]] = []
+        self.pid = os.getpid()
+        self.current: dict[str, Any] = {"pid": self.pid, "phase": "start", "since": time.time()}
         self.signal = self.dump_on_signal()
         self.write(
             '{"is": "start", "version": %d, "t": %.3f, "pid": %d, "mode": "%s", "python": "%s"}'
@@ -71,8 +74,7 @@ class Output:
         start = '{"pid": %d, "phase": "start", "since": %.3f, "signal": %s}' % (os.getpid(), time.time(), self.signal or "null")
         os.pwrite(self.now, start.ljust(NOW_SIZE).encode(), 0)
 
-    def dump_on_signal(self):
-        # type: () -> Optional[int]
+    def dump_on_signal(self) -> int | None:
         """Let faulthandler write the stacks at a signal that nobody handles; which one."""
         for number in SIGNALS:
             if getsignal(number) == SIG_DFL:
@@ -80,8 +82,7 @@ class Output:
                 return number
         return None
 
-    def write(self, text):
-        # type: (str) -> None
+    def write(self, text: str) -> None:
         """Append a line in one write; after one that did not fit, on a full disk, begin on a new line."""
         data = (("\n" if self.torn else "") + text + "\n").encode("utf-8", "replace")
         try:
@@ -94,25 +95,23 @@ class Output:
 class Hook:
     """Observes the engines of this process. Each method that DeepSpeed's wrappers call swallows its own faults."""
 
-    def __init__(self, output):
-        # type: (Output) -> None
+    def __init__(self, output: Output) -> None:
         self.output = output
         self.active = True
         self.faults = 0
         self.models = 0
-        self.torch = None  # type: Any
-        self.is_compiling = None  # type: Any
+        self.torch: Any = None
+        self.is_compiling: Any = None
         self.tokens, self.refilled = BURST, 0.0
-        self.optimizers = None  # type: Any
+        self.optimizers: Any = None
         self.alone = False
-        self.device = None  # type: Any
-        self.ring = None  # type: Any
+        self.device: Any = None
+        self.ring: Any = None
         self.slot = 0
 
     # Writing
 
-    def start(self):
-        # type: () -> None
+    def start(self) -> None:
         """Start the thread that writes, once."""
         if self.output.queue is not None:
             return
@@ -124,18 +123,14 @@ class Hook:
         atexit.register(self.end)
         os.register_at_fork(after_in_child=self.stop)
 
-    def stop(self):
-        # type: () -> None
+    def stop(self) -> None:
         """Observe nothing more: in a forked child, or after too many faults."""
         self.active = False
 
-    def put(self, what, facts):
-        # type: (str, Dict[str, Any]) -> None
-        facts["is"], facts["t"] = what, round(time.time(), 3)
-        self.output.queue.put(facts)
+    def put(self, what: str, facts: dict[str, Any]) -> None:
+        self.output.queue.put(dict({"is": what, "t": round(time.time(), 3)}, **facts))
 
-    def write_on(self):
-        # type: () -> None
+    def write_on(self) -> None:
         """In the thread: write lines as they come, and what the rank does now ten times a second."""
         from queue import Empty
 
@@ -150,8 +145,7 @@ class Hook:
             except Exception as error:  # whatever it is, the training goes on
                 self.fault("write", error)
 
-    def write_pending(self, last=False):
-        # type: (bool) -> None
+    def write_pending(self, last: bool = False) -> None:
         import json
 
         pending = self.output.pending
@@ -166,21 +160,19 @@ class Hook:
                 self.complete(facts)
             self.output.write(json.dumps(facts, default=str))
 
-    def complete(self, facts):
-        # type: (Dict[str, Any]) -> None
+    def complete(self, facts: dict[str, Any]) -> None:
         """Put the numbers of a step that have come from the device into its line."""
-        losses = [self.number(value) for value in facts.pop("losses")]
+        losses, divided = [self.number(value) for value in facts.pop("losses")], facts.pop("divided")
         known = [loss for loss in losses if loss is not None]
-        if known and len(known) == facts["micro_steps"]:
-            divided = facts.pop("divided")
+        if known and len(known) == len(losses) < MOST_LOSSES:
             facts["loss"] = sum(known) if divided else sum(known) / len(known)
             if len(known) > 1:
                 facts["losses"], facts["divided"] = known, divided
         facts["grad_norm"] = self.number(facts["grad_norm"])
+        facts["times"] = {phase: round(seconds, 6) for phase, seconds in facts["times"].items()}
         facts["rss"] = resident()
 
-    def write_now(self):
-        # type: () -> None
+    def write_now(self) -> None:
         now = dict(self.output.current, signal=self.output.signal, faults=self.faults)
         if now != getattr(self, "written", None):
             import json
@@ -188,10 +180,9 @@ class Hook:
             self.written = now
             os.pwrite(self.output.now, json.dumps(dict(now, t=round(time.time(), 3))).ljust(NOW_SIZE).encode(), 0)
 
-    def end(self):
-        # type: () -> None
+    def end(self) -> None:
         """At the end of the interpreter: write what is left."""
-        if not self.active or os.getpid() != self.output.current["pid"]:
+        if not self.active or os.getpid() != self.output.pid:
             return
         try:
             self.active = False
@@ -203,8 +194,7 @@ class Hook:
         except Exception as error:
             self.fault("end", error)
 
-    def fault(self, where, error):
-        # type: (str, BaseException) -> None
+    def fault(self, where: str, error: BaseException) -> None:
         """Count a fault of our own; report the first, stop after a few."""
         self.faults += 1
         if self.faults == 1:
@@ -220,8 +210,7 @@ class Hook:
 
     # Entry points: modules that have just been imported
 
-    def deepspeed_imported(self, deepspeed):
-        # type: (Any) -> None
+    def deepspeed_imported(self, deepspeed: Any) -> None:
         """Wrap deepspeed.initialize and the engine's methods."""
         import functools
 
@@ -231,8 +220,7 @@ class Hook:
         hook, initialize = self, deepspeed.initialize
 
         @functools.wraps(initialize)
-        def initialize_and_report(*args, **kwargs):
-            # type: (*Any, **Any) -> Any
+        def initialize_and_report(*args: Any, **kwargs: Any) -> Any:
             hook.output.current = dict(hook.output.current, phase="initialize", since=time.time())
             result = initialize(*args, **kwargs)
             if hook.active:
@@ -242,15 +230,13 @@ class Hook:
         deepspeed.initialize = initialize_and_report
         self.wrap_class(deepspeed.DeepSpeedEngine)
 
-    def torch_imported(self, module):
-        # type: (Any) -> None
+    def torch_imported(self, module: Any) -> None:
         """Note when an optimizer steps though no engine was made."""
         register = getattr(module, "register_optimizer_step_post_hook", None)
         if register is not None:
             self.optimizers = register(self.optimizer_stepped)
 
-    def optimizer_stepped(self, optimizer, _args, _kwargs):
-        # type: (Any, Any, Any) -> None
+    def optimizer_stepped(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """Report, once, that an optimizer stepped without an engine, and from where."""
         if self.alone or self.models or not self.active:
             return
@@ -268,8 +254,7 @@ class Hook:
 
     # Engines
 
-    def initialized(self, result, args, kwargs):
-        # type: (Any, Tuple[Any, ...], Dict[str, Any]) -> None
+    def initialized(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
             engine = result[0]
             caller, own = callers(sys._getframe(2))
@@ -280,8 +265,7 @@ class Hook:
         except Exception as error:
             self.fault("initialize", error)
 
-    def adopt(self, engine, facts):
-        # type: (Any, Dict[str, Any]) -> Engine
+    def adopt(self, engine: Any, facts: dict[str, Any]) -> Engine:
         """Observe an engine from now on, and report what it is."""
         self.models += 1
         if self.optimizers is not None:
@@ -296,11 +280,10 @@ class Hook:
         if self.device is None and getattr(engine.device, "type", "") == "cuda":
             self.device = self.torch.cuda
         self.put("initialize", facts)
-        self.output.current = {"pid": os.getpid(), "model": state.number, "step": state.step, "phase": "between steps", "since": time.time()}
+        self.note(state, "between steps")
         return state
 
-    def wrap_class(self, kind):
-        # type: (Any) -> None
+    def wrap_class(self, kind: Any) -> None:
         """Wrap the methods that this class defines itself."""
         for name, phase in PHASES.items():
             method = kind.__dict__.get(name)
@@ -309,15 +292,13 @@ class Hook:
                 setattr(wrapped, STATE, True)
                 setattr(kind, name, wrapped)
 
-    def wrapped(self, method, name, phase):
-        # type: (Callable[..., Any], str, str) -> Callable[..., Any]
+    def wrapped(self, method: Callable[..., Any], name: str, phase: str) -> Callable[..., Any]:
         import functools
 
         hook, is_compiling = self, self.is_compiling
 
         @functools.wraps(method)
-        def observed(engine, *args, **kwargs):
-            # type: (Any, *Any, **Any) -> Any
+        def observed(engine: Any, *args: Any, **kwargs: Any) -> Any:
             if (is_compiling is not None and is_compiling()) or not hook.active:
                 return method(engine, *args, **kwargs)
             state = hook.enter(engine, name, phase, args, kwargs)
@@ -326,28 +307,31 @@ class Hook:
             try:
                 result = method(engine, *args, **kwargs)
             except BaseException as error:
-                hook.interrupted(state, name, error)
+                hook.interrupted(state, error)
                 raise
             hook.leave(engine, state, name, args, kwargs, result)
             return result
 
         return observed
 
-    def enter(self, engine, name, phase, args, kwargs):
-        # type: (Any, str, str, Tuple[Any, ...], Dict[str, Any]) -> Optional[Engine]
+    def enter(self, engine: Any, name: str, phase: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Engine | None:
         """Begin a phase; None where the call is part of another one."""
         try:
-            state = engine.__dict__.get(STATE) or self.adopt(engine, {})
+            state: Engine = engine.__dict__.get(STATE) or self.adopt(engine, {})
             if state.phase:
                 return None
             now = time.perf_counter()
+            if name == "backward" and not state.calls_backward:
+                state.calls_backward, state.losses = True, []
             if name == "forward" and not engine.__dict__["_modules"]["module"].training:
                 phase = "evaluation"
             elif name == "forward":
-                state.forwards += 1
                 state.count_tokens(args, kwargs)
+            state.backwards += name == "backward"
             if state.evaluated and phase in ("forward", "train_batch", "backward"):
-                self.put("evaluation", {"model": state.number, "step": state.step, "forwards": state.evaluated, "seconds": state.evaluating})
+                self.put(
+                    "evaluation", {"model": state.number, "step": state.step, "forwards": state.evaluated, "seconds": state.evaluating}
+                )
                 state.evaluated, state.evaluating = 0, 0.0
             if state.measured is None and phase in ("forward", "backward", "train_batch"):
                 state.measured = self.allowed(now)
@@ -355,16 +339,15 @@ class Hook:
             state.phase, state.entered = phase, now
             if state.measured and self.device is not None:
                 state.marks.append((phase, self.mark(), None))
-            self.output.current = {"pid": self.output.current["pid"], "model": state.number, "step": state.step, "phase": phase, "since": time.time()}
+            self.note(state, phase)
             if name in REPORTED:
                 self.put(REPORTED[name], dict(place_of(args, kwargs), model=state.number, step=state.step, state="begun"))
-            return state  # type: ignore[no-any-return]
+            return state
         except Exception as error:
             self.fault(name, error)
             return None
 
-    def leave(self, engine, state, name, args, kwargs, result):
-        # type: (Any, Engine, str, Tuple[Any, ...], Dict[str, Any], Any) -> None
+    def leave(self, engine: Any, state: Engine, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """End a phase; where it completed an optimizer step, report that."""
         phase, state.phase = state.phase, ""
         try:
@@ -381,29 +364,30 @@ class Hook:
                     state.memory[phase] = self.device.memory_allocated()
                 if name == "backward":
                     self.take_loss(state, args[0] if args else kwargs.get("loss"), kwargs.get("scale_wrt_gas") is False)
-                elif name == "train_batch":
-                    self.take_loss(state, result, False)
+                elif name == "train_batch" or not state.calls_backward:
+                    self.take_loss(state, loss_of(result), False)
             if name in ("step", "train_batch") and engine.global_steps != state.step:
                 self.stepped(engine, state, now)
-            self.output.current = {"pid": self.output.current["pid"], "model": state.number, "step": state.step, "phase": "between steps", "since": time.time()}
+            self.note(state, "between steps")
         except Exception as error:
             self.fault(name, error)
 
-    def interrupted(self, state, name, error):
-        # type: (Engine, str, BaseException) -> None
+    def note(self, state: Engine, phase: str) -> None:
+        """What the rank does now; the thread writes it."""
+        self.output.current = {"pid": self.output.pid, "model": state.number, "step": state.step, "phase": phase, "since": time.time()}
+
+    def interrupted(self, state: Engine, error: BaseException) -> None:
         """An exception left a phase: the record of what the rank does keeps that phase until the next one begins."""
         state.phase = ""
         self.output.current = dict(self.output.current, raised=type(error).__name__)
 
-    def take_loss(self, state, loss, divided):
-        # type: (Engine, Any, bool) -> None
+    def take_loss(self, state: Engine, loss: Any, divided: bool) -> None:
         """Read the loss of a micro-batch without waiting for the device."""
         state.divided = divided
         if len(state.losses) < MOST_LOSSES and getattr(loss, "numel", int)() == 1:
             state.losses.append(self.fetch(loss))
 
-    def fetch(self, value):
-        # type: (Any) -> Any
+    def fetch(self, value: Any) -> Any:
         """A number, or where it will be: `("slot", n)` of what a device still computes; None where it cannot be had without waiting."""
         if value is None or isinstance(value, (int, float)):
             return value
@@ -417,12 +401,10 @@ class Hook:
         self.ring[self.slot].copy_(value.detach().reshape(()), non_blocking=True)
         return ("slot", self.slot)
 
-    def number(self, value):
-        # type: (Any) -> Optional[float]
+    def number(self, value: Any) -> float | None:
         return float(self.ring[value[1]]) if isinstance(value, tuple) else value
 
-    def mark(self):
-        # type: () -> Any
+    def mark(self) -> Any:
         """A moment in the device's own queue."""
         if self.device.is_current_stream_capturing():
             return None
@@ -430,8 +412,7 @@ class Hook:
         event.record()
         return event
 
-    def allowed(self, now):
-        # type: (float) -> bool
+    def allowed(self, now: float) -> bool:
         """Whether this step is reported: each one at the pace of most trainings, a sample of many in a second."""
         rate = next(rate for most, rate in RATES if self.output.count < most)
         self.tokens = min(self.tokens + (now - self.refilled) * rate, BURST)
@@ -441,15 +422,14 @@ class Hook:
         self.tokens -= 1.0
         return True
 
-    def stepped(self, engine, state, now):
-        # type: (Any, Engine, float) -> None
+    def stepped(self, engine: Any, state: Engine, now: float) -> None:
         """Report an optimizer step, if this one is reported, and begin the next."""
         state.step = engine.global_steps
         if state.measured:
-            facts = {
+            facts: dict[str, Any] = {
                 "model": state.number,
                 "step": state.step,
-                "micro_steps": max(len(state.losses), 1),
+                "micro_steps": state.backwards or engine.gradient_accumulation_steps(),
                 "losses": state.losses,
                 "divided": state.divided,
                 "lr": sorted(set(engine.get_lr()))[:8],
@@ -457,15 +437,13 @@ class Hook:
                 "skipped": engine.skipped_steps,
                 "samples": engine.global_samples,
                 "times": dict(state.times, total=now - state.began),
-            }  # type: Dict[str, Any]
+            }
             if engine.fp16_enabled():
                 facts["loss_scale"] = read(lambda: engine.optimizer.cur_scale, lambda: engine.optimizer.loss_scale)
             if state.tokens:
                 facts["tokens"] = state.tokens
             if self.device is not None:
-                facts["memory"] = dict(
-                    state.memory, reserved=self.device.memory_reserved(), peak=self.device.max_memory_allocated()
-                )
+                facts["memory"] = dict(state.memory, reserved=self.device.memory_reserved(), peak=self.device.max_memory_allocated())
                 facts["ready"] = Ready(self.mark(), state.marks, facts["times"])
             self.put("step", facts)
         state.begin(now)
@@ -474,31 +452,30 @@ class Hook:
 class Engine:
     """What is known of one engine. It holds no tensor and no reference to the engine."""
 
-    def __init__(self, number, step):
-        # type: (int, int) -> None
+    def __init__(self, number: int, step: int) -> None:
         self.number, self.step = number, step
         self.phase = ""
         self.entered = 0.0
         self.evaluated, self.evaluating = 0, 0.0
         self.tokens = 0
+        self.calls_backward = False
+        """Whether the program calls the engine's backward; else a loss is what forward returns, as with `loss.backward()`."""
         self.begin(0.0)
 
-    def begin(self, now):
-        # type: (float) -> None
+    def begin(self, now: float) -> None:
         """The next optimizer step."""
         self.began = now
-        self.measured = None  # type: Optional[bool]
-        self.forwards = 0
+        self.measured: bool | None = None
+        self.backwards = 0
         self.divided = False
-        self.losses = []  # type: List[Any]
-        self.times = {}  # type: Dict[str, float]
-        self.memory = {}  # type: Dict[str, int]
-        self.marks = []  # type: List[Tuple[str, Any, Any]]
+        self.losses: list[Any] = []
+        self.times: dict[str, float] = {}
+        self.memory: dict[str, int] = {}
+        self.marks: list[tuple[str, Any, Any]] = []
 
-    def count_tokens(self, args, kwargs):
-        # type: (Tuple[Any, ...], Dict[str, Any]) -> None
+    def count_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Add the tokens of a micro-batch where its shape says how many: `input_ids`, or a first argument of whole numbers."""
-        ids = kwargs.get("input_ids", args[0] if args else None)
+        ids: Any = kwargs.get("input_ids", args[0] if args else None)
         if hasattr(ids, "is_floating_point") and ids.dim() == 2 and not ids.is_floating_point():
             self.tokens += ids.numel()
 
@@ -506,16 +483,14 @@ class Engine:
 class Ready:
     """Whether the device has come as far as the end of a step; then its own times replace those of the host."""
 
-    def __init__(self, last, marks, times):
-        # type: (Any, Sequence[Tuple[str, Any, Any]], Dict[str, float]) -> None
+    def __init__(self, last: Any, marks: Sequence[tuple[str, Any, Any]], times: dict[str, float]) -> None:
         self.last, self.marks, self.times = last, marks, times
 
-    def query(self):
-        # type: () -> bool
+    def query(self) -> bool:
         if self.last is not None and not self.last.query():
             return False
         if all(begin is not None and end is not None for _, begin, end in self.marks):
-            spent = {}  # type: Dict[str, float]
+            spent: dict[str, float] = {}
             for phase, begin, end in self.marks:
                 spent[phase] = spent.get(phase, 0.0) + begin.elapsed_time(end) / 1000
             self.times.update(spent)
@@ -537,16 +512,19 @@ REPORTED = {"save_checkpoint": "save", "save_16bit_model": "save", "load_checkpo
 """Those whose begin and end are lines of their own."""
 
 
-def place_of(args, kwargs):
-    # type: (Tuple[Any, ...], Dict[str, Any]) -> Dict[str, Any]
+def loss_of(result: Any) -> Any:
+    """The loss in what a forward returned: itself, its attribute `loss`, or its first part."""
+    return getattr(result, "loss", result[0] if isinstance(result, (tuple, list)) and result else result)
+
+
+def place_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Folder and tag of a checkpoint, as its call names them."""
     folder = args[0] if args else kwargs.get("save_dir", kwargs.get("load_dir"))
     tag = args[1] if len(args) > 1 else kwargs.get("tag")
     return {"folder": os.path.abspath(str(folder)) if folder else None, "tag": None if tag is None else str(tag)}
 
 
-def description(engine):
-    # type: (Any) -> Dict[str, Any]
+def description(engine: Any) -> dict[str, Any]:
     """What an engine is; a fact that this release does not have is None."""
     import json
 
@@ -555,14 +533,14 @@ def description(engine):
     resolved = read(lambda: config._param_dict)
     text = json.dumps(resolved, default=str)
     modules = {name: getattr(sys.modules.get(name), "__version__", None) for name in ("deepspeed", "torch", "accelerate", "transformers")}
-    dtypes = {}  # type: Dict[str, int]
+    dtypes: dict[str, int] = {}
     for count, _, dtype in parameters:
         dtypes[dtype] = dtypes.get(dtype, 0) + count
     return {
         "engine": name_of(engine),
         "config": json.loads(text) if len(text) <= LARGEST_CONFIG else None,
         "batch": [engine.train_batch_size(), engine.train_micro_batch_size_per_gpu(), engine.gradient_accumulation_steps()],
-        "stage": read(lambda: engine.zero_optimization_stage()),
+        "stage": read(engine.zero_optimization_stage),
         "parameters": sum(count for count, _, _ in parameters),
         "trained": sum(count for count, trains, _ in parameters if trains),
         "dtypes": dtypes,
@@ -583,8 +561,7 @@ def description(engine):
     }
 
 
-def read(*ways):
-    # type: (*Callable[[], Any]) -> Any
+def read(*ways: Callable[[], Any]) -> Any:
     """The first of several ways to a fact that this release knows; None where it knows none."""
     for way in ways:
         try:
@@ -594,13 +571,11 @@ def read(*ways):
     return None
 
 
-def name_of(value):
-    # type: (Any) -> str
+def name_of(value: Any) -> str:
     return "%s.%s" % (type(value).__module__, type(value).__qualname__)
 
 
-def callers(frame):
-    # type: (Any) -> Tuple[str, Optional[str]]
+def callers(frame: Any) -> tuple[str, str | None]:
     """`file:line` of a call, and of the innermost line outside of any installed package that led to it."""
     caller = "%s:%d" % (frame.f_code.co_filename, frame.f_lineno)
     for _ in range(200):
@@ -613,8 +588,7 @@ def callers(frame):
     return caller, None
 
 
-def resident():
-    # type: () -> Optional[int]
+def resident() -> int | None:
     """Bytes of memory that this process holds."""
     try:
         with open("/proc/self/statm", "rb") as file:
@@ -629,12 +603,10 @@ class Finder:
     It stays until then: transformers asks for the spec of deepspeed first, without importing it.
     """
 
-    def __init__(self, waiting, failed):
-        # type: (Dict[str, Callable[[Any], None]], Callable[[str, BaseException], None]) -> None
+    def __init__(self, waiting: dict[str, Callable[[Any], None]], failed: Callable[[str, BaseException], None]) -> None:
         self.waiting, self.failed = waiting, failed
 
-    def find_spec(self, name, path=None, target=None):
-        # type: (str, Any, Any) -> Any
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in self.waiting:
             return None
         for finder in sys.meta_path:
@@ -644,18 +616,16 @@ class Finder:
                 return spec
         return None
 
-    def call_back(self, name, loader):
-        # type: (str, Any) -> None
+    def call_back(self, name: str, loader: Any) -> None:
         try:
             execute = loader.exec_module
 
-            def exec_module(module):
-                # type: (Any) -> None
+            def exec_module(module: Any) -> None:
                 del loader.exec_module
                 execute(module)
                 action = self.waiting.pop(name, None)
                 if not self.waiting and self in sys.meta_path:
-                    sys.meta_path.remove(self)  # type: ignore[arg-type]
+                    sys.meta_path.remove(self)
                 try:
                     if action is not None:
                         action(module)
@@ -667,8 +637,7 @@ class Finder:
             self.failed(name, error)
 
 
-def observe():
-    # type: () -> None
+def observe() -> None:
     """Begin, as the shim wants it. Every trace of it in the environment goes first: children are to find what they would find."""
     mode, folder, was_set = os.environ.pop(SETTINGS).split("\n")
     rest = os.environ.get("PYTHONPATH", "")[len(HERE) + 1 :]
@@ -681,7 +650,7 @@ def observe():
     hook = Hook(Output(folder, os.environ["RANK"], mode))
     if mode == "engine":
         waiting = {"deepspeed": hook.deepspeed_imported, "torch.optim.optimizer": hook.torch_imported}
-        sys.meta_path.insert(0, Finder(waiting, hook.fault))  # type: ignore[arg-type]
+        sys.meta_path.insert(0, Finder(waiting, hook.fault))
 
 
 if __name__ == "sitecustomize" and SETTINGS in os.environ:
@@ -691,4 +660,4 @@ if __name__ == "sitecustomize" and SETTINGS in os.environ:
         pass
     finally:
         del sys.modules["sitecustomize"]
-    import sitecustomize  # noqa: F401, PLW0406 - the next one, or the same ImportError as without this file
+    import sitecustomize  # noqa: F401 - the next one, or the same ImportError as without this file
