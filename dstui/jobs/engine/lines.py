@@ -269,7 +269,8 @@ class EngineLines:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._fd = -1
-        self._at = 0
+        self.at = 0
+        """How many bytes were read."""
         self._rest = b""
 
     def read(self, budget: int = CHUNK) -> list[Report]:
@@ -277,10 +278,10 @@ class EngineLines:
         try:
             if self._fd < 0:
                 self._fd = open_regular(self.path)
-            data = os.pread(self._fd, budget, self._at)
+            data = os.pread(self._fd, budget, self.at)
         except OSError:
             return []
-        self._at += len(data)
+        self.at += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST:
             self._rest = b""
@@ -297,10 +298,10 @@ def read_all(path: Path, most: int = 1 << 30) -> Iterator[Report]:
     """Every line that a rank has written by now."""
     lines = EngineLines(path)
     try:
-        while lines._at < most:
-            before = lines._at
+        while lines.at < most:
+            before = lines.at
             yield from lines.read(1 << 20)
-            if lines._at == before:
+            if lines.at == before:
                 return
     finally:
         lines.close()

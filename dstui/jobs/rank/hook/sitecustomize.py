@@ -353,6 +353,8 @@ class Hook:
         try:
             now = time.perf_counter()
             seconds = now - state.entered
+            if state.measured is None:
+                state.began = now  # an evaluation, or a checkpoint, is no part of the next step
             if phase == "evaluation":
                 state.evaluated, state.evaluating = state.evaluated + 1, state.evaluating + seconds
             elif name in REPORTED:
