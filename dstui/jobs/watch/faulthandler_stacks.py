@@ -1,8 +1,8 @@
 """Python stacks by a rank's own faulthandler: where py-spy is missing, or may not look into other processes.
 
 The hook of a rank registers it on a real-time signal, and names that in its record (engine/rank_N.json); the stacks go to a file of their
-own. Where no hook runs, a script may say `faulthandler.register(signal.SIGUSR2)` itself, and the Plan `cluster.env: {DSTUI_STACKS: SIGUSR2}`:
-then they go to the rank's log. A signal is sent only to a process that handles it, for any other would end by it.
+own. Where no hook runs, a script may say `faulthandler.register(signal.SIGUSR2)` itself, and the Plan `cluster.env: {DSTUI_STACKS:
+SIGUSR2}`: then they go to the rank's log. A signal is sent only to a process that handles it, for any other would end by it.
 """
 
 from __future__ import annotations
