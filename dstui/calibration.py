@@ -10,23 +10,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.base import looking
+from dstui.base import child_python
 from dstui.base.files import FileProblem, read_text, write_atomic
 from dstui.base.limits import parse_json
-from dstui.machine.child import output_of
+from dstui.machine.child import run_command
 from dstui.machine.snapshot import Machine, known
 
 MOST = 100
 """Machines whose rates are read."""
-CHILD = Path(__file__).parent / "oracle" / "rates.py"
+CHILD = Path(__file__).parent / "reference" / "rates.py"
 SECONDS = 240.0
 """A cold import of torch, a compilation of CPU Adam, and a few seconds for each rate."""
 
 
 def calibrate(machine: Machine, python: str = sys.executable) -> dict[str, float]:
     """Measure the rates of this machine and remember them. Raises FileProblem where nothing could be measured."""
-    lines = output_of(
-        [python, *looking.options(python), str(CHILD), *[str(gpu.index) for gpu in machine.gpus if gpu.problem is None]], SECONDS
+    lines = run_command(
+        [python, *child_python.options(python), str(CHILD), *[str(gpu.index) for gpu in machine.gpus if gpu.problem is None]], SECONDS
     )
     rates = {name: float(value) for name, value in lines if isinstance(value, (int, float)) and not isinstance(value, bool)}
     reported = dict(lines)

@@ -16,7 +16,7 @@ from typing import Any
 from dstui.base.files import FileProblem, read_text, write_atomic
 from dstui.base.limits import parse_json
 from dstui.calibration import machine_key, read_rates
-from dstui.machine.report import size
+from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
 
@@ -45,7 +45,7 @@ class Taken:
     def __str__(self) -> str:
         of_gpu = self.gpu_bytes is not None
         memory, where = (self.gpu_bytes, "of a GPU") if of_gpu else (self.node_bytes, "of the RAM of a node")
-        facts = [f"{size(memory)} {where}{_beside(self.memory_scale)}"] if memory else []
+        facts = [f"{format_size(memory)} {where}{_beside(self.memory_scale)}"] if memory else []
         facts += [f"{self.step_seconds:.3g} s a step{_beside(self.step_scale)}"] if self.step_seconds else []
         return f"{self.run} ({self.ended[:10]}): {', '.join(facts)}"
 

@@ -12,7 +12,7 @@ from typing import Any
 from dstui.adopt.script_options import options_of_yamls
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, read_text, reason, typed_path
 from dstui.base.limits import parse_json
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.forecast.model import ModelFacts, facts_of_config, facts_of_params, unknown_model
 from dstui.forecast.presets import preset
 from dstui.forecast.setup import configurations

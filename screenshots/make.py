@@ -231,7 +231,7 @@ async def shoot_on_login(folder: Path) -> None:
         await pilot.press("u")
         await pilot.pause(0.5)
         save(app, HOSTS_RUN)
-        from dstui.jobs.supervise.stop import stop
+        from dstui.jobs.control.stop import stop
 
         stop(view.job.folder)
 

@@ -45,7 +45,7 @@ PROCESSES_PER_CORE, MOST = 3, 12
 """Test processes: many tests wait for a launcher or a deadline. More than `MOST` are waited for rather than wait."""
 LAUNCH = ("outcome", "_jobs", "hanging_job", "hanging")
 """Fixtures that start the launcher: who uses one is marked so."""
-TOGETHER = ("outcome", "deepspeed", "oracle", "_jobs", "hanging_job")
+TOGETHER = ("outcome", "deepspeed", "reference", "_jobs", "hanging_job")
 """Fixtures that cost many seconds and serve many tests: whatever uses the same one runs in one process (`--dist loadgroup`)."""
 BY_FILE = ("farm",)
 """Fixtures that cost few, and whose tests would keep one process busy to the end: the tests of a file run in one process."""

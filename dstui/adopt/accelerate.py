@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from dstui.adopt.dsconfig import ConfigError
-from dstui.plan.document import DocumentError, Loader, values
+from dstui.plan.document import DocumentError, Loader, walk_nodes
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def read_accelerate(text: str) -> AccelerateConfig:
     try:
         loader = Loader(text)
         root = loader.get_single_node()
-        for _ in values(root):
+        for _ in walk_nodes(root):
             pass
         config = loader.construct_document(root) if root is not None else None
     except DocumentError as error:

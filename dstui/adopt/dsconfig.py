@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dstui.adopt.positions import Position, Positions, positions
-from dstui.base.limits import MAX_DIGITS, MOST_LISTED, LimitError, fraction, whole
+from dstui.base.limits import MAX_DIGITS, MOST_LISTED, LimitError, parse_float, parse_integer
 from dstui.plan.catalogue import release
 from dstui.plan.finding import Finding, Fix
 from dstui.plan.scalars import resolve
@@ -130,7 +130,7 @@ def _hjson(text: str, problem: json.JSONDecodeError) -> Any:
     import hjson
 
     try:
-        return _plain(hjson.loads(text, parse_int=whole, parse_float=fraction))
+        return _plain(hjson.loads(text, parse_int=parse_integer, parse_float=parse_float))
     except LimitError as error:
         raise ConfigError(error.message, *_place_of_digits(text)) from None
     except hjson.HjsonDecodeError as error:

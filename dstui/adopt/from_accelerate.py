@@ -15,8 +15,8 @@ from dstui.adopt.new_plan import Imported, doubts, plan_text
 from dstui.adopt.published import repaired
 from dstui.base.limits import MAX_SLOTS
 from dstui.plan.accelerate_keys import FILE, PLUGIN, SECTION, TOP
-from dstui.plan.hostfile import wrong_with_host
-from dstui.plan.kinds import is_whole
+from dstui.plan.hostfile import host_problem
+from dstui.plan.kinds import is_integer
 from dstui.plan.parallelism import PARALLELISM
 
 AUTO = "auto"
@@ -155,9 +155,9 @@ class _Adoption:
     def cluster(self) -> dict[str, Any]:
         """Machines, processes and where they meet."""
         machines, found = self.top.get("num_machines", 1), dict[str, Any]()
-        if is_whole(self.top.get("main_process_port")) and 1 <= self.top["main_process_port"] <= 65535:
+        if is_integer(self.top.get("main_process_port")) and 1 <= self.top["main_process_port"] <= 65535:
             found["master_port"] = self.top.pop("main_process_port")
-        if isinstance(ip := self.top.get("main_process_ip"), str) and not wrong_with_host(ip):
+        if isinstance(ip := self.top.get("main_process_ip"), str) and not host_problem(ip):
             found["master_addr"] = self.top.pop("main_process_ip")
         if machines == 1:
             self.top.pop("num_machines", None)
@@ -201,7 +201,7 @@ def _plain(value: Any) -> Any:
 
 def _suits(value: Any, kind: str) -> bool:
     """Whether a value is of the kind that a key of the plugin holds."""
-    wanted = {"int": is_whole(value), "number": is_whole(value) or isinstance(value, float), "bool": isinstance(value, bool)}
+    wanted = {"int": is_integer(value), "number": is_integer(value) or isinstance(value, float), "bool": isinstance(value, bool)}
     return wanted.get(kind, isinstance(value, str))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from dstui.base.limits import MAX_RANKS, MAX_SLOTS
-from dstui.plan.hostfile import HostfileError, wrong_with_host
+from dstui.plan.hostfile import HostfileError, host_problem
 
 _NAME = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _PART = re.compile(r"\[([^\[\]]*)\]|([^\[\]]+)")
@@ -27,7 +27,7 @@ def expand_nodelist(text: str) -> list[str]:
     hosts: list[str] = []
     for name in names:
         for host in _expanded(name):
-            if problem := wrong_with_host(host):
+            if problem := host_problem(host):
                 raise HostfileError(f"{host[:60]!r}: {problem}")
             hosts.append(host)
             if len(hosts) > MAX_RANKS:

@@ -44,12 +44,12 @@ class LimitError(ValueError):
         self.message, self.line, self.column = message, line, column
 
 
-def whole(text: str) -> int:
+def parse_integer(text: str) -> int:
     """The digits of a whole number as one. Raises LimitError."""
     return int(of_few_digits(text))
 
 
-def fraction(text: str) -> float:
+def parse_float(text: str) -> float:
     """The text of a fraction as a number. Raises LimitError."""
     return float(of_few_digits(text))
 
@@ -64,7 +64,7 @@ def of_few_digits(text: str) -> str:
 def parse_json(text: str) -> Any:
     """What a JSON text says. Raises ValueError where it is none, and LimitError, which is one."""
     _refuse_deep(text)
-    return json.loads(text, parse_int=whole, parse_float=fraction)
+    return json.loads(text, parse_int=parse_integer, parse_float=parse_float)
 
 
 def _refuse_deep(text: str) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-DEEP, FOLDERS, MOST = 3, 2000, 9
+DEEP, FOLDERS, MAX_FOUND = 3, 2000, 9
 """Levels that are looked into, folders in all, and checkpoints that are told."""
 
 
@@ -20,7 +20,7 @@ def checkpoints_near(places: Iterable[Path]) -> list[Path]:
                 for name in ("latest", "latest_universal"):
                     if (folder / name).is_file():
                         found.setdefault(folder.resolve(), (folder / name).stat().st_mtime)
-    return sorted(found, key=lambda path: -found[path])[:MOST]
+    return sorted(found, key=lambda path: -found[path])[:MAX_FOUND]
 
 
 def _below(folder: Path, levels: int) -> Iterator[Path]:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.base.zips import open_member, open_zip
 
-MOST = 32 << 20
+MAX_PICKLE_BYTES = 32 << 20
 """Bytes of a data.pkl that are read: the names and shapes of a hundred thousand tensors take less, and each byte may become an object."""
 MOST_STEPS = 4_000_000
 """Instructions of a pickle, each of which may make an object: a tensor takes about 35. In 31 KB of a zip there can be 31 million."""
@@ -127,7 +127,7 @@ def _pickle_in(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
         raise TorchFileProblem(f"it has {len(found)} data.pkl: torch.save writes one")
     if any(member.filename.lower().endswith("constants.pkl") for member in members):
         raise TorchFileProblem("it holds a TorchScript program, which no checkpoint does")
-    if found[0].file_size > MOST:
+    if found[0].file_size > MAX_PICKLE_BYTES:
         raise TorchFileProblem(f"its data.pkl has {found[0].file_size / 2**20:,.0f} MiB: no checkpoint's has")
     return found[0]
 
@@ -282,12 +282,12 @@ def _read(stream: IO[bytes]) -> TorchFile:
     return TorchFile(value, reader.names)
 
 
-def mapping(value: Any) -> dict[Any, Any]:
+def as_mapping(value: Any) -> dict[Any, Any]:
     """A dictionary or an OrderedDict of a pickle; empty for anything else."""
     return value if isinstance(value, dict) else {}
 
 
-def elements(value: Any) -> int:
+def count_elements(value: Any) -> int:
     """How many elements a shape stands for: torch.Size, or a tensor of a pickle. 0 for what makes no sense."""
     shape = _shape(value)
     if not isinstance(shape, (tuple, list)) or len(shape) > MOST_DIMENSIONS:

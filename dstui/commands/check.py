@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--world-size", type=int, metavar="N", help="the number of ranks (else the Plan's, else unknown)")
     parser.add_argument("--integration", choices=INTEGRATIONS, help="who reads the configuration")
     parser.add_argument("--deepspeed-version", metavar="V", help=f"judge for this release (known: {', '.join(RELEASES)})")
-    parser.add_argument("--oracle", choices=("parse", "init"), help="ask the installed DeepSpeed too")
+    parser.add_argument("--oracle", "--reference", choices=("parse", "init"), help="ask the installed DeepSpeed too")
     parser.add_argument(OPTION, action="store_true", help=f"{HELP}, for --oracle")
 
 

@@ -14,7 +14,7 @@ from dstui.check.accelerate import RULES as ACCELERATE_RULES
 from dstui.check.auto_values import FILLED
 from dstui.check.context import flatten
 from dstui.check.regressions import AS_OF, REGRESSIONS
-from dstui.check.rule import Rule, quoted
+from dstui.check.rule import Rule, quote_excerpt
 from dstui.check.rules.all_rules import RULES
 from dstui.commands.topics import GROUPS, topics, topics_called
 from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
@@ -212,7 +212,7 @@ def _of_rule(rule: Rule) -> str:
     if rule.when:
         lines.append(f"  when     {MOMENTS[rule.when]}")
     if rule.says:
-        lines.append(f"  says     {quoted(rule.says)}")
+        lines.append(f"  says     {quote_excerpt(rule.says)}")
     if rule.readers:
         lines.append(f"  about    configurations that {', '.join(rule.readers)} reads")
     if rule.source:

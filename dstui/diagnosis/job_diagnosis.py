@@ -13,7 +13,7 @@ from signal import Signals
 from typing import TYPE_CHECKING
 
 from dstui.base.files import FileProblem, read_text
-from dstui.base.regular import lies_in, open_regular
+from dstui.base.regular_files import lies_in, open_regular
 from dstui.diagnosis.confirm import add_facts, size
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence
 from dstui.diagnosis.engine import UNKNOWN, conclude
@@ -210,9 +210,9 @@ def _plan(folder: JobFolder) -> Plan | None:
 
 def _ignored_keys(diagnosis: Diagnosis, plan: Plan) -> Diagnosis:
     """A run that ended well although DeepSpeed had passed over a key of its configuration."""
-    from dstui.check import check
+    from dstui.check import check_plan
 
-    typos = [finding for finding in check(plan) if finding.code == IGNORED_KEY and finding.severity == "warning"]
+    typos = [finding for finding in check_plan(plan) if finding.code == IGNORED_KEY and finding.severity == "warning"]
     if not typos:
         return diagnosis
     signature = BY_ID["SILENT-TYPO"]

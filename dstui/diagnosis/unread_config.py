@@ -21,7 +21,7 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     ends = [(line, event) for line, event in folder.numbered_events() if event.get("event") == "exit"]
     if not ends or ends[-1][1].get("state") != "succeeded" or ends[-1][1].get("config_read") is not False:
         return None
-    from dstui.check import check
+    from dstui.check import check_plan
     from dstui.documents import script_facts_of
     from dstui.jobs.store.access_time import was_read
     from dstui.jobs.store.plan_diff import plan_of
@@ -32,7 +32,7 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
         plan = plan_of(folder)
         if not any(plan.configurations.values()):
             return None
-        fixes = [f.fix for f in check(plan, script=script_facts_of(plan)) if f.code in HANDS_OVER and f.fix]
+        fixes = [f.fix for f in check_plan(plan, script=script_facts_of(plan)) if f.code in HANDS_OVER and f.fix]
     from dstui.diagnosis.signatures import BY_ID  # all tables: only where there is something to say
 
     signature = BY_ID["CONFIG-UNREAD"]

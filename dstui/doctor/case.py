@@ -23,7 +23,7 @@ Verdict = Literal["ok", "warn", "fail", "skipped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class Outcome:
     """What a check found on a host."""
 
     verdict: Verdict
@@ -91,7 +91,7 @@ class Case:
         return self.plan.get(path, default) if self.plan else default
 
 
-Evaluate = Callable[[Case], Iterator[Judgement]]
+Evaluate = Callable[[Case], Iterator[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ CHECKS: dict[str, Check] = {}
 """Every check by its id, in the order in which they are told."""
 
 
-def check(id: str, *, once: bool = False) -> Callable[[Evaluate], Evaluate]:
+def doctor_check(id: str, *, once: bool = False) -> Callable[[Evaluate], Evaluate]:
     """Registers a check; the function's docstring is its title."""
 
     def register(evaluate: Evaluate) -> Evaluate:

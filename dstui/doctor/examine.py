@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dstui.doctor.case import CHECKS, Case, Check, Judgement, Verdict
+from dstui.doctor.case import CHECKS, Case, Check, Outcome, Verdict
 from dstui.doctor.checks import ORDER
 
 
@@ -40,10 +40,10 @@ def _results(check: Check, case: Case) -> list[Result]:
     try:
         judgements = list(check.evaluate(case))
     except (KeyError, TypeError, IndexError) as error:  # a host that answered with half of what it should
-        judgements = [Judgement("skipped", f"the host's answer is incomplete: {error}")]
+        judgements = [Outcome("skipped", f"the host's answer is incomplete: {error}")]
     return [Result(check.id, case.host, judgement.verdict, judgement.observed, judgement.fix) for judgement in judgements]
 
 
-def ready(results: Sequence[Result]) -> bool:
+def is_ready(results: Sequence[Result]) -> bool:
     """Whether nothing failed."""
     return all(result.verdict != "fail" for result in results)

@@ -14,16 +14,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dstui.base import looking
+from dstui.base import child_python
 from dstui.base.files import FileProblem, is_there, read_text
-from dstui.check.reference import with_types
+from dstui.check.reference import add_float_types
 from dstui.check.rules.machine.requirement import Requirement, requirement_for
 from dstui.doctor.case import Case
 from dstui.documents import allocation_of
 from dstui.forecast.forecast import forecast
 from dstui.hosts.address import is_address, meeting_address
 from dstui.hosts.ssh import Failure
-from dstui.machine.child import output_of
+from dstui.machine.child import run_command
 from dstui.machine.probe import probe
 from dstui.machine.remote import AT_ONCE, Program, probe_host
 from dstui.machine.snapshot import Machine
@@ -80,10 +80,10 @@ class JobOnHosts:
     @property
     def options(self) -> tuple[str, ...]:
         """The options of the interpreter that looks."""
-        return looking.options(self.probe_with)
+        return child_python.options(self.probe_with)
 
 
-def job_of(plan: Plan | None, machine: Machine) -> JobOnHosts:
+def resolve_job(plan: Plan | None, machine: Machine) -> JobOnHosts:
     """The job of a Plan on this machine; without a Plan a job that wants nothing but this machine."""
     if plan is None:
         return JobOnHosts(None, {"localhost": 0}, sys.executable, sys.executable, str(Path.cwd()), None)
@@ -125,7 +125,7 @@ def _model(plan: Plan) -> str | None:
     return path if source.startswith((".", "/", "~")) or is_there(path) else None
 
 
-def cases(
+def gather_cases(
     plan: Plan | None,
     *,
     imports: bool = True,
@@ -145,7 +145,7 @@ def cases(
         return case
 
     here = machine or probe(python=probe_python(plan) if plan else sys.executable)
-    job = job_of(plan, here)
+    job = resolve_job(plan, here)
     with _token(job) as token, ThreadPoolExecutor(min(max(1, len(job.slots)), AT_ONCE)) as pool:
         found = list(pool.map(examined, job.slots))
     forecasts = _forecast(job, found)
@@ -219,14 +219,14 @@ def _case(job: JobOnHosts, host: str, here: Machine, wanted: dict[str, Any], dea
     began = time.time()
     local = host in HERE
     if local:
-        machine, lines = here, output_of([job.probe_with, *job.options, str(READY)], deadline, stdin=json.dumps(wanted).encode())
+        machine, lines = here, run_command([job.probe_with, *job.options, str(READY)], deadline, stdin=json.dumps(wanted).encode())
         kind, reported = lines[-1]
         problem = None if kind == "done" else Failure("here", str(reported).splitlines()[-1], "name an interpreter in job.python that runs")
     else:
         view = probe_host(host, deadline=deadline, python=job.probe_with, extra=Program(READY, wanted))
         lines, machine, problem = list(view.lines), view.machine or Machine.unprobed(), view.failure
     ready = {name: value for kind, facts in lines if kind == "ready" for name, value in facts.items()}
-    machine = with_types(machine, (ready.get("imports") or {}).get("types", {}))
+    machine = add_float_types(machine, (ready.get("imports") or {}).get("types", {}))
     return Case(
         host=host,
         machine=machine,

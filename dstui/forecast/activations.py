@@ -55,7 +55,7 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     """The activations of one micro-batch. `frozen`: the linear layers are not trained; `adapted`: elements per token and layer that
     LoRA keeps beside them."""
     tokens, wide = setup.tokens, setup.precision == "fp32"
-    length = setup.sequence
+    length = setup.sequence if setup.attention != "flash" else 0  # ALiBi's bias and soft caps are matrices only outside of the kernel
     element = 4 if wide else 2
     split = setup.tensor_parallel
     if not setup.training:
@@ -67,7 +67,7 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     keep = _of_layer(family[f"keep{kind}"], shape, length) * scale + adapted * element
     work = max(_of_layer(family[f"work{kind}"], shape, length) * scale + adapted * element, keep)
     if setup.attention == "eager" and "eager" in family:
-        matrix = shape.heads * length * (2 if wide else 1)
+        matrix = shape.heads * setup.sequence * (2 if wide else 1)
         keep, work = keep + family["eager"][0] * matrix, work + family["eager"][1] * matrix
     if setup.fused_loss and shape.family in GATED:
         saved = (FUSED_NORMS * shape.hidden + FUSED_MLP * shape.ffn) * element / 2
@@ -76,6 +76,22 @@ def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapt
     if setup.checkpointing:
         return Activations(element * shape.hidden * shape.layers * tokens, work * tokens / split, loss)
     return Activations(keep * shape.layers * tokens / split, max(work - keep, 0) * tokens / split, loss)
+
+
+def kept_in_layers(setup: Setup, shape: TensorShape) -> float:
+    """Return the bytes per token that all layers keep without recomputation, whichever of them are trained."""
+    family = _families().get(shape.family) or _families()["llama"]
+    length = setup.sequence if setup.attention == "eager" else 0
+    keep = _of_layer(family["keep"], shape, length)
+    keep += family["eager"][0] * shape.heads * length if "eager" in family else 0
+    if setup.fused_loss and shape.family in GATED:
+        keep -= FUSED_NORMS * shape.hidden + FUSED_MLP * shape.ffn
+    return keep * shape.layers * (2 if setup.precision == "fp32" else 1)
+
+
+def loss_moves(setup: Setup, shape: TensorShape) -> float:
+    """Return the bytes per token that the loss needs."""
+    return _loss(setup, shape, 1)
 
 
 def _of_layer(coefficients: Sequence[float], shape: TensorShape, length: int) -> float:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dstui.check.context import UNPROBED
 from dstui.machine.snapshot import Gpu, Machine, known
 from dstui.plan import Plan
-from dstui.render.launch import RenderError, on_cpus, runs_here, slots
+from dstui.render.launch import RenderError, ranks_on_cpus, runs_here, slots
 
 _STANDS_IN = "they are taken to be like this machine"
 _NOT_KNOWN = "what is free there is not known (--gpu-memory 80GB, or --machine FILE with a snapshot of one of them)"
@@ -54,7 +54,7 @@ def capacity_of(plan: Plan, machine: Machine, pool: Mapping[str, int] | None = N
     ranks, nodes = sum(map(len, used.values())) or 1, max(len(used), 1)
     numbers = next(iter(used.values()))
     far = [] if machine.recorded or machine.source == UNPROBED or runs_here(machine, used) else list(used)
-    if far and machine.accelerator == "cpu" and not on_cpus(plan, machine, far):
+    if far and machine.accelerator == "cpu" and not ranks_on_cpus(plan, machine, far):
         machine = Machine.unprobed()  # a login node without a GPU says nothing of them
     if far and gpu_memory is None:
         named = ", ".join(far[:2]) + (f" and {len(far) - 2} more" if len(far) > 2 else "")

@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dstui.forecast.capacity import Capacity, capacity_of
-from dstui.forecast.forecast import Forecast, assembled, models_of
+from dstui.forecast.forecast import Forecast, assembled, models_of, rates_for
 from dstui.forecast.model import ModelFacts
-from dstui.forecast.rates import rates_of, with_measured
 from dstui.forecast.setup import Place, Setup
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
@@ -77,8 +76,8 @@ def table(  # noqa: PLR0913 - all but the first four are named
 ) -> dict[Choice, Forecast]:
     """A forecast for each choice that is possible, with everything else as in the Plan; empty where there is none."""
     room = capacity_of(plan, machine, pool, gpu_memory)
-    rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
     models, reported = models_of(plan, facts, room, machine)
+    rates = rates_for(models, room, machine, measured)
     if len(models) != 1 or facts.problem:
         return {}
     one, overlap = models[0], plan.get("deepspeed.zero_optimization.overlap_comm")

@@ -18,13 +18,14 @@ from dstui.forecast.rates import Rates, with_measured
 from dstui.forecast.recommend import batches_of, space_of, way_of, ways_out
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import states
-from dstui.machine.report import size
+from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
+from dstui.plan.catalogue import ZERO_SECTION
 from dstui.plan.finding import Finding, Fix
 
-ZERO = "deepspeed.zero_optimization"
-STAGE = f"{ZERO}.stage"
+ZERO_PATH = f"deepspeed.{ZERO_SECTION}"
+STAGE = f"{ZERO_PATH}.stage"
 
 
 class Place(NamedTuple):
@@ -36,9 +37,9 @@ class Place(NamedTuple):
 
 
 PLACES_OF_FORECAST: Mapping[str, Place] = {
-    "gpu": Place("FC001", "each GPU", ZERO),
-    "host": Place("FC002", "the RAM of a node", f"{ZERO}.offload_optimizer"),
-    "nvme": Place("FC003", "the NVMe of a node", f"{ZERO}.offload_optimizer.nvme_path"),
+    "gpu": Place("FC001", "each GPU", ZERO_PATH),
+    "host": Place("FC002", "the RAM of a node", f"{ZERO_PATH}.offload_optimizer"),
+    "nvme": Place("FC003", "the NVMe of a node", f"{ZERO_PATH}.offload_optimizer.nvme_path"),
 }
 
 
@@ -68,7 +69,7 @@ def _faster_beside_others(
     trained = [name for name, one in plan.models.items() if one.role == "train" and plan.get(f"models.{name}.{STAGE}") == 3]
     for name in trained if len(plan.models) > 1 else ():
         path = f"models.{name}.{STAGE}"
-        if forecast(plan.whole.set(path, 2), facts, machine, pool, measured=measured).verdict == "fits":
+        if forecast(plan.unfocused.set(path, 2), facts, machine, pool, measured=measured).verdict == "fits":
             fix = Fix("use stage 2", ({"op": "replace", "path": f"/{path.replace('.', '/')}", "value": 2},))
             why = "at stage 3 its weights are gathered twice in each step, beside the traffic of the other models"
             message = f"{name} fits at ZeRO-2 beside the other models, where it is faster than at ZeRO-3"
@@ -78,12 +79,12 @@ def _faster_beside_others(
 def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[Finding]:
     if need.bytes is None or need.capacity is None or need.verdict not in ("tight", "too big"):
         return
-    path = next((p for p in (place.path, ZERO, "deepspeed") if plan.get(p) is not None), "deepspeed")
+    path = next((p for p in (place.path, ZERO_PATH, "deepspeed") if plan.get(p) is not None), "deepspeed")
     largest = sorted(need.parts.items(), key=lambda item: -item[1])[:2]
-    why = f"at the peak ({need.peak}): " + ", ".join(f"{part.replace('_', ' ')} {size(amount)}" for part, amount in largest)
-    about = f"about {size(need.bytes)} of {place.name}, where {size(need.capacity)} are free"
+    why = f"at the peak ({need.peak}): " + ", ".join(f"{part.replace('_', ' ')} {format_size(amount)}" for part, amount in largest)
+    about = f"about {format_size(need.bytes)} of {place.name}, where {format_size(need.capacity)} are free"
     if need.verdict == "tight":
-        message = f"this Plan needs {about}: it fits only where little is wasted (up to {size(need.range[1])})"
+        message = f"this Plan needs {about}: it fits only where little is wasted (up to {format_size(need.range[1])})"
         yield Finding(place.code, "info", path, message, why, line=plan.line_of(path))
         return
     yield Finding(place.code, "warning", path, f"this Plan needs {about}: it does not fit", why, line=plan.line_of(path), fix=fix)

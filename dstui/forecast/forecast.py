@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from dstui.adopt.script_options import options_of
-from dstui.check.auto_values import filled
+from dstui.check.auto_values import fill_auto
 from dstui.forecast.activations import Activations, activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.memory import (
@@ -158,14 +158,28 @@ def forecast(  # noqa: PLR0913 - all but the first four are named
     if not any(configurations(plan).values()):
         return Forecast(problem=EMPTY)
     room = capacity_of(plan, machine, pool, gpu_memory)
-    rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
     models, reported = models_of(plan, facts, room, machine)
+    rates = rates_for(models, room, machine, measured)
     broken = next((m.facts.problem for m in models if m.facts.problem), "")
     if broken or not models:
         return Forecast(problem=broken or "the Plan names no model: give model.source or model.params", unknown=tuple(reported))
     return assembled(models, room, rates, [*room.unknown, *reported, *rates.unknown])
 
 
+def rates_for(models: Sequence[Modelled], room: Capacity, machine: Machine, measured: Mapping[str, Any] | None) -> Rates:
+    """Return how fast the machine computes in the models' precision, with what was measured on it."""
+    half = bool(models) and models[0].setup.precision == "fp16"
+    rates = with_measured(rates_of(machine, room.gpus, room.nodes, half=half), measured or {})
+    long = any(one.setup.sequence >= LONG and one.setup.attention != "eager" for one in models)
+    if long and rates.flops and rates.attention < OLD_KERNELS * rates.flops:
+        rates = replace(rates, unknown=(*rates.unknown, NEWER_KERNELS))
+    return rates
+
+
+LONG, OLD_KERNELS = 16_384, 0.3
+NEWER_KERNELS = (
+    "attention is taken to be as fast as FlashAttention of 2023: FlashAttention-3 does three times that here (--calibrate measures it)"
+)
 EMPTY = (
     "the Plan's deepspeed section is empty, so nothing is known of ZeRO, precision and batch: "
     "fill it with the configuration that the script reads or builds (dstui import ds_config.json)"
@@ -192,7 +206,7 @@ def models_of(plan: Plan, facts: Facts, room: Capacity, machine: Machine) -> tup
             continue
         model = plan.focused_on(name).model
         setup, notes = setup_of(
-            filled(config, plan.job.integration, plan.accelerate, {**mine.options, **options_of(plan.job.args)}),
+            fill_auto(config, plan.job.integration, plan.accelerate, {**mine.options, **options_of(plan.job.args)}),
             model,
             plan.job.integration,
             ranks=room.ranks,

@@ -16,11 +16,11 @@ from dstui.check.auto_values import AUTO
 from dstui.forecast.activations import Activations
 from dstui.forecast.capacity import Capacity, capacity_of
 from dstui.forecast.choices import CHOICES, ON_CPUS, Choice
-from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host
+from dstui.forecast.forecast import Facts, Forecast, Modelled, Verdict, assembled, batch_of, models_of, of_gpu, of_host, rates_for
 from dstui.forecast.memory import CPU_PROCESS, FRAGMENTED, GPU_PROCESS, WASTED, Beside, around, beside, host_room, needs
 from dstui.forecast.model import Counts, ModelFacts, counts
 from dstui.forecast.patch import KEYS, Patch, patch_of
-from dstui.forecast.rates import Rates, rates_of, with_measured
+from dstui.forecast.rates import Rates
 from dstui.forecast.setup import Setup
 from dstui.forecast.speed import Speed, Traffic, Work, step_seconds, traffic, work
 from dstui.forecast.states import States, states
@@ -135,8 +135,8 @@ def recommend(  # noqa: PLR0913 - all but the first four are named
     if not isinstance(facts, ModelFacts):
         return RankedPlans(problem="this Plan has several models: what is best for all of them together is not searched yet")
     room = capacity_of(plan, machine, pool, gpu_memory)
-    rates = with_measured(rates_of(machine, room.gpus, room.nodes), measured or {})
     models, _reported = models_of(plan, facts, room, machine)
+    rates = rates_for(models, room, machine, measured)
     if facts.problem or not models:
         return RankedPlans(problem=facts.problem or "the Plan names no model: give model.source or model.params")
     if room.gpu is None and not (room.on_cpu and room.host):

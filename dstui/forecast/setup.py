@@ -7,16 +7,15 @@ from typing import Any, Literal, NamedTuple
 
 from dstui.check.auto_values import AUTO, value_of
 from dstui.check.context import Context
-from dstui.check.rules.batch import given, verdict
+from dstui.check.rules.batch import evaluate_batch, written_batch
 from dstui.forecast.not_reckoned import not_reckoned
 from dstui.plan import Plan
-from dstui.plan.catalogue import release, version_tuple
+from dstui.plan.catalogue import ZERO_SECTION, release, version_tuple
 from dstui.plan.model import Model
 
 Precision = Literal["fp32", "fp16", "bf16", "autocast"]
 Place = Literal["none", "cpu", "nvme"]
 Attention = Literal["eager", "sdpa", "flash"]
-ZERO = "zero_optimization"
 
 
 LOSS_BYTES, OLD_LOSS_BYTES = 12.0, 17.0
@@ -125,11 +124,11 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
     optimizer = _optimizer(c, reported)
     stage = c.stage if c.stage in (0, 1, 2, 3) else 0
     place = {what: _place(c.offload(what)) for what in ("optimizer", "param")}
-    overlap = c.on(f"{ZERO}.overlap_comm") if c.has(f"{ZERO}.overlap_comm") else stage == 3
+    overlap = c.on(f"{ZERO_SECTION}.overlap_comm") if c.has(f"{ZERO_SECTION}.overlap_comm") else stage == 3
     assumed = [key for key in ("sequence_length", "activation_checkpointing") if model is None or getattr(model, key) is None]
     reported += [UNSAID[key] for key in assumed]
     reported += not_reckoned(c)
-    off, param = f"{ZERO}.offload_optimizer", f"{ZERO}.offload_param"
+    off, param = f"{ZERO_SECTION}.offload_optimizer", f"{ZERO_SECTION}.offload_param"
     setup = Setup(
         ranks=ranks,
         nodes=nodes,
@@ -155,10 +154,10 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         sub_group=max(_count(c, "sub_group_size", hidden, stage), 1),
         reuse_distance=_count(c, "stage3_max_reuse_distance", hidden, stage),
         overlap=overlap,
-        contiguous=c.on(f"{ZERO}.contiguous_gradients"),
-        secondary=max(int(c.number(f"{ZERO}.zero_hpz_partition_size") or 1), 1),
-        quantized_weights=c.on(f"{ZERO}.zero_quantized_weights"),
-        quantized_gradients=c.on(f"{ZERO}.zero_quantized_gradients"),
+        contiguous=c.on(f"{ZERO_SECTION}.contiguous_gradients"),
+        secondary=max(int(c.number(f"{ZERO_SECTION}.zero_hpz_partition_size") or 1), 1),
+        quantized_weights=c.on(f"{ZERO_SECTION}.zero_quantized_weights"),
+        quantized_gradients=c.on(f"{ZERO_SECTION}.zero_quantized_gradients"),
         pinned=bool(c.on(f"{off}.pin_memory") or c.on(f"{param}.pin_memory")),
         optimizer_buffers=int(c.number(f"{off}.buffer_count") or 4),
         param_buffers=int(c.number(f"{param}.buffer_count") or 5),
@@ -167,7 +166,7 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
         tensor_parallel=_share(c, "tensor_parallel.autotp_size", ranks),
         sequence_parallel=_share(c, "sequence_parallel_size", ranks, parts),
         built_partitioned=integration != "deepspeed",
-        gathered_on_save=stage == 3 and c.on(f"{ZERO}.stage3_gather_16bit_weights_on_model_save"),
+        gathered_on_save=stage == 3 and c.on(f"{ZERO_SECTION}.stage3_gather_16bit_weights_on_model_save"),
         on_cpu=on_cpu,
     )
     return setup, reported
@@ -196,7 +195,7 @@ def _precision(c: Context, reported: list[str]) -> Precision:
 
 def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int, int]:
     of_each = c.number("sequence_parallel_size") or parts
-    triple = verdict(given(c), ranks / of_each if of_each else ranks).triple
+    triple = evaluate_batch(written_batch(c), ranks / of_each if of_each else ranks).triple
     micro, steps = (int(n) if isinstance(n, (int, float)) and not isinstance(n, bool) and 0 < n < 1e9 else 0 for n in triple[1:])
     filled = any(c.raw.get(key) == AUTO for key in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size"))
     if filled or not micro:
@@ -236,8 +235,8 @@ def _attention(model: Model | None) -> Attention:
 
 def _count(c: Context, key: str, hidden: int | None, stage: int) -> int:
     """A number of elements; "auto" as the reader would fill it."""
-    path = f"{ZERO}.{key}"
-    section = c.raw.get(ZERO)
+    path = f"{ZERO_SECTION}.{key}"
+    section = c.raw.get(ZERO_SECTION)
     if isinstance(section, Mapping) and section.get(key) == AUTO and hidden:
         filled = value_of(path, hidden, stage)
         if filled is not None:

@@ -9,16 +9,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dstui.forecast.activations import kept_in_layers, loss_moves
 from dstui.forecast.architecture import TensorShape
 from dstui.forecast.model import Counts
 from dstui.forecast.rates import HOST_SECONDS, Rates
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import optimizer_bytes
 
-KERNEL_SHARE = 0.62
-"""Of the best matrix multiplication, what the layers of a transformer reach together."""
-START_TOKENS = 650
-"""A micro-batch of so many tokens reaches half of that."""
+START_TOKENS = 700
+"""A micro-batch of so many tokens reaches half of what the matrix units do with a large one."""
+MEMORY_SHARE = 0.8
+"""Of the data sheet's bandwidth, what kernels that only move bytes reach."""
+MOVES = 5.6
+"""How often a byte that the forward pass keeps is moved in all: norms, activation functions, residuals and their gradients."""
+MOVES_AGAIN = 1 / 3
+"""Of these, what recomputation adds."""
+ATTENTION_FORWARD, ATTENTION_BACKWARD = 2, 5
+"""Operations of causal attention for each token, position and element of the heads: five products in the backward pass, two before."""
+FUSED_ATTENTION = 0.38
+"""Of the best matrix multiplication, what fused attention reaches where its rate is not known."""
+HOP_SECONDS = 3.2e-6
+"""What a collective waits for each further rank of its ring, which no compute hides."""
 HIDDEN = 0.75
 """Of the lesser of compute and communication, what runs beside the greater one where overlap_comm is on."""
 COLLECTIVE_SECONDS = 40e-6
@@ -64,14 +75,29 @@ class Speed:
 
 
 def work(setup: Setup, shape: TensorShape, n: Counts, idle: int, rates: Rates) -> Work:
-    """The compute of a micro-batch. Frozen weights have no gradient of their own; checkpointing runs the forward pass twice."""
-    tokens = setup.tokens
-    active = max(n.params - idle - n.head, 0) + shape.vocabulary * shape.hidden
-    passes = (4 + 2 * n.trained / max(n.params, 1) if setup.training else 2) + 2 * (setup.checkpointing and setup.training)
-    attention = passes * setup.sequence * tokens * shape.heads * shape.head_dim * shape.layers
-    flops = (passes * active * tokens + attention) / setup.tensor_parallel
-    slower = 1 if setup.precision in ("bf16", "fp16", "autocast") else 4
-    return Work(flops * slower / (rates.flops * KERNEL_SHARE * tokens / (tokens + START_TOKENS)), tokens)
+    """Return the compute of a micro-batch: linear layers, attention, and kernels that only move bytes.
+
+    Frozen weights have no gradient of their own; recomputation runs the layers' forward pass twice, the head's once.
+    """
+    tokens, again = setup.tokens, setup.checkpointing and setup.training
+    head = shape.vocabulary * shape.hidden
+    active = max(n.params - idle - n.head, 0)
+    passes = 4 + 2 * n.trained / max(n.params, 1) if setup.training else 2
+    linear = (passes + 2 * again) * active * tokens + passes * head * tokens
+    narrow = setup.precision in ("bf16", "fp16", "autocast")
+    peak = rates.flops if narrow or not rates.slow_flops else rates.slow_flops
+    seconds = linear / (peak * rates.sustained * tokens / (tokens + START_TOKENS))
+    square = setup.sequence * tokens * shape.heads * shape.head_dim * shape.layers
+    products = ATTENTION_FORWARD * (1 + again) + ATTENTION_BACKWARD * setup.training
+    if setup.attention == "eager":
+        seconds += 2 * products * square / (peak * rates.sustained)
+    else:
+        fused = rates.attention or rates.flops * FUSED_ATTENTION
+        seconds += products * square / (fused if narrow else min(fused, peak))
+    if setup.training:
+        moved = MOVES * (1 + MOVES_AGAIN * again) * kept_in_layers(setup, shape) * tokens + 2 * loss_moves(setup, shape) * tokens
+        seconds += moved / (rates.memory * MEMORY_SHARE)
+    return Work(seconds / setup.tensor_parallel, tokens)
 
 
 def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffic:
@@ -85,17 +111,17 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
     reduce = grads * (0.25 if setup.quantized_gradients and nodes > 1 else 1) / across
     micro = {0: 0.0, 1: 0.0, 2: reduce, 3: gather + reduce}[setup.stage]
     boundary = {0: 2 * grads / across, 1: 2 * grads / across, 2: grads / across, 3: 0.0}[setup.stage]
+    calls = 3 * shape.layers if setup.stage == 3 else max(grads / max(setup.reduce_bucket * lp, 1), 1)
+    waits = calls * HOP_SECONDS * max(shards - setup.ranks // setup.nodes, 0) * (setup.stage > 1)
     if shards > 1:
-        calls = 3 * shape.layers if setup.stage == 3 else max(grads / max(setup.reduce_bucket * lp, 1), 1)
         micro += calls * COLLECTIVE_SECONDS * (setup.stage > 1)
     copies, optimizer, names = _offload(setup, n, rates)
-    layers = shape.layers * (1.5 if setup.checkpointing else 1)
-    host = HOST_SECONDS[setup.stage if shards > 1 else min(setup.stage, 1)] * layers
+    host = HOST_SECONDS[setup.stage if shards > 1 else min(setup.stage, 1)] * shape.layers
     if not setup.training:
         micro, boundary, optimizer = gather / 2, 0.0, 0.0
     between = "communication between the nodes" if nodes > 1 and rates.between < rates.inside else "communication between the GPUs"
     overlap = HIDDEN if setup.overlap else 0.6 if setup.stage == 3 else 0.0
-    return Traffic(micro, boundary, copies, optimizer, host, host * (setup.stage == 3), overlap, (between, *names))
+    return Traffic(micro, boundary, copies, optimizer, host, host * (setup.stage == 3) + waits, overlap, (between, *names))
 
 
 def _gather_seconds(setup: Setup, weights: float, across: float, rates: Rates) -> float:

@@ -23,7 +23,7 @@ What it says, after the line READY, are frames: a line of JSON, followed by the 
 Files are named relative to the job's folder on this host, as in the job folder at home. Times are seconds since the epoch by this host.
 
 One file, and longer than others here, because it is sent as it is: it can import nothing of dstui. What it does as others do here (finding
-and ending processes as dstui/jobs/supervise/stop.py, checking files as dstui/base/regular.py) is written again for that reason.
+and ending processes as dstui/jobs/supervisor/escalation.py, checking files as dstui/base/regular_files.py) is written again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ANSWERS = 20
 STUCK = 60
 """Seconds after which an agent whose output nobody takes ends."""
 STEP, GRACE, POLL = 5.0, 0.5, 0.1
-"""As in dstui/jobs/supervise/stop.py: seconds per step of the escalation, for launchers after their ranks, between two looks."""
+"""As in dstui/jobs/supervisor/escalation.py: seconds per step of the escalation, for launchers after their ranks, between two looks."""
 LAUNCHER = "deepspeed.launcher."
 RANK_FILE = re.compile(r"rank_([0-9]{1,5})\.(?:log|jsonl?)")
 BUFFERS = "/dev/shm/deepspeed_allreduce_buffer_%d_%s_%s_*"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dstui.base.regular import json_object
+from dstui.base.regular_files import json_object
 from dstui.base.text import sanitise
 from dstui.hosts.agent import CHUNK, READY
 

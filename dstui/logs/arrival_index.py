@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.logs.log_folder import LogFolder
 
 RECORD = struct.Struct("<dIIQ")
@@ -25,7 +25,7 @@ HEADER = b"dstui arrivals 1\n".ljust(RECORD.size)
 LAUNCHER = 0
 ATTEMPT = 1 << 16
 """The log of a rank is numbered ATTEMPT * attempt + rank."""
-MOST = (1 << 32) - 1
+MAX_GROWTH = (1 << 32) - 1
 """Bytes that one record can tell of."""
 CHUNK = 4096 * RECORD.size
 
@@ -88,7 +88,7 @@ class ArrivalWriter:
         before = self._sizes.get(log, 0)
         at = before if before <= size else 0  # it was cut short, or replaced
         while at < size:
-            grown = min(size - at, MOST)
+            grown = min(size - at, MAX_GROWTH)
             at += grown
             yield Record(now, log, grown, at)
 

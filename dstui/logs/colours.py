@@ -39,7 +39,7 @@ Run: TypeAlias = tuple[str, Paint]
 """Text in one style."""
 
 
-def runs(raw: bytes) -> tuple[Run, ...]:
+def colour_runs(raw: bytes) -> tuple[Run, ...]:
     """The text that `decode` makes of a line, in its colours; empty where it has none, and for a line that is cut where it is shown."""
     if len(raw) > LONGEST:
         return ()
@@ -61,11 +61,11 @@ def _runs(text: str) -> Iterator[Run]:
         if match:
             end = match.end()
             if sgr := SGR.fullmatch(match[0]):
-                paint = painted(paint, sgr[1])
+                paint = apply_sgr(paint, sgr[1])
 
 
 @lru_cache(maxsize=4096)
-def painted(paint: Paint, words: str) -> Paint:
+def apply_sgr(paint: Paint, words: str) -> Paint:
     """The style after an SGR sequence with these parameters; what is not known changes nothing."""
     codes = iter([[_number(part) for part in word.split(":")] for word in words.split(";")])
     for code, *rest in codes:

@@ -23,12 +23,12 @@ def decode(raw: bytes, length: int | None = None) -> str:
     return sanitise(raw.decode("utf-8", "replace"), f"{length:,} bytes" if length else "")
 
 
-def as_shown(raw: bytes) -> bytes:
+def strip_overwritten(raw: bytes) -> bytes:
     """A line without its escapes and what was overwritten in it; the same bytes where it has none."""
     return decode(raw).encode() if b"\x1b" in raw or b"\r" in raw else raw
 
 
-def without_colours(raw: bytes) -> bytes:
+def strip_colours(raw: bytes) -> bytes:
     """Lines without the escapes that may stand within a word; their number stays."""
     return CSI.sub(b"", raw) if b"\x1b" in raw else raw
 

@@ -14,7 +14,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from dstui.logs import newlines
-from dstui.plan.patterns import Expression, compiled
+from dstui.plan.patterns import Expression, compile_pattern
 
 DENSE_HITS, DENSE_BYTES = 64, 512
 """Where so many matches follow each other within so many bytes each, it is faster to split all lines and look at each."""
@@ -23,7 +23,7 @@ _strstr = ctypes.PyDLL(None).strstr
 _strstr.argtypes, _strstr.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_void_p
 
 
-class Wanted(NamedTuple):
+class LineSearch(NamedTuple):
     """What a line must have: one of `texts` (where there are any), and a match of `expression` (where there is one)."""
 
     texts: tuple[bytes, ...]
@@ -32,7 +32,7 @@ class Wanted(NamedTuple):
     """Of the letters of ASCII; the texts are lower case then."""
 
 
-def finder(text: str, *, regex: bool, ignore_case: bool, own: bool = False) -> Wanted | None:
+def compile_search(text: str, *, regex: bool, ignore_case: bool, own: bool = False) -> LineSearch | None:
     """What to look for in the bytes of lines; None where that needs the letters themselves (É is é).
 
     `own`: the regular expression is one of dstui's own, which `re` matches; others are matched by RE2. Raises ValueError as `compiled`.
@@ -44,17 +44,17 @@ def finder(text: str, *, regex: bool, ignore_case: bool, own: bool = False) -> W
     if regex and own:
         expression = re.compile(text.encode(), re.IGNORECASE if ignore_case else 0)
     elif regex:
-        expression = compiled(text, ignore_case=ignore_case, in_bytes=True)
-    return Wanted(tuple((each.lower() if ignore_case else each).encode() for each in texts), expression, ignore_case)
+        expression = compile_pattern(text, ignore_case=ignore_case, in_bytes=True)
+    return LineSearch(tuple((each.lower() if ignore_case else each).encode() for each in texts), expression, ignore_case)
 
 
-def matching_lines(data: bytes, wanted: Wanted) -> list[int]:
+def matching_lines(data: bytes, wanted: LineSearch) -> list[int]:
     """The numbers of the lines of `data` in which it is found, counted from 0."""
     text = data.lower() if wanted.ignore_case and wanted.texts else data
     has_nul = b"\0" in text  # where strstr would end
     found: list[Collection[int]] = [_lines_with(text, each, has_nul=has_nul) for each in wanted.texts]
     if not found:
-        found = [range(newlines.count(data) + (data[-1:] != b"\n"))]
+        found = [range(newlines.count_lines(data) + (data[-1:] != b"\n"))]
     numbers = found[0] if len(found) == 1 else sorted(set().union(*found))
     if wanted.expression is None or not numbers:
         return list(numbers)
@@ -64,7 +64,7 @@ def matching_lines(data: bytes, wanted: Wanted) -> list[int]:
     return [number for number in numbers if search(lines[number])]
 
 
-def only(data: bytes, wanted: Wanted) -> bytes:
+def keep_matching(data: bytes, wanted: LineSearch) -> bytes:
     """The lines of `data` in which it is found."""
     numbers = matching_lines(data, wanted)
     lines = data.split(b"\n") if numbers else []

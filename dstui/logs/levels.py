@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from dstui.logs.decode import as_shown
+from dstui.logs.decode import strip_overwritten
 
 ALL, WARNING, ERROR = range(3)
 NAMES: Final = ("all", "warning", "error")
@@ -62,7 +62,7 @@ class Levels:
         """Whether a line is shown. `line`: as it was written."""
         if self.least == ALL:
             return True
-        line = as_shown(line)
+        line = strip_overwritten(line)
         if BEGINS in line:
             self._open.add(log)
             return True

@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import ClassVar
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.logs.decode import LONGEST, decode
 
 CHUNK = 64 * 1024

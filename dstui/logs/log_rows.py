@@ -16,7 +16,7 @@ from time import monotonic, time
 from typing import NamedTuple
 
 from dstui.logs import newlines
-from dstui.logs.colours import Run, runs
+from dstui.logs.colours import Run, colour_runs
 from dstui.logs.decode import LONGEST, decode
 from dstui.logs.dedup import Batch, DedupRows
 from dstui.logs.levels import ALL, Levels
@@ -48,7 +48,7 @@ class LogLine(NamedTuple):
     """The text in the colours that its script gave it; empty where it has none."""
 
 
-class Nothing:
+class EmptyLog:
     """The log of no job."""
 
     first = end = lines = 0
@@ -102,7 +102,7 @@ class LogBlock:
             at += count
 
 
-class Shown:
+class BlockRows:
     """The rows of a block, and which of them pass the filter."""
 
     def __init__(self, *, dedup: bool, least: int, only: Expression | None) -> None:
@@ -140,9 +140,9 @@ class LogRows:
         self._oldest = 0  # the number of the first block
         self._memory = 0
         self._growing = False  # the last block is one that new lines go to
-        self._open: Shown | None = None  # its rows, where they are not just its lines
+        self._open: BlockRows | None = None  # its rows, where they are not just its lines
         self._coming: deque[Slice] = deque()
-        self._kept: OrderedDict[int, Shown] = OrderedDict()
+        self._kept: OrderedDict[int, BlockRows] = OrderedDict()
         self._live = ""
         self._last: tuple[LogBlock, bytes] | None = None
 
@@ -202,7 +202,7 @@ class LogRows:
         self._memory += block.memory
         lines = block.lines
         if self._open is None:
-            block.lines += newlines.count(self.timeline.text(chunk.parts))
+            block.lines += newlines.count_lines(self.timeline.text(chunk.parts))
             block.rows = block.lines
             self._kept.pop(self.blocks[-1], None)  # it has grown
         else:
@@ -218,7 +218,7 @@ class LogRows:
             block.first = self._settled
             self._blocks.append(block)
             self._growing = True
-            self._open = None if self._plain(block) else Shown(dedup=dedup, least=self.least, only=self.only)
+            self._open = None if self._plain(block) else BlockRows(dedup=dedup, least=self.least, only=self.only)
             self._shrink()
         return block
 
@@ -258,7 +258,7 @@ class LogRows:
     def _count(self, block: LogBlock) -> None:
         """How many lines a block has, and how many rows: at the speed of memory where each line is a row."""
         if self._plain(block):
-            block.rows = block.lines = newlines.count(self._text(block))
+            block.rows = block.lines = newlines.count_lines(self._text(block))
         else:
             shown = self._show(block)
             block.rows, block.lines = len(shown.picked), shown.rows.lines
@@ -293,10 +293,15 @@ class LogRows:
         rows = shown.rows
         log, raw = rows.log[at], rows.raw[at]
         return LogLine(
-            self._source_rank(log), decode(raw), log == 0, rows.time[at], rows.log_mask[at].bit_count(), runs(raw) if b"\x1b" in raw else ()
+            self._source_rank(log),
+            decode(raw),
+            log == 0,
+            rows.time[at],
+            rows.log_mask[at].bit_count(),
+            colour_runs(raw) if b"\x1b" in raw else (),
         )
 
-    def who(self, number: int) -> list[int]:
+    def ranks_of(self, number: int) -> list[int]:
         """The ranks that said the line of a row."""
         if number >= self._settled:
             return []
@@ -340,7 +345,7 @@ class LogRows:
         """The earliest time that is known; NaN where none is."""
         return next((block.since for block in self._blocks if isfinite(block.since)), nan)
 
-    def _find(self, number: int) -> tuple[Shown, int]:
+    def _find(self, number: int) -> tuple[BlockRows, int]:
         index = bisect_right(self._blocks, number, key=lambda block: block.first) - 1
         shown = self._shown(self._oldest + index)
         return shown, shown.picked[number - self._blocks[index].first]
@@ -348,7 +353,7 @@ class LogRows:
     def _source_rank(self, log: int) -> int | None:
         return self.timeline.sources[log].rank
 
-    def _shown(self, number: int) -> Shown:
+    def _shown(self, number: int) -> BlockRows:
         """The rows of a block."""
         block = self._blocks[number - self._oldest]
         if self._open is not None and block is self._blocks[-1]:
@@ -361,13 +366,13 @@ class LogRows:
             self._kept.move_to_end(number)
         return shown
 
-    def _keep(self, number: int, shown: Shown) -> None:
+    def _keep(self, number: int, shown: BlockRows) -> None:
         self._kept[number] = shown
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
-    def _show(self, block: LogBlock) -> Shown:
-        shown = Shown(dedup=block.dedup, least=self.least, only=self.only)
+    def _show(self, block: LogBlock) -> BlockRows:
+        shown = BlockRows(dedup=block.dedup, least=self.least, only=self.only)
         for moment, parts in block.chunks():
             shown.add(moment, self._batches(parts))
         return shown

@@ -7,10 +7,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from time import monotonic
 
-from dstui.logs.decode import decode_lines, has_long_line, is_plain, is_unadorned, without_colours
-from dstui.logs.grep import finder, matching_lines
+from dstui.logs.decode import decode_lines, has_long_line, is_plain, is_unadorned, strip_colours
+from dstui.logs.grep import compile_search, matching_lines
 from dstui.logs.log_rows import LogRows
-from dstui.plan.patterns import Expression, compiled
+from dstui.plan.patterns import Expression, compile_pattern
 
 PROBLEM = (
     r"\b\w*(error|exception|traceback|fatal|failed|failure|abort|aborted|killed|out of memory|segfault|timed out|timeout|time out|nan"
@@ -27,7 +27,7 @@ def ignores_case(pattern: str, *, regex: bool) -> bool:
 def expression_of(pattern: str, *, regex: bool, own: bool = False) -> Expression:
     """What a search looks for. `own`: a regular expression of dstui's own. Raises ValueError where one of somebody else's is none."""
     if regex and not own:
-        return compiled(pattern, ignore_case=True)
+        return compile_pattern(pattern, ignore_case=True)
     return re.compile(pattern if regex else re.escape(pattern), re.IGNORECASE if ignores_case(pattern, regex=regex) else 0)
 
 
@@ -39,7 +39,7 @@ class Search:
         self.pattern, self.regex, self.own, self.name = pattern, regex, own, name or f"/{pattern}"
         self.expression = expression_of(pattern, regex=regex, own=own)
         self.lines = lines
-        self._wanted = finder(pattern, regex=regex, own=own, ignore_case=ignores_case(pattern, regex=regex))
+        self._wanted = compile_search(pattern, regex=regex, own=own, ignore_case=ignores_case(pattern, regex=regex))
         self._by_block: dict[int, array[int]] = {}
         self._low = self._high = lines.blocks.stop  # the blocks that were looked at
         self._rows = 0  # rows of the newest block when it was looked at
@@ -91,7 +91,7 @@ class Search:
         start = self.lines.start(block)
         self._rows = self.lines.rows_of(block) if block + 1 == self.lines.blocks.stop else self._rows
         raw = self.lines.raw(block)
-        numbers = matching_lines(without_colours(raw), self._wanted) if self._wanted else list(range(self.lines.rows_of(block)))
+        numbers = matching_lines(strip_colours(raw), self._wanted) if self._wanted else list(range(self.lines.rows_of(block)))
         self._keep(block, array("q", [start + n for n in self._shown_matches(raw, numbers)]))
 
     def _keep(self, block: int, found: array[int]) -> None:

@@ -17,7 +17,7 @@ FEW = 24
 """So many offsets are sooner counted up to, one after the other, than looked up among all newlines."""
 
 
-def count(data: bytes | memoryview) -> int:
+def count_lines(data: bytes | memoryview) -> int:
     """How many lines end in `data`."""
     if _numpy is None:
         return bytes(data).count(b"\n")
@@ -39,7 +39,7 @@ def _counted(data: bytes, offsets: list[int]) -> list[int]:
     number = counted = 0
     view = memoryview(data)
     for offset in offsets:
-        number += count(view[counted:offset])
+        number += count_lines(view[counted:offset])
         counted = offset
         if not found or found[-1] != number:
             found.append(number)

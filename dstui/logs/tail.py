@@ -7,9 +7,9 @@ import resource
 from pathlib import Path
 from stat import S_ISREG
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.logs.decode import LONGEST, decode, decode_lines, overdrawn
-from dstui.logs.grep import Wanted, only
+from dstui.logs.grep import LineSearch, keep_matching
 
 
 def allow_files(count: int) -> None:
@@ -52,7 +52,7 @@ class Tail:
         """Whether the unfinished line is one that is drawn over and over."""
         return b"\r" in self._pending
 
-    def read(self, budget: int, wanted: Wanted | None = None) -> list[str]:
+    def read(self, budget: int, wanted: LineSearch | None = None) -> list[str]:
         """At most `budget` further bytes as sanitised lines; empty where nothing is new. `wanted`: what a line must have to be told."""
         self.taken, self.bars = 0, {}
         if not self._open():
@@ -70,7 +70,7 @@ class Tail:
         self._pending, self._dropped = b"", 0
         self._keep(rest)
         if wanted is not None:
-            whole = only(whole, wanted)
+            whole = keep_matching(whole, wanted)
             if not whole:
                 return []
         shown = decode_lines(whole)

@@ -12,7 +12,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 DAY = 86400
 
 
-def moment(text: str, latest: float) -> float | None:
+def parse_moment(text: str, latest: float) -> float | None:
     """14:02, 14:02:11 (the last such time up to `latest`, seconds since the epoch), 10m or -10m (before it); None where it is neither."""
     ago = re.fullmatch(r"-?(\d+(?:\.\d+)?)([smhd])", text.strip())
     if ago:
@@ -25,7 +25,7 @@ def moment(text: str, latest: float) -> float | None:
     return found if found <= latest else found - DAY
 
 
-def clock(time_known: float) -> str:
+def format_clock(time_known: float) -> str:
     """HH:MM:SS of this machine's zone; "" where it is not known, or makes no sense."""
     try:
         return time.strftime("%H:%M:%S", time.localtime(time_known)) if isfinite(time_known) else ""
@@ -33,12 +33,12 @@ def clock(time_known: float) -> str:
         return ""
 
 
-def iso(time: float) -> str:
+def format_iso(time: float) -> str:
     """A moment as status.json writes it, in UTC."""
     return datetime.fromtimestamp(time, timezone.utc).isoformat(timespec="milliseconds")
 
 
-def from_iso(text: str | None) -> float | None:
+def parse_iso(text: str | None) -> float | None:
     """The time that an ISO text tells, in seconds since the epoch; None where it tells none."""
     with suppress(TypeError, ValueError, OverflowError):
         return datetime.fromisoformat(text or "").timestamp()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from dstui.base.text import sanitise
 from dstui.logs.arrival_index import ATTEMPT, LAUNCHER, Arrivals, Record
 from dstui.logs.decode import is_unadorned
-from dstui.logs.grep import Wanted, only
+from dstui.logs.grep import LineSearch, keep_matching
 from dstui.logs.log_file import LogFile
 from dstui.logs.log_folder import LogFolder
 from dstui.logs.tail import allow_files
@@ -261,7 +261,7 @@ class Timeline:
         """When the job ended; of one that nobody saw end, when its logs were last written."""
         return self.job.ended or max(source.file.modified for source in self.sources)
 
-    def read(self, parts: Iterable[Part], wanted: Wanted | None = None) -> Iterator[tuple[int, int | None, list[bytes]]]:
+    def read(self, parts: Iterable[Part], wanted: LineSearch | None = None) -> Iterator[tuple[int, int | None, list[bytes]]]:
         """The lines of some parts: the source's number here, its rank, and the lines; only what is `wanted`, where that is sure."""
         for log, start, end in parts:
             _, rank, file = self.sources[log]
@@ -269,7 +269,7 @@ class Timeline:
                 yield log, rank, file.read(start, end)
                 continue
             data = file.text(start, end)
-            data = only(data, wanted) if is_unadorned(data) else data.removesuffix(b"\n")
+            data = keep_matching(data, wanted) if is_unadorned(data) else data.removesuffix(b"\n")
             if data:
                 yield log, rank, data.split(b"\n")
 

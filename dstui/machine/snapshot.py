@@ -102,7 +102,7 @@ class Gpu:
     memory_errors: Maybe[int] = NOT_ASKED
     """Uncorrected errors of its memory since the driver was loaded."""
     remap_pending: Maybe[bool] = NOT_ASKED
-    """Whether rows of its memory wait for a reset to be replaced, or could not be."""
+    """Return whether rows of its memory wait for a reset to be replaced, or could not be."""
     mig: Maybe[bool] = NOT_ASKED  # whether MIG mode is on
     mig_pending: Maybe[bool] = NOT_ASKED  # and after the next reset
     mig_devices: tuple[MigDevice, ...] = ()  # empty where MIG is off
@@ -127,7 +127,7 @@ class Gpu:
 
     @property
     def short_name(self) -> str:
-        """The name without maker and form factor, with the memory where the name leaves it out: `H100 80GB`, `RTX 3090 24GB`."""
+        """The name without maker and form factor, and with the memory where the name lacks it: `H100 80GB`, `RTX 3090 24GB`."""
         name = re.sub(r"\b(NVIDIA|Tesla|GeForce|Graphics Device|PCIe|HBM\d\w*|SXM\d*)\b|-SXM\d*|-PCI[eE]", "", known(self.name, "GPU"))
         name = re.sub(r"[\s-]+(?=\s|$)|(?<=\s)-+", " ", name).replace("-", " ").strip() or "GPU"
         name = re.sub(r"\s+", " ", name)
@@ -151,7 +151,7 @@ class Island:
 
     @property
     def clique(self) -> tuple[int, ...]:
-        """The best of its largest cliques."""
+        """The best of the largest cliques."""
         return self.cliques[0] if self.cliques else self.gpus[:1]
 
 
@@ -295,7 +295,7 @@ class Host:
 
     @property
     def memory(self) -> Maybe[int]:
-        """The RAM that this process may use: the machine's, or the cgroup's where that is less."""
+        """The RAM that this process may use: the machine's, or the cgroup's limit where that is lower."""
         if isinstance(self.memory_total, Unknown):
             return self.memory_total
         limit = known(self.memory_limit, None)
@@ -332,7 +332,7 @@ class Software:
     srun: Maybe[str | None] = NOT_ASKED  # path
     numactl: Maybe[str | None] = NOT_ASKED  # path
     fp16: Maybe[bool] = NOT_ASKED
-    """Whether DeepSpeed's accelerator for CPUs takes this type here. Asked only where it matters: DeepSpeed is imported for it."""
+    """Return whether DeepSpeed's accelerator for CPUs takes this type here. Asked only where it matters: DeepSpeed is imported for it."""
     bf16: Maybe[bool] = NOT_ASKED  # likewise
 
 
@@ -342,7 +342,7 @@ class Machine:
 
     source: str = "nothing looked at yet"  # a sentence: this machine, the snapshot dgx.json, h2 over ssh
     recorded: bool = False
-    """Whether it was read from a file: plans are made for it, and nothing is launched."""
+    """Return whether it was read from a file: plans are made for it, and nothing is launched."""
     gpus: tuple[Gpu, ...] = ()  # by index
     links: Matrix = ()
     """The pair matrix, cell for cell as `nvidia-smi topo -m` names it: X, NV12, PIX, PXB, PHB, NODE, SYS; ? where unknown."""
@@ -355,20 +355,20 @@ class Machine:
 
     @classmethod
     def unprobed(cls) -> Machine:
-        """Before anybody looked: no GPU known, everything else unknown."""
+        """Return the machine before any probe: no GPU known, everything else unknown."""
         return cls()
 
     @property
     def accelerator(self) -> Literal["cuda", "cpu"]:
-        """What DeepSpeed would run on here."""
+        """The device type that DeepSpeed would use here."""
         return "cuda" if any(gpu.problem is None for gpu in self.gpus) else "cpu"
 
     def island_of(self, gpu: int) -> Island:
-        """The island that holds this GPU."""
+        """Return the island of this GPU."""
         return next((island for island in self.islands if gpu in island.gpus), Island(gpus=(gpu,), cliques=((gpu,),)))
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data; `islands` as lists of indices, what else is known of them in `island_details`."""
+        """Convert to plain data: `islands` as lists of indices, their other facts in `island_details`."""
         data: dict[str, Any] = {"version": 1, **encode(self)}
         data["island_details"] = data["islands"]
         data["islands"] = [list(island.gpus) for island in self.islands]
@@ -376,5 +376,5 @@ class Machine:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Machine:
-        """What `to_json` wrote, also by an older or newer dstui: what is missing is unknown, what is not known is left aside."""
+        """Read what `to_json` wrote, also by an older or newer dstui. Missing facts are unknown, unknown keys are dropped."""
         return decode(cls, {**data, "islands": data.get("island_details", [])})

@@ -23,7 +23,7 @@ class Launcher:
     start: Start
     """here: one command, for ranks on this machine; hosts: one command on each host; login: one command here that starts all hosts."""
     backend: bool = False
-    """Whether the command is `deepspeed --launcher NAME`."""
+    """Return whether the command is `deepspeed --launcher NAME`."""
     program: str = "ssh"
     """What must be installed where it is started: a field of the Machine's software; empty where nothing is."""
     needs: str
@@ -33,13 +33,13 @@ class Launcher:
     programs: tuple[str, ...] = ()
     """What must be on the PATH of a non-interactive ssh on every host."""
     equal_slots: bool = False
-    """Whether it refuses (or cannot say) another number of ranks on one host than on the others."""
+    """Return whether it refuses (or cannot say) another number of ranks on one host than on the others."""
     filters: bool = True
-    """Whether cluster.include, exclude, num_nodes and num_gpus can be said to it."""
+    """Return whether cluster.include, exclude, num_nodes and num_gpus can be said to it."""
     single_slots: bool = True
-    """Whether single slots of a host can be chosen."""
+    """Return whether single slots of a host can be chosen."""
     mpi: bool = False
-    """Whether ranks learn their number from MPI alone, so that DeepSpeed imports mpi4py."""
+    """Return whether ranks learn their number from MPI alone, so that DeepSpeed imports mpi4py."""
     carries: Carries
     """What of the environment where it is started reaches the ranks: all of it; NCCL_*, PYTHON* and a few more; or only what is given."""
     ctrl_c: str
@@ -51,7 +51,7 @@ class Launcher:
 
     @property
     def launches_by_mpi(self) -> bool:
-        """Whether mpirun starts the hosts: it knows them by the names in the hostfile."""
+        """Return whether mpirun starts the ranks on the hosts, which it knows by their names in the hostfile."""
         return self.program == "mpirun"
 
 
@@ -236,12 +236,12 @@ LISTED = ("MLFLOW", "PYTHON", "MV2", "UCX")
 
 
 def reads_env_files(launcher: Launcher) -> bool:
-    """Whether the ranks of other hosts get what .deepspeed_env holds: where DeepSpeed's launcher starts them, or dstui in its place."""
+    """Return whether ranks on other hosts get the variables of .deepspeed_env from this launcher, or from dstui in its place."""
     return launcher.start != "here" and launcher.name not in ("torchrun", "accelerate")
 
 
 def passes_on(launcher: Launcher, variable: str, *, cpu: bool) -> bool:
-    """Whether a variable that is set where the launcher is started reaches the ranks of other hosts by itself."""
+    """Return whether the launcher passes a variable of its own environment on to ranks on other hosts."""
     if launcher.carries == "listed":
         return variable.startswith(LISTED if cpu else (*LISTED, "NCCL"))
     return launcher.carries == "all"

@@ -33,7 +33,7 @@ def opt(  # noqa: PLR0913 - all but the first two are named
     maximum: float | None = None,
     of: type | None = None,
 ) -> Any:
-    """A field of a Plan section.
+    """Declare a field of a Plan section.
 
     `kind` names the form of its value (`dstui.plan.kinds`): str, int, bool, number, host, module, words (a list of strings), words or str,
     option (a word for sbatch), options and lines (lists of
@@ -232,7 +232,7 @@ SECTIONS: dict[str, type] = {"job": Job, "model": Model, "cluster": Cluster, "ru
 
 
 def help_of(path: str) -> str:
-    """The help text of one of our own fields, by dotted path (`cluster.hosts`); empty where there is none."""
+    """Return the help text of a field of the Plan by dotted path (`cluster.hosts`); "" where there is none."""
     section, *names = path.split(".")
     cls, found = SECTIONS.get(section), None
     if section == "models":

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from dstui.plan import load
-from dstui.render.code import code
+from dstui.render.code import render_code
 
 CONFIGS = {
     "": "{zero_optimization: {stage: 2}}",
@@ -62,7 +62,7 @@ SHOWN: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
 
 
 def lines(integration: str, config: str, more: str = "") -> str:
-    return code(
+    return render_code(
         load(f"version: 1\njob: {{script: train.py, integration: {integration}{more}}}\nmodel: {{lora: {LORA}}}\ndeepspeed: {config}\n")
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,9 @@ from dstui.plan_files import read_plan
 from dstui.tui.app import DstuiApp
 from dstui.tui.kit.text_row import row
 from dstui.tui.run_screen import RunScreen
+from tests.logs.made_logs import MadeJob
 from tests.own import owned
 from tests.tui.conftest import PLAN, Open, attach, job_view, machine, screen, text_of, until
-
-sys.path.insert(0, str(Path(__file__).parent.parent / "run"))
-from made_logs import MadeJob
 
 OTHER = PLAN.replace("stage: 2", "stage: 3").replace("bf16", "fp16").replace("name: small", "name: other")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-MOST = 10**8
+MAX_NUMBER = 10**8
 """No width, depth, vocabulary or number of positions is larger."""
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 Flag = bool | tuple[str, bool]
@@ -23,7 +23,7 @@ class Config:
     def __init__(self, values: Mapping[str, Any], where: str = "config.json") -> None:
         self._values, self._where = values, where
 
-    def number(self, *keys: str, default: int | None = None, least: int = 1, most: int = MOST) -> int:
+    def number(self, *keys: str, default: int | None = None, least: int = 1, most: int = MAX_NUMBER) -> int:
         """The first of the keys that has a value. Raises ModelProblem where none has and there is no default, or out of bounds."""
         key = next((key for key in keys if self._values.get(key) is not None), None)
         if key is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dstui.base.regular import json_object, open_regular
+from dstui.base.regular_files import json_object, open_regular
 from dstui.base.text import sanitise
 from dstui.jobs.store.record_forms import is_number, is_text, one_of, sound, whole
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from dstui.base.regular import read_json
+from dstui.base.regular_files import read_json
 from dstui.base.text import sanitise
 from dstui.jobs.engine.lines import Form, is_count
 from dstui.jobs.store.record_forms import is_number, is_pid, is_text, sound, whole

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.base.regular import json_object, open_regular, read_json, read_regular
+from dstui.base.regular_files import json_object, open_regular, read_json, read_regular
 from dstui.hosts.frames import FrameError
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.record_forms import SHIM, rank_number, sound

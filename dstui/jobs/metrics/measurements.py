@@ -14,7 +14,7 @@ from dstui.jobs.metrics.line_patterns import HINTS, LONGEST, Bar, Own, bar_of, s
 from dstui.jobs.metrics.progress import drawn, loss_over, reported, steps_before
 from dstui.jobs.store.events import Metric
 from dstui.jobs.store.folder import JobFolder
-from dstui.logs.grep import Wanted
+from dstui.logs.grep import LineSearch
 
 ZEROS = str.maketrans("123456789", "000000000")
 """Whether a line holds a metric does not hang on which digits it has, only on where they stand."""
@@ -93,9 +93,9 @@ class Measure:
         return cls(launch.metrics if launch else {})
 
     @property
-    def wanted(self) -> Wanted | None:
+    def wanted(self) -> LineSearch | None:
         """What a line must hold to say anything; None where the Plan's own patterns leave that open."""
-        return None if self._own else Wanted(tuple(hint.encode() for hint in HINTS), ignore_case=True)
+        return None if self._own else LineSearch(tuple(hint.encode() for hint in HINTS), ignore_case=True)
 
     @property
     def own_names(self) -> Collection[str]:

@@ -32,13 +32,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.base.regular import append_regular, json_object, open_regular, read_json, read_regular, replace_regular
+from dstui.base.regular_files import append_regular, json_object, open_regular, read_json, read_regular, replace_regular
 from dstui.jobs.store.record_forms import EVENT, STOP, sound
 from dstui.jobs.store.records import JobStatus, LaunchRecord
 from dstui.logs.log_folder import FINAL, JobSpan
-from dstui.logs.time_parsing import from_iso, iso
+from dstui.logs.time_parsing import format_iso, parse_iso
 
-__all__ = ["FINAL", "RUNS_FOLDER", "JobFolder", "from_iso", "iso", "read_json"]
+__all__ = ["FINAL", "RUNS_FOLDER", "JobFolder", "format_iso", "parse_iso", "read_json"]
 
 RUNS_FOLDER = "dstui_runs"
 """Where job folders go, in the current folder."""

@@ -14,7 +14,7 @@ from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
 from dstui.jobs.store.ownership import Entry, entries
 from dstui.jobs.store.records import JobStatus
 from dstui.jobs.store.status import rebuilt, refresh
-from dstui.logs.time_parsing import iso
+from dstui.logs.time_parsing import format_iso
 
 RUN = "a job folder, a Plan's name (its newest run), a run's name or its beginning (default: the newest run of this folder)"
 """What the argument RUN of the commands takes."""
@@ -61,7 +61,7 @@ def known() -> list[KnownRun]:
 
 def _started(folder: JobFolder) -> str:
     status = folder.read_status() or rebuilt(folder)
-    return iso(status.started) if status and status.started is not None else ""
+    return format_iso(status.started) if status and status.started is not None else ""
 
 
 def folders() -> list[JobFolder]:

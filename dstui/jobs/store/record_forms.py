@@ -12,7 +12,7 @@ from typing import Any
 
 from dstui.base.limits import MAX_RANKS
 from dstui.logs.log_folder import FINAL
-from dstui.logs.time_parsing import from_iso
+from dstui.logs.time_parsing import parse_iso
 
 Form = Callable[[Any], bool]
 
@@ -64,7 +64,7 @@ def is_named_texts(value: Any) -> bool:
 
 
 def is_time(value: Any) -> bool:
-    return isinstance(value, str) and from_iso(value) is not None
+    return isinstance(value, str) and parse_iso(value) is not None
 
 
 is_code = whole(0, 255)

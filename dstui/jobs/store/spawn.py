@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import dstui
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.processes import NOTIFY, SUPERVISES, SUPERVISOR
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from shlex import quote
 
-from dstui.base.regular import read_json
+from dstui.base.regular_files import read_json
 from dstui.base.text import sanitise
 from dstui.jobs.store.access_time import all_read
 from dstui.jobs.store.cleanup import remove_buffers

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dstui.base.regular import open_regular
+from dstui.base.regular_files import open_regular
 from dstui.jobs.engine.now import RankNow
 from dstui.jobs.store.processes import Process
 

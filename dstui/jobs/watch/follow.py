@@ -10,7 +10,7 @@ import time
 from collections import deque
 from dataclasses import replace
 
-from dstui.base.regular import json_object
+from dstui.base.regular_files import json_object
 from dstui.base.text import sanitise
 from dstui.jobs.metrics.engine_metrics import EngineMetrics
 from dstui.jobs.metrics.measurements import Measure, RankView

@@ -33,7 +33,7 @@ AT_ONCE = 4
 """Ranks that are looked at side by side."""
 INSTALL = "py-spy is not installed: python -m pip install py-spy (or dstui[debug])"
 YAMA = "kernel.yama.ptrace_scope"
-PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/dstui/(?:jobs|run)/(?:supervise/|rank/)?shim\.py$")
+PACKAGE = re.compile(r"/(?:site|dist)-packages/|/lib/python3[.\d]*/|^<|/dstui/(?:jobs|run)/(?:(?:supervise|rank)/)?shim\.py$")
 """Files that are not the user's program."""
 STDLIB_THREAD = re.compile(r"/threading\.py$")
 """What every thread begins in."""

@@ -18,7 +18,7 @@ from dstui.jobs.store.folder import JobFolder, read_json
 from dstui.jobs.store.plan_diff import plan_of
 from dstui.jobs.store.ranks import read_record
 from dstui.jobs.watch.usage import USAGE
-from dstui.logs.time_parsing import iso
+from dstui.logs.time_parsing import format_iso
 from dstui.machine.snapshot import Machine, known
 from dstui.measured import Taken, read_measured, remember, taken_of
 from dstui.plan import Plan, PlanError
@@ -70,7 +70,7 @@ def measure(folder: JobFolder, plan: Plan, machine: Machine) -> Taken | None:
         _ratio(gpu, estimate.gpu.bytes) or _ratio(memory, estimate.allocated) if estimate.gpu.bytes else _ratio(node, estimate.host.bytes),
         _ratio(step, estimate.speed.step if estimate.speed else None),
     )
-    ended = iso(status.ended) if status.ended else ""
+    ended = format_iso(status.ended) if status.ended else ""
     return Taken(
         run=folder.name,
         ended=ended,

@@ -99,7 +99,7 @@ class Launching:
         in_thread(self._app, self._start)
 
     def _start(self) -> None:
-        from dstui.jobs.supervise.start import LaunchError, start
+        from dstui.jobs.control.start import LaunchError, start
 
         try:
             folder = start(self._session.state.launch_target())
@@ -168,7 +168,7 @@ class Launching:
             in_thread(self._app, partial(self._stop_it, job.folder))
 
     def _stop_it(self, folder: JobFolder) -> None:
-        from dstui.jobs.supervise.stop import stop
+        from dstui.jobs.control.stop import stop
 
         report = stop(folder)
         left = f", but: {'; '.join(map(str, report.left))}. s once more tries again." if report.left else ". No process is left."
