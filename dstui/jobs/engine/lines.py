@@ -271,6 +271,8 @@ class EngineLines:
         self._fd = -1
         self.at = 0
         """How many bytes were read."""
+        self.modified: float | None = None
+        """When the file was last written, as far as anything of it was read."""
         self._rest = b""
 
     def read(self, budget: int = CHUNK) -> list[Report]:
@@ -281,6 +283,8 @@ class EngineLines:
             data = os.pread(self._fd, budget, self.at)
         except OSError:
             return []
+        if data:
+            self.modified = os.fstat(self._fd).st_mtime
         self.at += len(data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST:

@@ -36,6 +36,7 @@ class EngineMetrics:
                     metrics += self._measured(view, report)
                 else:
                     self._note(report)
+        view.last_step_at = self._lines.modified
         return metrics
 
     def _note(self, report: Report) -> None:

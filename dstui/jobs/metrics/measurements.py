@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from dstui.jobs.engine.now import RankNow
 from dstui.jobs.metrics.line_patterns import HINTS, LONGEST, Bar, Own, bar_of, scan
 from dstui.jobs.metrics.progress import drawn, loss_over, reported, steps_before
 from dstui.jobs.store.events import Metric
@@ -75,6 +76,15 @@ class RankView:
     """Of the steps that lines count, how many make one of the engine's: some programs count micro-batches."""
     own_seconds: float | None = None
     """Seconds of a step in which it waited for no other rank, of the last steps."""
+    last_step_at: float | None = None
+    """When its engine last reported anything, seconds since the epoch."""
+    now: RankNow | None = None
+    """The phase that it is in; looked for where it has given no sign of life for a while."""
+
+    @property
+    def last_sign(self) -> float | None:
+        """When it last wrote a line, or its engine made a step."""
+        return max((at for at in (self.last_line_at, self.last_step_at) if at is not None), default=None)
 
 
 class Measure:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from dstui.base.regular_files import json_object
 from dstui.base.text import sanitise
+from dstui.jobs.engine.now import read_now
 from dstui.jobs.metrics.engine_metrics import EngineMetrics
 from dstui.jobs.metrics.measurements import Measure, RankView
 from dstui.jobs.store.events import Event, Exited, HostChange, Line, Notice, RankState, Started
@@ -33,6 +34,8 @@ REFRESH = 1.0
 """Seconds between two looks whether the supervisor is still there."""
 FILES_ASIDE, FILES_OF_A_RANK = 256, 2
 """Open files that a follower's process needs: its own, and for each rank one here and one in a view of its log."""
+QUIET = 3.0
+"""Seconds without a sign of life after which a rank's phase is looked for, and between two such looks."""
 PACE = 60
 """How many moments, a second apart or more, tell the pace of the steps."""
 BAR_GLANCE = 1.0
@@ -67,6 +70,9 @@ class Follower:
         self._engines: dict[int, EngineMetrics] = {}
         self._engine_notices = EngineNotices(folder)
         self._engine_turn = 0
+        self._phases_read: dict[int, float] = {}
+        self.warnings: list[str] = []
+        """What the engines report that a person must know: said when it is found, and again at the end."""
         self._turn = 0
         self._pace: deque[tuple[float, int]] = deque(maxlen=PACE)
         self._start_reported = self._end_reported = self._foreign_reported = False
@@ -252,14 +258,22 @@ class Follower:
             events += self._engine_events(rank)
             if time.monotonic() >= deadline:
                 break
-        return events + self._engine_notices.due([rank for rank, view in self.ranks.items() if view.state == "started"])
+        notices = self._engine_notices.due([rank for rank, view in self.ranks.items() if view.state == "started"])
+        self.warnings += [notice.text for notice in notices]
+        return [*events, *notices]
 
     def _engine_events(self, rank: int) -> list[Event]:
-        engine = self._engines[rank]
-        events: list[Event] = [*engine.read(self.ranks[rank])]
+        engine, view = self._engines[rank], self.ranks[rank]
+        events: list[Event] = [*engine.read(view)]
+        if view.last_sign is None or time.time() - view.last_sign < QUIET:
+            view.now = None
+        elif time.monotonic() - self._phases_read.get(rank, float("-inf")) >= QUIET:
+            self._phases_read[rank] = time.monotonic()
+            view.now = read_now(self.folder.engine(rank, self.attempt, "json"))
         reports, engine.reports = engine.reports, []
-        for report in reports:
-            events += self._engine_notices.take(rank, report)
+        for notice in (notice for report in reports for notice in self._engine_notices.take(rank, report)):
+            self.warnings.append(notice.text)
+            events.append(notice)
         return events
 
     def _read_logs(self, events: list[Event], budget: int) -> set[int | None]:
