@@ -19,10 +19,10 @@ from dstui.tui.kit.text_row import BLANK, GLYPHS, STYLE_OF, Row, Span, fit, para
 from dstui.tui.kit.tools import in_thread
 
 if TYPE_CHECKING:
+    from dstui.facts.measured import Taken
     from dstui.forecast.forecast import Forecast, Need, Verdict
     from dstui.forecast.recommend import RankedPlan, RankedPlans
     from dstui.jobs.store.plan_diff import Change
-    from dstui.measured import Taken
     from dstui.tui.session.forecasts import Outlook
 
 

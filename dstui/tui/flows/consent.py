@@ -29,7 +29,7 @@ LINES = 3
 
 def reasons(plan: Plan) -> list[str]:
     """Return why a launch of this Plan is asked about, in sentences. Empty where it is not."""
-    from dstui.trusted_python import about, answer, own
+    from dstui.documents.trusted_python import about, answer, own
 
     found = []
     if foreign := foreign_folder(plan):
@@ -97,8 +97,8 @@ class Trusting:
 
     def ask(self, plan: Plan) -> None:
         """Ask about the interpreter of this Plan, when nothing else is asked and nothing typed."""
+        from dstui.documents.trusted_python import about
         from dstui.render.launch import interpreter
-        from dstui.trusted_python import about
 
         python = interpreter(plan)
         if python in self._asked_about:
@@ -119,7 +119,7 @@ class Trusting:
             in_thread(self._app, partial(self._remember, plan, yes))
 
     def _remember(self, plan: Plan, yes: bool) -> None:
-        from dstui.trusted_python import remember
+        from dstui.documents.trusted_python import remember
 
         remember(plan, yes)
         if yes and self._reference is not None:

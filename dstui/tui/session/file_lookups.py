@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dstui.assess import Facts
 from dstui.base.files import FileProblem, read_text
-from dstui.documents import allocation_of
+from dstui.documents.open import allocation_of
+from dstui.documents.plan_files import env_files_in, pool_in
 from dstui.jobs.store.op_locks import folder_of, stale_locks
 from dstui.plan import Plan
 from dstui.plan.env_file import EnvFiles
 from dstui.plan.hostfile import HostfileProblem
-from dstui.plan_files import env_files_in, pool_in
 from dstui.render.config_files import config_name
 from dstui.tui.session.host_sources import SurroundingsOf
 from dstui.tui.session.model_lookup import FactsOf, MeasuredOf, ModelConfigsOf
@@ -43,7 +43,7 @@ class ScriptOf:
 
     def resolve(self) -> ScriptFacts | NoScript | None:
         """What the script says of itself; None where there is nothing to look into."""
-        from dstui.documents import script_facts
+        from dstui.documents.open import script_facts
 
         return script_facts(self.folder, self.script, self.module)
 
