@@ -54,9 +54,10 @@ def _diagnose(given: list[Path | str], plan: Plan | None) -> Diagnosis:
 
 def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Why a job of dstui ended. Raises FileProblem where its logs cannot be read."""
+    from dstui.diagnosis.engine_notes import with_phases
     from dstui.diagnosis.job_diagnosis import diagnose_job as of_job
 
-    return of_job(folder)
+    return with_phases(of_job(folder), folder)
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:

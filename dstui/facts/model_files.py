@@ -112,7 +112,10 @@ def _of_path(path: Path) -> ModelFacts:
         if is_folder(path):
             if is_file(path / "config.json"):
                 found = facts_of_config(_json(path / "config.json"), str(path / "config.json"))
-                return found if not found.problem else _of_weights(_shards(path), path, found.problem)
+                if not found.problem and not found.guess:
+                    return found
+                counted = _of_weights(_shards(path), path, found.problem)
+                return found if counted.problem and found.guess else counted
             return _of_weights(_shards(path), path, f"{path} has no config.json")
         if path.suffix == ".safetensors":
             return _of_weights([path], path, "")

@@ -75,7 +75,7 @@ def versions(case: Case) -> Outcomes:
 
 
 def _same(case: Case, name: str, fact: Callable[[Case], object], fix: str) -> Outcomes:
-    """One fact compared with rank 0's host."""
+    """Compare a fact with that of rank 0's host."""
     first = next((other for other in case.others if other.first), case)
     mine, theirs = fact(case), fact(first)
     if isinstance(mine, Unknown) or isinstance(theirs, Unknown) or mine == theirs:

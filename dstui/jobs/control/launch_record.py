@@ -37,6 +37,7 @@ def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> di
         "silence": run.silence,
         "host_lost": run.host_lost,
         "metrics": dict(metrics_of(plan)),
+        "observe": run.observe,
         "on_end": run.on_end,
         "base": plan.base,
         "cluster": cluster,
