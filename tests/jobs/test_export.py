@@ -27,8 +27,9 @@ def table(folder: JobFolder, *only: int) -> list[tuple[str, ...]]:
     out = io.StringIO()
     count = export(folder, "csv", out, only)
     header, *rows = csv.reader(io.StringIO(out.getvalue()))
-    assert header == ["step", "rank", "name", "value", "attempt"] and len(rows) == count
-    return [tuple(row) for row in rows]
+    assert header == ["step", "rank", "name", "value", "attempt", "source"] and len(rows) == count
+    assert {row[5] for row in rows} <= {"log"}
+    return [tuple(row[:5]) for row in rows]
 
 
 def test_every_number_of_every_rank_is_a_row(tmp_path: Path) -> None:
