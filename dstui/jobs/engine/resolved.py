@@ -37,10 +37,18 @@ class Resolved:
 
 def resolve(planned: Mapping[str, Mapping[str, Any]], made: EngineMade) -> Resolved:
     """An engine beside the configurations that the Plan rendered, by the names of their files."""
-    name = f"ds_config_{made.name}.json" if made.name else "ds_config.json"
-    config = planned.get(name) or (next(iter(planned.values())) if len(planned) == 1 else {})
+    name = model_name(planned, made)
+    config = planned.get(f"ds_config_{name}.json" if name else "ds_config.json", {})
     different = differences(config, made)
     return Resolved(made, tuple(different), bool(different) and is_another(config, made, different, tuple(planned)))
+
+
+def model_name(planned: Mapping[str, Mapping[str, Any]], made: EngineMade) -> str:
+    """The name in the Plan of an engine's model, by its file, else by its configuration; empty where the Plan has one model."""
+    named = {file.removeprefix("ds_config_").removesuffix(".json"): config for file, config in planned.items() if file != "ds_config.json"}
+    if not named or made.name in named:
+        return made.name
+    return min(named, key=lambda name: len(differences(named[name], made)))
 
 
 def read_planned(folder: JobFolder) -> dict[str, Mapping[str, Any]]:

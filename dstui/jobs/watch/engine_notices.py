@@ -15,8 +15,8 @@ ALONE, OTHER, OVERRIDDEN, UNOBSERVED = "alone", "other-configuration", "overridd
 """Values of `Notice.code`."""
 STRICT = (ALONE, OTHER, OVERRIDDEN)
 """Codes of a run that does not train as its Plan says: what a strict launch ends."""
-PATIENCE = 3.0
-"""Seconds that the other ranks get to step, or to make an engine, after the first has stepped without one."""
+PATIENCE, IMPORTED = 3.0, 7.0
+"""Seconds that the other ranks get to step, once one has without an engine; and all, to make one where deepspeed is imported."""
 
 
 class EngineNotices:
@@ -48,7 +48,8 @@ class EngineNotices:
         alone = {rank: report for rank, report in self._alone.items() if rank not in self._made}
         if not alone or self._since is None or self._made:
             return []
-        if len(alone) < len(living) and time.monotonic() - self._since < PATIENCE:
+        imported = any(report.imported for report in alone.values())
+        if (imported or len(alone) < len(living)) and time.monotonic() - self._since < (IMPORTED if imported else PATIENCE):
             return []
         return self._once(Notice(lone_sentence(list(alone.values())), code=ALONE))
 

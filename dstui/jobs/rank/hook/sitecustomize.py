@@ -252,7 +252,10 @@ class Hook:
             distributed = sys.modules.get("torch.distributed")
             ranks = distributed.get_world_size() if distributed and distributed.is_available() and distributed.is_initialized() else 1
             caller, own = callers(sys._getframe(1))
-            self.put("alone", {"optimizer": name_of(optimizer), "caller": caller, "own": own, "ranks": ranks})
+            self.put(
+                "alone",
+                {"optimizer": name_of(optimizer), "caller": caller, "own": own, "ranks": ranks, "imported": "deepspeed" in sys.modules},
+            )
         except Exception as error:
             self.fault("optimizer", error)
         if self.ends_after:
