@@ -62,17 +62,18 @@ def run(args: argparse.Namespace) -> int:
     if args.machine and not args.dry_run:
         return refuse("--headless takes --machine only together with --dry-run: a job runs on this machine, not on a recorded one")
     try:
-        opened = open_document(args.file, args.set, args.script)
+        sets = [*args.set, "run.observe=off"] if args.no_observe else args.set
+        opened = open_document(args.file, sets, args.script)
         plan = opened.plan if args.dry_run else fill_holes(opened.plan, os.environ)
         read_pool(plan)  # before the machine, which takes longer
-        target, facts = gather(plan, _machine(args.machine, plan), launches=True)
+        target, facts = gather(plan, look_at_machine(args.machine, plan), launches=True)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     findings = assess(target, facts).findings
     for note in opened.notes:
         say(note)
-    _say_findings(plan, opened.findings, False)
-    _say_findings(plan, findings, opened.made)
+    say_findings(plan, opened.findings, False)
+    say_findings(plan, findings, opened.made)
     if any(finding.severity == "error" for finding in (*opened.findings, *findings)):
         return refuse("nothing was started: fix the errors above")
     if args.dry_run:
@@ -84,7 +85,8 @@ def run(args: argparse.Namespace) -> int:
     return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
 
 
-def _machine(path: str | None, plan: Plan) -> Machine:
+def look_at_machine(path: str | None, plan: Plan) -> Machine:
+    """This machine, or the recorded one in a file."""
     if path:
         from dstui.machine.recorded import read_machine
 
@@ -95,8 +97,8 @@ def _machine(path: str | None, plan: Plan) -> Machine:
     return ask_float_types(plan, probe())
 
 
-def _say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
-    """`made`: of another file, whose lines are not the Plan's."""
+def say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
+    """Print what stands in the way of a launch. `made`: of another file, whose lines are not the Plan's."""
     for finding in findings:
         if finding.severity != "info" or finding.code == ENV_FILES:
             where = f"{plan.source}:{finding.line}" if finding.line and not made else plan.source
