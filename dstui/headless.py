@@ -23,9 +23,11 @@ from dstui.assess import assess
 from dstui.base.files import FileProblem
 from dstui.base.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
 from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
-from dstui.documents import open_document
+from dstui.documents.open import open_document
+from dstui.documents.plan_files import read_pool
 from dstui.jobs.control.start import LaunchError, start
 from dstui.jobs.control.stop import stop
+from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.access_time import all_read
 from dstui.jobs.store.events import Event, Exited, HostChange, Line, Notice, RankState, Started
 from dstui.jobs.store.folder import JobFolder
@@ -38,7 +40,6 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
 from dstui.plan.holes import describe_open_holes, fill_holes, find_holes, unescape_holes
-from dstui.plan_files import read_pool
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
@@ -207,7 +208,7 @@ def follow(
 
 
 def _follow(folder: JobFolder, show: _Events | _Printer, asked: Callable[[], int | None], findings: Sequence[Finding]) -> int:
-    follower = Follower(folder)
+    follower = Follower(folder, status_of=take_over)
     as_json = isinstance(show, _Events)
     launch = folder.read_launch()
     watch = Watch((launch and launch.silence) or SILENCE)

@@ -12,8 +12,11 @@ from typing import Any
 
 from dstui.base.files import FileProblem
 from dstui.base.output import refuse, tell
-from dstui.calibration import calibrate
 from dstui.commands.plan_argument import plan_of
+from dstui.documents.plan_files import read_pool
+from dstui.facts.calibration import calibrate
+from dstui.facts.measured import Taken, model_key, read_measured
+from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import Forecast, Need, forecast
 from dstui.forecast.hardware import HardwareProblem, named_machine, placed
 from dstui.forecast.recommend import RankedPlan, RankedPlans, recommend
@@ -22,10 +25,7 @@ from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
-from dstui.measured import Taken, model_key, read_measured
-from dstui.model_files import read_models
 from dstui.plan import Plan, PlanError
-from dstui.plan_files import read_pool
 
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 WORDS = {"fits": "fits", "tight": "tight: it fits where little is wasted", "too big": "too big", "unknown": "nothing to compare with"}

@@ -58,8 +58,10 @@ def _families() -> Mapping[str, Mapping[str, Sequence[float]]]:
 
 
 def activations(setup: Setup, shape: TensorShape, *, frozen: bool = False, adapted: float = 0.0) -> Activations:
-    """The activations of one micro-batch. `frozen`: the linear layers are not trained; `adapted`: elements per token and layer that
-    LoRA keeps beside them."""
+    """Return the activations of one micro-batch.
+
+    `frozen`: the linear layers are not trained; `adapted`: elements per token and layer that LoRA keeps in addition.
+    """
     tokens, wide = setup.tokens, setup.precision == "fp32"
     length = setup.sequence if setup.attention != "flash" else 0  # ALiBi's bias and soft caps are matrices only outside of the kernel
     element = 4 if wide else 2
@@ -109,7 +111,7 @@ def loss_moves(setup: Setup, shape: TensorShape) -> float:
 
 
 def _of_layer(coefficients: Sequence[float], shape: TensorShape, length: int) -> float:
-    """Bytes per token of a layer: measured with as many heads of keys as of queries, less what grouped keys and values save."""
+    """Return bytes per token of a layer: as measured with equal numbers of key and query heads, less what grouped keys save."""
     of_hidden, of_attention, of_mlp, of_experts, of_matrix = coefficients
     attention, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     saved = (of_attention / 2 if of_attention else 4) * (attention - keys)

@@ -65,12 +65,12 @@ class Needs:
 
 
 def around(setup: Setup) -> float:
-    """Bytes of a GPU beside torch's allocator."""
+    """Return the bytes of a GPU outside of torch's allocator."""
     return CUDA_CONTEXT + nccl_bytes(setup)
 
 
 def nccl_bytes(setup: Setup) -> float:
-    """Bytes of NCCL's buffers."""
+    """Return the bytes of NCCL's buffers."""
     return (NCCL_BUFFERS if setup.ranks > 1 else 0) + (NCCL_BETWEEN_NODES if setup.nodes > 1 else 0)
 
 
@@ -79,7 +79,7 @@ BUILD, RUN, SAVE = "load and build", "train", "save as one file"
 
 
 def needs(setup: Setup, n: Counts, s: States, a: Activations) -> Needs:
-    """The needs of a rank."""
+    """Return the needs of a rank."""
     resting, around_it = sum(s.gpu.values()), beside(setup, n, s)
     backward, buffers = max(around_it.peak(a), s.fetch), sum(s.backward.values())
     gpu = Room({**s.gpu}, {INITIALIZE: s.initialize, TRAIN: resting + backward, STEP: resting + sum(s.step.values())})
@@ -107,13 +107,13 @@ class Beside(NamedTuple):
     at_end: float
 
     def peak(self, a: Activations) -> float:
-        """The most of the pass on top of what rests: when the loss is taken, in the layers, or when all gradients are there."""
+        """Return the peak of the passes beyond persistent state: at the loss, in the layers, or with all gradients."""
         kept = a.kept
         return max(kept + a.loss + self.at_loss, kept + a.work + self.in_layers, LAST * kept + self.at_end)
 
 
 def beside(setup: Setup, n: Counts, s: States) -> Beside:
-    """Buffers and gradients at the three moments that may be the peak of the forward and backward pass."""
+    """Return buffers and gradients at the three possible moments of the peak of the passes."""
     held = s.gradients if setup.accumulation > 1 else 0.0  # after the first micro-batch of an accumulation
     of_head = setup.weight_bytes * min(n.head, n.trained) if setup.stage < 3 and setup.training else 0.0
     buffers = sum(s.backward.values())
@@ -121,7 +121,7 @@ def beside(setup: Setup, n: Counts, s: States) -> Beside:
 
 
 def host_room(setup: Setup, n: Counts, s: States, activations: float = 0.0) -> Room:
-    """RAM of a rank. A model that is not built partitioned is built whole by every rank, in its own type, before it goes to the GPU."""
+    """Return the RAM of a rank. Every rank first builds a whole model that is not built partitioned, in its own type."""
     held, weight = sum(s.host.values()), n.frozen_bytes if n.frozen > n.trained and n.frozen_bytes else setup.weight_bytes
     whole = 0.0 if setup.built_partitioned and setup.stage == 3 else weight * n.params
     placed = s.host.get("weights", 0.0)
@@ -133,7 +133,7 @@ def host_room(setup: Setup, n: Counts, s: States, activations: float = 0.0) -> R
 
 
 def checkpoint_bytes(setup: Setup, n: Counts) -> float:
-    """Bytes of one checkpoint on disk, of all ranks: the model's weights once, and master weights with the optimizer's states."""
+    """Return the bytes of one checkpoint of all ranks: the weights once, master weights and optimizer states."""
     from dstui.forecast.states import optimizer_bytes
 
     master = 2 if setup.small_master else 4
@@ -143,7 +143,7 @@ def checkpoint_bytes(setup: Setup, n: Counts) -> float:
 
 
 def together(several: Iterable[Needs]) -> Needs:
-    """Several models in one run: what rests adds up, and the highest peak of one comes on top."""
+    """Combine several models of a run: persistent bytes add up, and the highest peak is on top."""
     rows = list(several)
     if len(rows) == 1:
         return rows[0]

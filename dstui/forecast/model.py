@@ -37,7 +37,7 @@ class ModelFacts:
 
     @cached_property
     def shape(self) -> TensorShape | None:
-        """The sizes that activations follow from; of a stand-in where only the count is known."""
+        """The sizes that decide the activations; those of a stand-in where only the count is known."""
         if self.architecture:
             return self.architecture.shape
         return self.guess or (stand_in(self.params) if self.params else None)
@@ -73,7 +73,7 @@ class Counts:
 
 
 def facts_of_config(config: Mapping[str, Any], source: str = "config.json") -> ModelFacts:
-    """What a `config.json` tells; `problem` is set where it cannot be counted."""
+    """Read a `config.json`; `problem` is set where its parameters cannot be counted."""
     try:
         found = architecture(config)
     except ModelProblem as problem:
@@ -108,17 +108,17 @@ def _guessed(config: Mapping[str, Any], source: str) -> ModelFacts | None:
 
 
 def facts_of_params(params: float, source: str = "model.params") -> ModelFacts:
-    """A bare number of parameters."""
+    """Return the facts of a bare number of parameters."""
     return ModelFacts(source=source, params=int(params), notes=(STAND_IN,))
 
 
 def unknown_model(source: str, problem: str) -> ModelFacts:
-    """A model of which nothing is known, and why."""
+    """Return a model without facts, and why."""
     return ModelFacts(source=source, problem=problem)
 
 
 def stand_in(params: int) -> TensorShape:
-    """A LLaMA-like decoder of about so many parameters: 128 hidden sizes wide for each 4 layers, as the family's members are."""
+    """Return a LLaMA-like decoder of about so many parameters: 128 wide for each layer, as in that family."""
     hidden = max(round((params / 12 / 0.0095) ** (1 / 3) / 64) * 64, 64)  # 12 h^2 per layer, h / 105 layers
     layers = max(round(params / (12 * hidden * hidden)), 1)
     heads = max(hidden // 128, 1)
@@ -136,7 +136,7 @@ def stand_in(params: int) -> TensorShape:
 
 
 def counts(facts: ModelFacts, model: Model | None, *, persistence: int = 0) -> Counts | None:
-    """How the parameters of a model are trained under a Plan's `model:`; None where their number is not known."""
+    """Return how the parameters of a model are trained under a Plan's `model:`; None where their number is not known."""
     lora, trainable, stored = (model.lora, model.trainable, model.quantization) if model else (None, None, None)
     key = (lora, trainable, stored, persistence)
     if key not in facts.memo:
@@ -175,7 +175,7 @@ def _counts(facts: ModelFacts, lora: Lora | None, trainable: float | None, store
 
 
 def _all_small(facts: ModelFacts, lora: Lora | None, persistence: int) -> int:
-    """1 where LoRA's matrices are below the threshold, as they mostly are."""
+    """Return 1 where LoRA's matrices are below the threshold, as they mostly are."""
     return int(lora is not None and max((lora.r * n for n in _widths(facts)), default=0) < persistence)
 
 
@@ -184,7 +184,7 @@ def _widths(facts: ModelFacts) -> list[int]:
 
 
 def adapter_params(facts: ModelFacts, lora: Lora) -> int:
-    """Parameters that LoRA adds: r x (in + out) for each layer that it adapts. A stand-in's where the architecture is not known."""
+    """Return the parameters that LoRA adds: r x (in + out) for each adapted layer; of a stand-in for an unknown architecture."""
     if facts.architecture:
         return sum(lora.r * (t.shape[0] + t.shape[1]) * t.times for t in facts.architecture.targets(lora.target_modules))
     shape = facts.shape
@@ -195,7 +195,7 @@ def adapter_params(facts: ModelFacts, lora: Lora) -> int:
 
 
 def _frozen_bytes(facts: ModelFacts, stored: str) -> float:
-    """Bytes of a mean frozen parameter: linear layers are quantized; embeddings, head, norms and experts stay in 16 bits."""
+    """Return the mean bytes of a frozen parameter: linear layers are quantized; embeddings, head, norms and experts have 16 bits."""
     arch, of_linear = facts.architecture, QUANTIZED[stored]
     if arch is None:
         return 0.95 * of_linear + 0.05 * 2

@@ -133,7 +133,7 @@ def _host_link(gpu: Gpu) -> float:
 
 
 def _inside(machine: Machine, used: Sequence[Gpu], host_link: float) -> float:
-    """The collectives' rate: NVLink's where one island holds all ranks, else that of the PCIe between them."""
+    """Return the rate of collectives: NVLink's where one island holds all ranks, else PCIe's."""
     island = machine.island_of(used[0].index)
     if len(used) == 1:
         return island_rate(machine, used[0])
@@ -143,7 +143,7 @@ def _inside(machine: Machine, used: Sequence[Gpu], host_link: float) -> float:
 
 
 def island_rate(machine: Machine, gpu: Gpu) -> float:
-    """Bytes a second of collectives over a GPU's NVLinks, by its island's bandwidth or by its links."""
+    """Return bytes per second of collectives over a GPU's NVLinks, by its island's bandwidth or by its links."""
     island = machine.island_of(gpu.index)
     if isinstance(island.bandwidth, int) and island.bandwidth:
         return island.bandwidth * 1e6 * COLLECTIVE_SHARE
@@ -172,7 +172,7 @@ OF_SCALE = {"memory_scale": "memory", "step_scale": "time of a step"}
 
 
 def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
-    """The rates with what `--calibrate` and runs have measured in place of the constants; what is no sensible number is left aside."""
+    """Return the rates with measured values in place of the constants, ignoring implausible ones."""
     names = {f.name for f in fields(Rates)} - {"measured", "unknown", *SCALES}
     good = {
         name: float(value)

@@ -100,22 +100,22 @@ class Setup(NamedTuple):
 
     @property
     def shards(self) -> int:
-        """Over how many ranks ZeRO spreads."""
+        """The number of ranks over which ZeRO shards."""
         return max(self.ranks // self.tensor_parallel, 1)
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of one trained weight as the model computes with it."""
+        """The bytes of one trained weight in the type in which the model computes."""
         return 4 if self.precision in ("fp32", "autocast") else 2
 
     @property
     def tokens(self) -> int:
-        """Tokens of one micro-batch on one rank."""
+        """The tokens of one micro-batch on one rank."""
         return self.micro_batch * max(self.sequence // self.sequence_parallel, 1)
 
     @property
     def samples(self) -> int:
-        """Samples of one optimizer step, of all ranks."""
+        """The samples of one optimizer step on all ranks."""
         return self.micro_batch * self.accumulation * max(self.ranks // (self.tensor_parallel * self.sequence_parallel), 1)
 
 
@@ -131,8 +131,11 @@ def setup_of(  # noqa: PLR0913 - what a Plan leaves open
     transformers: str | None = None,
     parts: int = 1,
 ) -> tuple[Setup, list[str]]:
-    """The setup of a configuration, and in sentences what had to be assumed. `hidden` fills "auto"; `ranks` is the world size;
-    `parts`: over how many ranks accelerate splits a sequence, where the configuration does not say."""
+    """Return the setup of a configuration, and sentences on what was assumed.
+
+    `hidden` fills "auto"; `ranks` is the world size; `parts`: over how many ranks accelerate splits a sequence, where the configuration
+    does not say.
+    """
     c = Context(config, release(), integration, ranks)
     reported: list[str] = []
     precision = _precision(c, reported)
@@ -228,7 +231,7 @@ def _batch(c: Context, ranks: int, parts: int, reported: list[str]) -> tuple[int
 
 
 def _optimizer(c: Context, reported: list[str]) -> str:
-    """The optimizer's name in lower case; DeepSpeed's Adam with torch_adam is torch's."""
+    """Return the optimizer's name in lower case; DeepSpeed's Adam with torch_adam is torch's."""
     kind = c.optimizer.lower()
     if not kind:
         reported.append("the script builds the optimizer: AdamW is assumed")
@@ -241,7 +244,7 @@ def _optimizer(c: Context, reported: list[str]) -> str:
 
 
 def _old(transformers: str | None) -> bool:
-    """Whether a version of transformers copies the logits; the newest is assumed where none is known."""
+    """Return whether a version of transformers copies the logits; without a version, the newest is assumed."""
     try:
         return transformers is not None and version_tuple(transformers) < NEW_LOSS
     except ValueError:
@@ -258,7 +261,7 @@ def _attention(model: Model | None) -> Attention:
 
 
 def _count(c: Context, key: str, hidden: int | None, stage: int) -> int:
-    """A number of elements; "auto" as the reader would fill it."""
+    """Return a number of elements, "auto" as its reader fills it."""
     path = f"{ZERO_SECTION}.{key}"
     section = c.raw.get(ZERO_SECTION)
     if isinstance(section, Mapping) and section.get(key) == AUTO and hidden:
@@ -274,12 +277,12 @@ def _has_zenflow(c: Context, offload: Place) -> bool:
 
 
 def _share(c: Context, path: str, ranks: int, otherwise: int = 1) -> int:
-    """A degree of parallelism that divides the ranks; else 1."""
+    """Return a degree of parallelism that divides the ranks; else 1."""
     degree = int(c.number(path) or otherwise)
     return degree if 1 <= degree <= ranks and ranks % degree == 0 else 1
 
 
 def configurations(plan: Plan) -> dict[str, Mapping[str, Any]]:
-    """The configurations of a Plan by model: one without a name, or those under models, where there are any."""
+    """Return the configurations of a Plan by model: one under "", or those under models where there are any."""
     named = {name: config for name, config in plan.configurations.items() if name}
     return named or {"": plan.deepspeed}

@@ -129,7 +129,7 @@ def _exchanged(setup: Setup, shape: TensorShape, tokens: int, again: bool, rates
 
 
 def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffic:
-    """What ZeRO moves, by stage: the volumes are those of the collectives on one rank."""
+    """Return what ZeRO transfers by stage: the volumes of the collectives on one rank."""
     shards, nodes, lp = setup.shards, setup.nodes, setup.weight_bytes
     share = (shards - 1) / shards
     across = min(rates.inside, rates.between) if nodes > 1 else rates.inside
@@ -154,7 +154,7 @@ def traffic(setup: Setup, shape: TensorShape, n: Counts, rates: Rates) -> Traffi
 
 
 def _gather_seconds(setup: Setup, weights: float, across: float, rates: Rates) -> float:
-    """The weights are gathered for the forward pass and again for the backward pass; a secondary copy keeps the latter inside a node."""
+    """Return the time to gather weights, for the forward and the backward pass; a secondary copy keeps the latter in a node."""
     first = weights * (0.5 if setup.quantized_weights else 1) / across
     again = weights / rates.inside if setup.secondary > 1 else first
     return first + again
@@ -171,7 +171,7 @@ def _hidden(setup: Setup, n: Counts, optimizer: float, rates: Rates) -> tuple[fl
 
 
 def _offload(setup: Setup, n: Counts, rates: Rates) -> tuple[float, float, tuple[str, str]]:
-    """Seconds of copies in each micro-batch and of the optimizer, and what to call them."""
+    """Return the seconds of copies per micro-batch and of the optimizer, and their names."""
     lp, mine, per_node = setup.weight_bytes, n.trained / setup.shards, max(setup.ranks // setup.nodes, 1)
     copies, name = 0.0, "copies over PCIe"
     if setup.param_offload != "none":
@@ -204,7 +204,7 @@ def _running(w: Work, t: Traffic) -> float:
 
 
 def speed(different: int, accumulation: int, w: Work, t: Traffic) -> Speed:
-    """The step on ranks of which so many see different tokens, and what it is bound by."""
+    """Return the speed of a step and its bound; `different`: the ranks that process different tokens."""
     step = step_seconds(accumulation, w, t)
     running = _running(w, t)
     sizes = {

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from textual.command import Provider
     from textual.widget import AwaitMount
 
-    from dstui.documents import Opened
+    from dstui.documents.open import Opened
     from dstui.jobs.store.folder import JobFolder
     from dstui.machine.snapshot import Machine
     from dstui.plan import Plan

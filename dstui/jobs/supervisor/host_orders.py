@@ -23,7 +23,7 @@ from dstui.jobs.hosts.job_hosts import JobHosts
 from dstui.jobs.hosts.mirror import Mirror
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.records import HostLaunch, HostStatus, JobStatus, LaunchRecord
-from dstui.jobs.supervisor.launch_command import RANK_ENV, SHIM, rank_command
+from dstui.jobs.supervisor.launch_command import HOOK, RANK_ENV, SHIM, rank_command
 
 if TYPE_CHECKING:  # the supervisor has no use for the rendering
     from dstui.render.spec import LaunchSpec
@@ -128,6 +128,7 @@ def gauge() -> dict[str, str]:
 
 def _files(folder: JobFolder, host: HostLaunch) -> dict[str, str]:
     found = {SHIM.name: SHIM.read_text(), RANK_ENV: json.dumps(far_environment(host.env))}
+    found[f"{HOOK.parent.name}/{HOOK.name}"] = HOOK.read_text()
     for path in (*folder.ds_configs, *(folder.path / name for name in FILES)):
         with suppress(OSError):
             found[path.name] = read_regular(path).decode()

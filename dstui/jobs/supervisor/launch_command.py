@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # the supervisor has no use for the rendering
     from dstui.render.spec import LaunchSpec
 
 SHIM = Path(__file__).parents[1] / "rank/shim.py"
+HOOK = Path(__file__).parents[1] / "rank/hook/sitecustomize.py"
+"""Imported by the interpreter of each rank; its folder holds nothing else that could be imported."""
 PORT_OPTION = "--master_port"
 LAUNCHER_ENV = ".launcher_env"
 """The file that DeepSpeed's launcher gives to the processes of other hosts, on their command lines: the tag alone."""
@@ -52,6 +54,7 @@ def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> di
         "silence": run.silence,
         "host_lost": run.host_lost,
         "metrics": dict(metrics_of(plan)),
+        "observe": run.observe,
         "on_end": run.on_end,
         "base": plan.base,
         "cluster": cluster,
@@ -68,12 +71,14 @@ def command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int = 1,
 
 def rank_command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int) -> list[str]:
     """What a launcher takes for the script: the shim, with the script and its arguments behind it. Paths are those where the ranks run."""
-    shim, there, env = str(SHIM), str(folder.attempt(attempt)), list[str]()
+    shim, hook, there, env = str(SHIM), str(HOOK.parent), str(folder.attempt(attempt)), list[str]()
     if record.cluster:
         far = JobFolder(record.cluster.folder)
-        shim, there, env = str(far.path / SHIM.name), str(far.attempt(attempt)), [f"env:{far.path / RANK_ENV}"]
+        shim, hook, there = str(far.path / SHIM.name), str(far.path / HOOK.parent.name), str(far.attempt(attempt))
+        env = [f"env:{far.path / RANK_ENV}"]
     bind = [f"bind:{record.bind}"] if record.bind else []
-    return [shim, there, tag, *env, *bind, *record.script, *record.args]
+    observe = [f"hook:{record.observe}:{hook}"] if record.observe != "off" else []
+    return [shim, there, tag, *env, *observe, *bind, *record.script, *record.args]
 
 
 def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, str]:

@@ -11,8 +11,8 @@ from dstui.tui.forms.memory_rows import NAMES, needed, place_rows
 from dstui.tui.kit.text_row import BLANK, Row, Span, fit, paragraph, row
 
 if TYPE_CHECKING:
+    from dstui.facts.measured import Taken
     from dstui.forecast.forecast import Forecast, Need
-    from dstui.measured import Taken
     from dstui.tui.session.forecasts import Outlook
 
 PART, AMOUNT = 26, 9

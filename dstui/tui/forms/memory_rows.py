@@ -12,8 +12,8 @@ from dstui.tui.kit.text_row import GLYPHS, STYLE_OF, Row, Span, fit, row
 from dstui.tui.session.state import State
 
 if TYPE_CHECKING:
+    from dstui.facts.measured import Taken
     from dstui.forecast.forecast import Forecast, Need, Verdict
-    from dstui.measured import Taken
 
 NAME = 4
 """Cells for the name of a place."""

@@ -162,7 +162,7 @@ def _name_rows(made: tuple[Artifact, ...], state: State, path: Path | None) -> l
 
 def _script_lines(plan: Plan) -> str:
     """The lines that the script needs: of a plain loop a diff, under what is to be done by hand."""
-    from dstui.documents import changed_script
+    from dstui.documents.open import changed_script
     from dstui.render.code import render_code
 
     changed = changed_script(plan)

@@ -15,7 +15,7 @@ from typing import Any
 
 from dstui.base.files import FileProblem, read_text, write_atomic
 from dstui.base.limits import parse_json
-from dstui.calibration import machine_key, read_rates
+from dstui.facts.calibration import machine_key, read_rates
 from dstui.machine.report import format_size
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 
 from dstui.adopt.signs import PYTHON, Kind, kind_of
 from dstui.base.files import FileProblem, is_file, is_folder, read_text, typed_path
+from dstui.documents.plan_files import find_plan, overridden, read_plan
 from dstui.plan import Plan, load
 from dstui.plan.accelerate_keys import DEFAULT_CONFIG
 from dstui.plan.finding import Finding
 from dstui.plan.hostfile import HostfileError
-from dstui.plan_files import find_plan, overridden, read_plan
 
 if TYPE_CHECKING:
     from dstui.adopt.every_kind import FilesBeside

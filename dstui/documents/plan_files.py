@@ -30,7 +30,7 @@ SHIPPED = {
     "pretrain": "many hosts, restarts by itself",
 }
 """Plans that come with dstui (configs/NAME.yaml) and can be named from any folder, each with what it is for."""
-SHIPPED_IN = (Path(__file__).parent / "configs", Path(__file__).parent.parent / "configs")
+SHIPPED_IN = (Path(__file__).parents[1] / "configs", Path(__file__).parents[2] / "configs")
 """Where they lie: of an installed dstui, of a checkout."""
 
 

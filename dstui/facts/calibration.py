@@ -18,7 +18,7 @@ from dstui.machine.snapshot import Machine, known
 
 MOST = 100
 """Machines whose rates are read."""
-CHILD = Path(__file__).parent / "reference" / "rates.py"
+CHILD = Path(__file__).parents[1] / "reference" / "rates.py"
 SECONDS = 240.0
 """A cold import of torch, a compilation of CPU Adam, and a few seconds for each rate."""
 
