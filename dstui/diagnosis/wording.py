@@ -25,6 +25,8 @@ def in_words(diagnosis: Diagnosis) -> str:
         parts.append("\n".join(("  what shows it:", *map(_line, diagnosis.evidence))))
     if diagnosis.others:
         parts.append("\n".join(("  besides, and independently of it:", *(f"    {named(one)}" for one in diagnosis.others))))
+    if diagnosis.last_error:
+        parts.append("\n".join(("  the last error of the text is another one:", _line(diagnosis.last_error))))
     if diagnosis.could_be:
         also = "also " if diagnosis.found else ""
         parts.append(
