@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dstui.plan import Plan
-from dstui.render.code_parts import builds, full_weights_blocks, on_cpus, peft, stage_of
+from dstui.render.code_parts import builds, full_weights_blocks, peft, plan_uses_cpus, stage_of
 
 
 def lines_for_deepspeed(plan: Plan) -> Iterator[str]:
@@ -19,7 +19,7 @@ def lines_for_deepspeed(plan: Plan) -> Iterator[str]:
     yield initialize_block(plan, config)
     yield TRAIN
     yield from full_weights_blocks(plan, "checkpoints")
-    if not on_cpus(plan):
+    if not plan_uses_cpus(plan):
         yield LIGHTNING.replace("PRECISION", _lightning_precision(config))
 
 
