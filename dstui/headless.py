@@ -197,7 +197,7 @@ def _say_notices(folder: JobFolder) -> None:
     follower.close()
 
 
-def follow(
+def follow(  # noqa: PLR0913 - all but the first are named
     folder: JobFolder,
     *,
     as_json: bool = False,
