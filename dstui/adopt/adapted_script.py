@@ -98,7 +98,6 @@ def adapted(text: str) -> Adapted:
     _zero_grads(parts, edits)
     _clipping(parts, edits)
     _data(parts, edits)
-    _end(parts, edits)
     edits.notes += _left_as_they_are(parts)
     _keep_blocks(parts, edits)
     changed = edits.done()
@@ -118,14 +117,6 @@ def _head(parts: LoopParts, edits: _Edits) -> None:
         edits.before(parts.main.body[0], begin)
     else:
         edits.after(last, f"\n{begin}", 0)
-
-
-def _end(parts: LoopParts, edits: _Edits) -> None:
-    """Leave the process group at the end of the script: a rank that exits within it may be aborted by gloo's threads."""
-    last = (parts.main.body if parts.main is not None else parts.tree.body)[-1]
-    words = edits.source.decode()
-    if "destroy_process_group" not in words and "exit(" not in ast.unparse(last):
-        edits.after(last, "deepspeed.comm.destroy_process_group()")
 
 
 def _initialize(parts: LoopParts, edits: _Edits) -> None:
