@@ -4,11 +4,10 @@ import json
 import os
 import sys
 
+import deepspeed
 import lightning
 import torch
 from lightning.pytorch.strategies import DeepSpeedStrategy
-
-import deepspeed
 
 deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
 lightning.seed_everything(0)
