@@ -54,9 +54,10 @@ def _diagnose(given: list[Path | str], plan: Plan | None) -> Diagnosis:
 
 def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Why a job of dstui ended. Raises FileProblem where its logs cannot be read."""
+    from dstui.diagnosis.engine_notes import with_phases
     from dstui.diagnosis.job_diagnosis import diagnose_job as of_job
 
-    return of_job(folder)
+    return with_phases(of_job(folder), folder)
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:
@@ -66,8 +67,8 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     return of_job(folder)
 
 
-def report(diagnosis: Diagnosis) -> str:
-    """The diagnosis in words, as lines for a terminal."""
-    from dstui.diagnosis.wording import in_words
+def report(diagnosis: Diagnosis, *, markdown: bool = False) -> str:
+    """Return the diagnosis in words: as lines for a terminal, or as Markdown."""
+    from dstui.diagnosis.wording import in_markdown, in_words
 
-    return in_words(diagnosis)
+    return in_markdown(diagnosis) if markdown else in_words(diagnosis)

@@ -229,6 +229,12 @@ class Run:
         "RE2 matches it: no lookaround, no backreferences; \\d, \\w, \\s and \\b are about ASCII.",
         kind="patterns",
     )
+    observe: str = opt(
+        "engine",
+        "What a hook in each rank reports: engine is each step of DeepSpeed's engine; process is stacks and ends alone; off is no hook.",
+        kind="str",
+        choices=("engine", "process", "off"),
+    )
     on_end: str | None = opt(
         None,
         "A command or an https URL to notify when the job ends: DSTUI_NAME, DSTUI_STATE, DSTUI_EXIT_CODE, … or a JSON object.",

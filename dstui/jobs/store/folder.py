@@ -7,6 +7,7 @@
     events.jsonl                         what happened when
     arrivals.index                       when which log had how many bytes (dstui/logs/arrival_index.py)
     logs/rank_N.log  ranks/rank_N.json   by the shim of each rank; from the second attempt on under attempts/N/
+    engine/rank_N.jsonl, .json, .stacks  by the hook of each rank, beside its logs: what the engine did, what it does now, Python stacks
     launcher.log  supervisor.log         their output
     gpus/rank_N.json                     what NVML said last on another host, whose first rank is N
     usage.json                           the most that NVML showed of each GPU, by whoever looked at the run
@@ -122,6 +123,10 @@ class JobFolder:
     def record(self, rank: int, attempt: int = 1) -> Path:
         """What the shim of one rank says about it."""
         return self.attempt(attempt) / "ranks" / f"rank_{rank}.json"
+
+    def engine(self, rank: int, attempt: int = 1, kind: str = "jsonl") -> Path:
+        """What the hook of one rank reports: `jsonl` all that its engine did, `json` what it does now, `stacks` its Python stacks."""
+        return self.attempt(attempt) / "engine" / f"rank_{rank}.{kind}"
 
     def gpus(self, rank: int) -> Path:
         """What the GPUs of the host do whose first rank this is."""

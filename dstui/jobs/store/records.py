@@ -312,6 +312,8 @@ class LaunchRecord:
     """Numbers of the user's own: name -> regular expression."""
     on_end: str | None = None
     """A shell command or URL to notify."""
+    observe: str = "off"
+    """How much the hook in each rank reports: engine, process or off (in older records); probe-N ends the rank once N engines are made."""
     base: str | None = None
     """The folder that relative paths of the Plan start from; older records have none."""
     cluster: ClusterRecord | None = None
