@@ -331,7 +331,7 @@ def of_gpu(room: Room, setup: Setup, capacity: Capacity, wide: float = 1.0) -> N
     peak = room.peak
     around = {"cuda_context": CUDA_CONTEXT, "nccl_buffers": nccl_bytes(setup), "allocator": peak * WASTED[setup.stage]}
     more = sum(around.values())
-    parts = whole({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
+    parts = round_parts({part: size for part, size in {**room.parts, **around}.items() if size > 0}, peak + more)
     moments = {moment: int(size + more) for moment, size in room.moments.items()}
     fixed = more - around["allocator"]
     low, high = peak * INSIDE / wide + fixed, peak * FRAGMENTED[setup.stage] * wide + fixed
@@ -356,7 +356,7 @@ def of_host(found: Needs, setup: Setup, capacity: Capacity) -> Need:
     point = ranks * (most + process)
     pinned = 1.3 if setup.pinned and setup.optimizer_offload != "none" and not capacity.on_cpu else 1.05
     return Need(
-        parts=whole({part: ranks * size for part, size in {**parts, "processes": process}.items() if size > 0}, point),
+        parts=round_parts({part: ranks * size for part, size in {**parts, "processes": process}.items() if size > 0}, point),
         moments={moment: int(ranks * (size + process)) for moment, size in moments.items()},
         bytes=int(point),
         range=(int(point * 0.9), int(ranks * (most * pinned + process * 1.5))),
@@ -370,11 +370,11 @@ def scaled(need: Need, scale: float) -> Need:
         return need
     total = need.bytes * scale
     moments = {moment: int(size * scale) for moment, size in need.moments.items()}
-    parts = whole({part: size * scale for part, size in need.parts.items()}, total)
+    parts = round_parts({part: size * scale for part, size in need.parts.items()}, total)
     return replace(need, parts=parts, moments=moments, bytes=int(total), range=(int(total * 0.95), int(total * 1.05)))
 
 
-def whole(parts: Mapping[str, float], total: float) -> dict[str, int]:
+def round_parts(parts: Mapping[str, float], total: float) -> dict[str, int]:
     """Round parts to integers that add up to the total."""
     rounded = {part: int(size) for part, size in parts.items() if size >= 1}
     if rounded:
