@@ -24,9 +24,11 @@ from dstui.assess import assess
 from dstui.base.files import FileProblem
 from dstui.base.output import Ink, coloured, flush, reader_gone, refuse, remark, say, tell
 from dstui.diagnosis import Diagnosis, diagnose_job, report, unread_configuration
-from dstui.documents import open_document
+from dstui.documents.open import open_document
+from dstui.documents.plan_files import read_pool
 from dstui.jobs.control.start import LaunchError, start
 from dstui.jobs.control.stop import stop
+from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.access_time import all_read
 from dstui.jobs.store.events import Event, Exited, HostChange, Line, Metric, Notice, RankState, Started
 from dstui.jobs.store.folder import JobFolder
@@ -39,7 +41,6 @@ from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding
 from dstui.plan.holes import describe_open_holes, fill_holes, find_holes, unescape_holes
-from dstui.plan_files import read_pool
 from dstui.render.artifacts import artifacts
 from dstui.render.launch import RenderError
 from dstui.render.target import Target
@@ -66,17 +67,18 @@ def run(args: argparse.Namespace) -> int:
     if args.machine and not args.dry_run:
         return refuse("--headless takes --machine only together with --dry-run: a job runs on this machine, not on a recorded one")
     try:
-        opened = open_document(args.file, args.set, args.script)
+        sets = [*args.set, "run.observe=off"] if args.no_observe else args.set
+        opened = open_document(args.file, sets, args.script)
         plan = opened.plan if args.dry_run else fill_holes(opened.plan, os.environ)
         read_pool(plan)  # before the machine, which takes longer
-        target, facts = gather(plan, _machine(args.machine, plan), launches=True)
+        target, facts = gather(plan, look_at_machine(args.machine, plan), launches=True)
     except (FileProblem, PlanError) as error:
         return refuse(str(error))
     findings = assess(target, facts).findings
     for note in opened.notes:
         say(note)
-    _say_findings(plan, opened.findings, False)
-    _say_findings(plan, findings, opened.made)
+    say_findings(plan, opened.findings, False)
+    say_findings(plan, findings, opened.made)
     if any(finding.severity == "error" for finding in (*opened.findings, *findings)):
         return refuse("nothing was started: fix the errors above")
     if args.dry_run:
@@ -88,7 +90,8 @@ def run(args: argparse.Namespace) -> int:
     return _launch(target, [finding for finding in findings if finding.severity != "info"], args)
 
 
-def _machine(path: str | None, plan: Plan) -> Machine:
+def look_at_machine(path: str | None, plan: Plan) -> Machine:
+    """This machine, or the recorded one in a file."""
     if path:
         from dstui.machine.recorded import read_machine
 
@@ -99,8 +102,8 @@ def _machine(path: str | None, plan: Plan) -> Machine:
     return ask_float_types(plan, probe())
 
 
-def _say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
-    """`made`: of another file, whose lines are not the Plan's."""
+def say_findings(plan: Plan, findings: Sequence[Finding], made: bool) -> None:
+    """Print what stands in the way of a launch. `made`: of another file, whose lines are not the Plan's."""
     for finding in findings:
         if finding.severity != "info" or finding.code == ENV_FILES:
             where = f"{plan.source}:{finding.line}" if finding.line and not made else plan.source
@@ -229,7 +232,7 @@ def follow(  # noqa: PLR0913 - all but the first are named
 def _follow(
     folder: JobFolder, show: _Events | _Printer, asked: Callable[[], int | None], findings: Sequence[Finding], *, strict: bool
 ) -> int:
-    follower = Follower(folder)
+    follower = Follower(folder, status_of=take_over)
     as_json = isinstance(show, _Events)
     launch = folder.read_launch()
     watch = Watch((launch and launch.silence) or SILENCE)

@@ -15,12 +15,12 @@ from dstui.assess import assess
 from dstui.base.files import FileProblem, read_text
 from dstui.check import check_config
 from dstui.commands.checked_accelerate import accelerate_findings, named_config
-from dstui.documents import for_script_here
+from dstui.documents.open import for_script_here
+from dstui.documents.plan_files import is_shipped, load_at
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan, PlanError
 from dstui.plan.finding import Finding, sort_findings
 from dstui.plan.load import compose
-from dstui.plan_files import is_shipped, load_at
 from dstui.surroundings import gather
 
 BOM = b"\xef\xbb\xbf"

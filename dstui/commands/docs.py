@@ -18,6 +18,7 @@ from dstui.check.rule import Rule, quote_excerpt
 from dstui.check.rules.all_rules import RULES
 from dstui.commands.topics import GROUPS, topics, topics_called
 from dstui.diagnosis.pages import cause_pages, cause_titles, causes_document
+from dstui.documents.plan_files import SHIPPED, find_plan, read_plan
 from dstui.plan.accelerate_keys import GUIDE, PLUGIN, SECTION, TOP, AccelerateKey
 from dstui.plan.catalogue import RELEASES, Key, lookup, release
 from dstui.plan.finding import describe_moment
@@ -25,7 +26,6 @@ from dstui.plan.json_schema import plan_schema
 from dstui.plan.load import FIELDS
 from dstui.plan.model import NamedModel
 from dstui.plan.scalars import yaml_scalar
-from dstui.plan_files import SHIPPED, find_plan, read_plan
 
 ACCELERATE = {**{f"{SECTION}.{name}": key for name, key in PLUGIN.items()}, **TOP}
 PAPERS = "arxiv.org"
