@@ -229,6 +229,12 @@ class PlanScreen(MainScreen):
 
         AddingModels(self.app, self.session).ask()
 
+    def action_fill_hole(self, name: str) -> None:
+        """Type what a hole of the Plan stands for."""
+        from dstui.tui.flows.editing import FillingHoles  # which the first frame does without
+
+        FillingHoles(self.app, self.session).ask(name)
+
     def action_recommend(self) -> None:
         """The plans that fit, the best first."""
         self.form.close()

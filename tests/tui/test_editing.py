@@ -57,6 +57,21 @@ async def test_lora_and_quantized_weights_have_rows(open_app: Open) -> None:
         assert "lora" not in store_of.state.plan.data["model"]
 
 
+async def test_the_review_asks_for_each_open_hole(open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIVEN_HERE", "x")
+    args = "args: [--data, '${YOUR_DATA}', --also, '${YOUR_DATA}/b', --env, '${GIVEN_HERE}']"
+    async with open_app(PLAN.replace('args: [--deepspeed_config, "{ds_config}"]', args)) as pilot:
+        await pilot.press("8")
+        await until(pilot, lambda: "Open holes" in text_of(pilot, "#review-names"))
+        assert "${YOUR_DATA}" in text_of(pilot, "#review-names") and "GIVEN_HERE" not in text_of(pilot, "#review-names")
+        pilot.app.screen.query_one("#review-names").cursor = "hole YOUR_DATA"
+        await pilot.press("enter")
+        await until(pilot, lambda: "stands in job.args.1, job.args.3" in screen(pilot))
+        await pilot.press(*"abc", "enter")
+        await until(pilot, lambda: "Open holes" not in text_of(pilot, "#review-names"))
+        assert value(pilot, "job.args") == ["--data", "abc", "--also", "abc/b", "--env", "${GIVEN_HERE}"]
+
+
 async def test_an_edit_marks_exactly_the_lines_of_the_preview_that_it_changed(open_app: Open) -> None:
     async with open_app() as pilot:
         await pilot.press("3", "down", "enter")
