@@ -3,12 +3,12 @@
 import json
 import os
 import sys
+from pathlib import Path
 
+import deepspeed
 import lightning
 import torch
 from lightning.pytorch.strategies import DeepSpeedStrategy
-
-import deepspeed
 
 deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
 lightning.seed_everything(0)
@@ -30,7 +30,7 @@ class Module(lightning.LightningModule):
 
 
 data = torch.utils.data.TensorDataset(torch.randn(32, 16), torch.randn(32, 1))
-config = json.load(open(os.environ["DSTUI_DS_CONFIG"]))
+config = json.loads(Path(os.environ["DSTUI_DS_CONFIG"]).read_text())
 strategy = DeepSpeedStrategy(config=config, process_group_backend="gloo")
 trainer = lightning.Trainer(
     accelerator="cpu", devices=2, strategy=strategy, max_epochs=1, logger=False, enable_checkpointing=False, enable_progress_bar=False

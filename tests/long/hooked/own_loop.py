@@ -1,10 +1,9 @@
 """An accelerate loop: each rank prints its own loss."""
 
+import deepspeed
 import torch
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, set_seed
-
-import deepspeed
 
 deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
 accelerator = Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])

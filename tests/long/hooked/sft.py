@@ -3,11 +3,10 @@
 import sys
 
 import datasets
+import deepspeed
 import tokenizers
 import transformers
 import trl
-
-import deepspeed
 
 deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
 transformers.set_seed(0)

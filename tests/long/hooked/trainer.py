@@ -2,10 +2,9 @@
 
 import sys
 
+import deepspeed
 import torch
 import transformers
-
-import deepspeed
 
 deepspeed.ops.__dict__.setdefault("__compatible_ops__", {})
 transformers.set_seed(0)
