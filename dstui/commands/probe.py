@@ -10,8 +10,8 @@ from dstui.base.arguments import seconds
 from dstui.base.files import FileProblem
 from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import plan_of
+from dstui.documents.plan_files import read_pool
 from dstui.plan import PlanError
-from dstui.plan_files import read_pool
 
 DEADLINE = 600.0
 

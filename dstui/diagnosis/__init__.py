@@ -32,13 +32,8 @@ def diagnose(paths: Iterable[Path | str], plan: Plan | None = None) -> Diagnosis
     `plan`: what was run, where that is known, so that fixes can be edits of it; a job folder has its own.
     """
     from dstui.diagnosis.packed import is_zip, unpacked
-    from dstui.jobs.store.folder import JobFolder
-    from dstui.jobs.store.index import is_job
-    from dstui.jobs.store.status import refresh
 
     given = list(paths)
-    if len(given) == 1 and is_job(JobFolder(given[0])):
-        refresh(JobFolder(given[0]))  # a job whose supervisor was killed may have ended since
     with ExitStack() as stack:
         opened = {str(path): stack.enter_context(unpacked(path)) for path in dict.fromkeys(given) if is_zip(path)}
         diagnosis = _diagnose([opened.get(str(path), path) for path in given], plan)
@@ -72,8 +67,8 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     return of_job(folder)
 
 
-def report(diagnosis: Diagnosis) -> str:
-    """The diagnosis in words, as lines for a terminal."""
-    from dstui.diagnosis.wording import in_words
+def report(diagnosis: Diagnosis, *, markdown: bool = False) -> str:
+    """Return the diagnosis in words: as lines for a terminal, or as Markdown."""
+    from dstui.diagnosis.wording import in_markdown, in_words
 
-    return in_words(diagnosis)
+    return in_markdown(diagnosis) if markdown else in_words(diagnosis)

@@ -22,7 +22,7 @@ def unread_configuration(folder: JobFolder) -> Diagnosis | None:
     if not ends or ends[-1][1].get("state") != "succeeded" or ends[-1][1].get("config_read") is not False:
         return None
     from dstui.check import check_plan
-    from dstui.documents import script_facts_of
+    from dstui.documents.open import script_facts_of
     from dstui.jobs.store.access_time import was_read
     from dstui.jobs.store.plan_diff import plan_of
     from dstui.plan import PlanError

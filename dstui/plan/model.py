@@ -120,6 +120,21 @@ class Model:
         choices=("eager", "sdpa", "flash"),
     )
     fused_loss: bool = opt(False, "The logits are never held whole (Liger, cut cross entropy and their like).", kind="bool")
+    tiled_mlp: bool = opt(False, "The MLP runs over parts of the sequence (DeepSpeed's TiledMLP, as in ALST).", kind="bool")
+    activation_offload: bool = opt(False, "The inputs of recomputed layers wait in RAM (ALST, activation offload of TRL).", kind="bool")
+    recompute: str = opt(
+        "full",
+        "What is recomputed where activation_checkpointing is on: whole layers, or only what is cheap to compute again.",
+        kind="str",
+        choices=("full", "selective"),
+    )
+    active_params: float | None = opt(
+        None,
+        "Of a mixture of experts given by params: the parameters that a token goes through.",
+        kind="number",
+        minimum=1,
+        maximum=MOST_PARAMETERS,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from dstui.adopt.shell.recognise import recognise
 from dstui.adopt.shell.shell_state import Launch
 from dstui.base.files import FileProblem, write_atomic
 from dstui.base.output import begin, flush, remark, say
-from dstui.documents import file_reader, script_facts, script_facts_of
+from dstui.documents.open import file_reader, script_facts, script_facts_of
 from dstui.plan import Plan, PlanError, load
 from dstui.stand_ins.run_session import LET_THROUGH, SESSION, RunSession
 

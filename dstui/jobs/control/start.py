@@ -17,15 +17,16 @@ from datetime import datetime
 from pathlib import Path
 
 from dstui.base.files import FileProblem, is_file, is_folder, is_there, reason, write_atomic
+from dstui.jobs.control.launch_record import launch_json, with_address, with_port
+from dstui.jobs.control.take_over import spawn_supervisor
 from dstui.jobs.store.access_time import watch
 from dstui.jobs.store.create import create
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
 from dstui.jobs.store.ownership import NotOwn, own_tag, remember
 from dstui.jobs.store.processes import TAG, find
 from dstui.jobs.store.records import LaunchRecord
-from dstui.jobs.store.spawn import spawn_supervisor
 from dstui.jobs.store.status import initial
-from dstui.jobs.supervisor.launch_command import LAUNCHER_ENV, free_port, launch_json, with_address, with_port
+from dstui.jobs.supervisor.launch_command import LAUNCHER_ENV, free_port
 from dstui.plan import PlanError
 from dstui.plan.holes import describe_open_holes, fill_holes, find_holes
 from dstui.plan.launchers import BY_NAME

@@ -143,7 +143,7 @@ class JobFolder:
 
     @property
     def has_ended(self) -> bool:
-        """Whether status.json has the job's end. `status.refresh` looks whether it is up to date."""
+        """Whether status.json has the job's end. `status.current_status` also sees an end that nobody could write."""
         return self.read_span().final
 
     def read_launch(self) -> LaunchRecord | None:
@@ -238,6 +238,22 @@ class JobFolder:
             os.close(fd)
             return None
         return fd
+
+    def is_attended(self) -> bool:
+        """Return whether somebody holds the lock of the job. Nothing is made or written; True where that cannot be told."""
+        try:
+            fd = open_regular(self.lock_file)
+        except FileNotFoundError:
+            return False
+        except OSError:
+            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
+        return False
 
     def _opened_lock(self) -> int | None:
         """The file of the lock, made where it is missing; on a read-only disk as it is."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
 
 from dstui.base.regular_files import json_object
@@ -19,7 +20,7 @@ from dstui.jobs.store.events import Event, Exited, HostChange, Line, Notice, Ran
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.record_forms import is_number
 from dstui.jobs.store.records import HostStatus, JobStatus, RankStatus
-from dstui.jobs.store.status import no_sign_of_life, ranks_of, refresh
+from dstui.jobs.store.status import current_status, no_sign_of_life, orphan_hint, ranks_of
 from dstui.jobs.watch.engine_notices import EngineNotices
 from dstui.logs.log_folder import FINAL
 from dstui.logs.tail import Tail, allow_files
@@ -47,12 +48,22 @@ BAR_EVERY = 10.0
 class Follower:
     """Events of one job in the order in which they can be told: a rank's lines before its end, everything before the job's end."""
 
-    def __init__(self, folder: JobFolder, backlog: int | None = None, *, lines: bool = True) -> None:
+    def __init__(
+        self,
+        folder: JobFolder,
+        backlog: int | None = None,
+        *,
+        lines: bool = True,
+        status_of: Callable[[JobFolder], JobStatus | None] = current_status,
+    ) -> None:
         """`backlog`: how many bytes of each log to tell that are there already; None is all of them.
 
         `lines`: whether lines are told, or only what is measured in them: that costs a tenth.
+
+        `status_of`: where the status comes from, once a second. `control.take_over` here makes the follower look after the job too.
         """
         self.folder = folder
+        self._status_of = status_of
         self.measure = Measure.of(folder)
         self.ranks: dict[int, RankView] = {}
         self.state = "starting"
@@ -136,7 +147,7 @@ class Follower:
         if not self._start_reported and self._status:
             self._start_reported = True
             events.append(Started(str(self.folder.path), self.started or time.time()))
-        self._ensure_supervised()
+        self._refresh()
         began = self._read_status()
         events += [RankState(n, self.ranks[n].host, "started", None) for n in began]
         events += self._read_notices()
@@ -156,14 +167,14 @@ class Follower:
         for engine in self._engines.values():
             engine.close()
 
-    def _ensure_supervised(self) -> None:
-        """A supervisor that was killed is replaced, a status that it could not write any more is completed."""
+    def _refresh(self) -> None:
+        """Bring the status up to date, once in a while."""
         now = time.monotonic()
         if self.state not in FINAL and now - self._refreshed >= REFRESH:
             self._refreshed = now
-            status = refresh(self.folder)
+            status = self._status_of(self.folder)
             self.foreign = status.foreign if status else ""
-            self.unheard = no_sign_of_life(self.folder, status) if status else ""
+            self.unheard = (no_sign_of_life(self.folder, status) or orphan_hint(self.folder, status)) if status else ""
             if status and status.final and not self.folder.has_ended:
                 self._unwritten = status  # the disk is full, or the folder is somebody else's
 
