@@ -6,11 +6,10 @@ import re
 
 from dstui.diagnosis.exits import exits_in
 from dstui.diagnosis.failure_context import FailureContext
-from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.rules.causes import HANDLED
 from dstui.diagnosis.signatures import BY_ID
 from dstui.diagnosis.subjects import likely, subjects_of
-from dstui.diagnosis.verdict import Verdict
 
 MOST = 3
 """Causes that are told altogether, the first, those beside it and what it could also be: a list that is longer helps nobody."""

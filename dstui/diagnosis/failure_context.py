@@ -6,11 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cached_property
 
+from dstui.diagnosis.activity import at_work
 from dstui.diagnosis.exits import SIGNAL_CAUSES
 from dstui.diagnosis.findings import Ended, Findings, Hit
 from dstui.diagnosis.last_run import FRAME, keep_last_run
 from dstui.diagnosis.lines import rank_in
-from dstui.diagnosis.loops import at_work
 from dstui.diagnosis.rank_resolution import resolve, tracebacks
 from dstui.diagnosis.signatures import BY_ID
 
@@ -39,21 +39,23 @@ class FailureContext:
     """The findings, with ranks resolved."""
 
     def __init__(self, found: Findings) -> None:
-        self.found = found
-        keep_last_run(found)
-        resolve(found)
-        found_there = [hit for hit in found.hits if hit.signature.id == "RACE-FS" and hit.raised and hit.raised.name == "FileExistsError"]
-        if any(hit.signature.id == "MPIRUN-NOTE" for hit in found.hits):  # a launcher did start it: the package alone is missing
-            for hit in found.hits:
-                hit.signature = BY_ID["IMPORT-MISSING"] if hit.signature.id == "MPI4PY" else hit.signature
-        busy = [hit for hit in found.hits if hit.signature.id == "GPU-BUSY" and "Process " in hit.text]
+        self.found = found.copy()  # who judges does not change what was found
+        keep_last_run(self.found)
+        resolve(self.found)
+        self._read_in_context()
+
+    def _read_in_context(self) -> None:
+        """Give hits the signature that the same words stand for beside what else the text says."""
+        hits = self.found.hits
+        if any(hit.signature.id == "MPIRUN-NOTE" for hit in hits):  # a launcher did start it: the package alone is missing
+            _rename([hit for hit in hits if hit.signature.id == "MPI4PY"], "IMPORT-MISSING")
+        busy = [hit for hit in hits if hit.signature.id == "GPU-BUSY" and "Process " in hit.text]
         if len({hit.rank for hit in busy} - {None}) > 1:  # the processes that hold each rank's GPU are the other ranks of this run
-            for hit in busy:
-                hit.signature = BY_ID["OOM-GPU"]
-            found.remarks["OOM-GPU"] = SIBLINGS
-        if tracebacks(found_there) < 2 and self.processes < 2:  # where one process alone finds a folder, no other one has made it
-            for hit in found_there:
-                hit.signature = BY_ID["USER-PY"]
+            _rename(busy, "OOM-GPU")
+            self.found.remarks["OOM-GPU"] = SIBLINGS
+        folders = [hit for hit in hits if hit.signature.id == "RACE-FS" and hit.raised and hit.raised.name == "FileExistsError"]
+        if tracebacks(folders) < 2 and self.processes < 2:  # where one process alone finds a folder, no other one has made it
+            _rename(folders, "USER-PY")
 
     @cached_property
     def ranks(self) -> set[int]:
@@ -229,3 +231,8 @@ class FailureContext:
         """The rank that had the last word, where only one names itself in the last lines."""
         reported = {rank_in(line) for lines in self.found.tails.values() for line in lines} - {None}
         return reported.pop() if len(reported) == 1 else None
+
+
+def _rename(hits: Iterable[Hit], signature: str) -> None:
+    for hit in hits:
+        hit.signature = BY_ID[signature]

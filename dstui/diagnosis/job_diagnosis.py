@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from dstui.base.files import FileProblem, read_text
 from dstui.base.regular_files import lies_in, open_regular
+from dstui.diagnosis.answer import UNKNOWN
 from dstui.diagnosis.confirm import add_facts, size
 from dstui.diagnosis.diagnosis import Diagnosis, Evidence
-from dstui.diagnosis.engine import UNKNOWN, conclude
+from dstui.diagnosis.engine import conclude
 from dstui.diagnosis.exits import Exit, translated
 from dstui.diagnosis.findings import FACTS, Ended, Findings, Hit, Stop
 from dstui.diagnosis.kernel import KMSG, killed_for_memory

@@ -12,9 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
-from dstui.diagnosis.cuts import advances, moves
+from dstui.diagnosis.activity import FLUSHED, advances, at_work, comes_again, lasts, moves
 from dstui.diagnosis.findings import Findings, Hit
-from dstui.diagnosis.loops import FLUSHED, at_work, comes_again, lasts
 
 QUIET = 60
 """Lines without a word of a failure, after the end of a launcher or of a run of one process."""

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dstui.diagnosis import loops
-from dstui.diagnosis.cuts import advances, breaks_off, finished
+from dstui.diagnosis import activity
+from dstui.diagnosis.activity import advances, breaks_off, finished
 from dstui.diagnosis.dumps import Dumps
 from dstui.diagnosis.exception_kinds import DATA_PATH, cause_of, to_be_written
 from dstui.diagnosis.findings import TEXT_CAP, Findings, Hit, Place
@@ -142,7 +142,9 @@ class Scanner:
         logged = all((hit.raised and hit.raised.logged) or OF_A_WORKER.search(hit.stream) for hit in raised) and not self.found.ends
         after = [text for number, text in (whole if self._alone else tail) if number > max(lines)]
         ended = any(end.exit.code != 0 for end in self.found.ends)
-        if raised and ((logged and went_on) or advances(after) or (self._alone and not ended and loops.goes_on(self.found.loops, after))):
+        if raised and (
+            (logged and went_on) or advances(after) or (self._alone and not ended and activity.goes_on(self.found.loops, after))
+        ):
             self._survived(raised)
             self.found.tracebacks = self._tracebacks
         elif of := finished(tail[-1][1]):
@@ -183,7 +185,7 @@ class Scanner:
         if shape.facts:
             ignoring, of_tracker = trace.ignoring, trace.of_tracker
             if HEADER in line and len(self.found.loops) < MOST_LOOPS:
-                self.found.loops.update(loops.shape(one) for one in above if loops.NUMBER.search(one))
+                self.found.loops.update(activity.shape(one) for one in above if activity.NUMBER.search(one))
             raised = trace.feed(label.text, number, label.rank, self._head_of(line, before))
             if trace.announced:
                 self.shapes.expect(trace.announced)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dstui.diagnosis.cuts import STEPS
+from dstui.diagnosis.activity import STEPS
 from dstui.diagnosis.lines import rank_in
 
 HEADER = "Traceback (most recent call last)"

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 
+from dstui.diagnosis.culprits import first_failing
 from dstui.diagnosis.diagnosis import Confidence
 from dstui.diagnosis.exceptions import points_elsewhere
 from dstui.diagnosis.failure_context import FailureContext
-from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.last_run import OF_PARSERS
 from dstui.diagnosis.lines import WARNED
-from dstui.diagnosis.rank_resolution import first_failing
 from dstui.diagnosis.rules.uncaught import MISSING, uncaught
 from dstui.diagnosis.signature import Signature
 from dstui.diagnosis.signatures import BY_ID
 from dstui.diagnosis.subjects import PROGRAMMING, subjects_of
-from dstui.diagnosis.verdict import Verdict
 
 AFTER_A_STOP = frozenset({"OOM-HOST", "XID"})
 """The kernel's words come late: they count although a stop stands above them."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+from dstui.diagnosis.culprits import first_failing
 from dstui.diagnosis.failure_context import FailureContext
-from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.lines import WARNED
-from dstui.diagnosis.rank_resolution import first_failing
 from dstui.diagnosis.rules.causes import HANDLED, independent
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.verdict import Verdict
 
 OF_A_LAUNCHER = re.compile(r"^Error: |(?i:process|rank|task|worker|command|child)\w*\b.{0,80}(?:exit|non-?zero|fail|died|terminated)")
 """What tells that a process ended, and not of what."""
@@ -37,9 +37,9 @@ def last_named(context: FailureContext) -> Verdict | None:
         return None
     harmless = (HANDLED, WARNED, OF_A_LAUNCHER)
     verdict = _last_named([hit for hit in context.found.named if not any(words.search(hit.text) for words in harmless)])
-    if verdict is not None and verdict.rank is None:
-        verdict.rank, _ = first_failing(context, verdict.hits)
-    return verdict
+    if verdict is None or verdict.rank is not None:
+        return verdict
+    return replace(verdict, rank=first_failing(context, verdict.hits)[0])
 
 
 def _last_named(hits: list[Hit]) -> Verdict | None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dstui.diagnosis.exits import SIGNAL_CAUSES
 from dstui.diagnosis.failure_context import NEVER, FailureContext
-from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.verdict import Verdict
 
 STOPS = ("SLURM-TIME", "SLURM-PREEMPT", "SLURM-CANCEL", "SIGHUP", "CTRL-C")
 """The first that was found explains the others: SLURM's time limit sends the SIGTERM."""

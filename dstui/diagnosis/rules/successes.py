@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 from dstui.diagnosis.failure_context import FailureContext
-from dstui.diagnosis.findings import Hit
+from dstui.diagnosis.findings import Hit, Verdict
 from dstui.diagnosis.signatures import BY_ID
-from dstui.diagnosis.verdict import Verdict
 
 NAN_REPORTS = 3
 NAN_LASTS = 500
