@@ -65,7 +65,7 @@ def diagnose_job(folder: JobFolder) -> Diagnosis:
 
 
 def unread_configuration(folder: JobFolder) -> Diagnosis | None:
-    """What is to be said of a job that ended well although no rank has read its configuration; None of any other. Reads no log."""
+    """Return what is to be said of a job that ended well although no rank has read its configuration; None of any other. Reads no log."""
     from dstui.diagnosis.unread_config import unread_configuration as of_job
 
     return of_job(folder)

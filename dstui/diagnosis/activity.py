@@ -33,7 +33,7 @@ FLUSHED = re.compile(r"\d\d:\d\d:\d\d|\d%\||(?:it/s|s/it)\b")
 
 
 def breaks_off(last: str, *, within_traceback: bool) -> str:
-    """How the last line of a file shows that it breaks off, as a sentence without the file's name; empty where it does not."""
+    """Return how the last line of a file shows that it breaks off, as a sentence without the file's name; empty where it does not."""
     if within_traceback:
         return "breaks off within a traceback, before the line that names the exception"
     if LEFT_OUT.match(last):
@@ -45,13 +45,13 @@ def breaks_off(last: str, *, within_traceback: bool) -> str:
 
 
 def moves(last: list[str]) -> bool:
-    """Whether the last lines of a file show a progress bar that begins, or goes on, and is not at its end."""
+    """Return whether the last lines of a file show a progress bar that begins, or goes on, and is not at its end."""
     bars = [int(bar) for line in last for bar in BAR.findall(line)]
     return len(set(bars)) >= MOVED and bars[-1] < DONE
 
 
 def advances(last: list[str]) -> bool:
-    """Whether a progress bar goes on in the last lines of a file: whatever stands above them has not ended it."""
+    """Return whether a progress bar goes on in the last lines of a file: whatever stands above them has not ended it."""
     return len({steps for line in last for steps in STEPS.findall(line)}) >= MOVED
 
 
@@ -63,12 +63,12 @@ def finished(last: str) -> str:
 
 
 def shape(line: str) -> str:
-    """A line without what its numbers say."""
+    """Return a line without what its numbers say."""
     return NUMBER.sub("0", line.strip())
 
 
 def at_work(lines: Iterable[str]) -> bool:
-    """Whether lines are those of a loop: they differ in their numbers alone, or count."""
+    """Return whether lines are those of a loop: they differ in their numbers alone, or count."""
     numbers = {line: [float(number) for number in NUMBER.findall(line)] for line in lines}
     shapes = Counter(shape(line) for line in numbers if len(numbers[line]) >= LEAST_NUMBERS)
     counted = defaultdict[str, list[float]](list)
@@ -79,7 +79,7 @@ def at_work(lines: Iterable[str]) -> bool:
 
 
 def goes_on(before: Iterable[str], after: Iterable[str]) -> bool:
-    """Whether the loop whose lines, as `shape`s, stand before an exception goes on after it.
+    """Return whether the loop whose lines, as `shape`s, stand before an exception goes on after it.
 
     A program that has ended may still have printed: what it had in its buffer reaches a file after the exception. But a buffer ends within
     a line, so that whole lines of one kind on both sides were written one by one.
@@ -89,13 +89,13 @@ def goes_on(before: Iterable[str], after: Iterable[str]) -> bool:
 
 
 def comes_again(before: Iterable[str], after: Iterable[str]) -> bool:
-    """Whether so many of these lines are of one of these shapes that a loop wrote them."""
+    """Return whether so many of these lines are of one of these shapes that a loop wrote them."""
     differing = {MOMENT.sub("", line): line for line in after}  # what is said twice in a row is no loop
     shapes = Counter(shape(line) for bare, line in differing.items() if NUMBER.search(bare))
     return any(shapes[one] >= ALIKE for one in before)
 
 
 def lasts(lines: Iterable[str]) -> bool:
-    """Whether the moments of lines show that a program was at work for long."""
+    """Return whether the moments of lines show that a program was at work for long."""
     moments = [int(at[1]) * 3600 + int(at[2]) * 60 + int(at[3]) for line in lines if (at := STAMP.match(line))]
     return len(moments) >= STAMPS and moments == sorted(moments) and moments[-1] - moments[0] >= LONG

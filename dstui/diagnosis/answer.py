@@ -61,12 +61,12 @@ def answer(verdict: Verdict, context: FailureContext, plan: Plan | None = None) 
 
 
 def _title(signature: Signature, hit: Hit | None) -> str:
-    """What happened, in one sentence; of an exception its own words."""
+    """Return what happened, in one sentence; of an exception its own words."""
     return f"{signature.title}: {WHAT.sub('', hit.text).strip()[:200].rstrip('.')}" if hit is not None else signature.title
 
 
 def _unknown_exception(verdict: Verdict) -> Hit | None:
-    """The exception, where the answer is one that no signature knows."""
+    """Return the exception, where the answer is one that no signature knows."""
     first = verdict.hits[0] if verdict.hits else None
     return first if first is not None and first.raised is not None and verdict.signature is BY_ID["USER-PY"] else None
 
@@ -99,7 +99,7 @@ def _words_of_abort(verdict: Verdict) -> Hit | None:
 
 
 def _evidence(context: FailureContext, verdict: Verdict) -> tuple[Evidence, ...]:
-    """The lines that show it: the first of each rank, what says more about it, and how the processes ended."""
+    """Return the lines that show it: the first of each rank, what says more about it, and how the processes ended."""
     found, lines = context.found, list[Evidence]()
     reported: set[tuple[int | None, str, bool]] = set()
     for hit in [*verdict.hits, *_once(verdict.sub)]:
@@ -123,7 +123,7 @@ def _once(hits: Sequence[Hit]) -> list[Hit]:
 
 
 def _fixes(signature: Signature, verdict: Verdict, plan: Plan | None) -> tuple[Fix, ...]:
-    """The ways out, those of the more exact finding first; a patch only where the Plan leaves something to change."""
+    """Return the ways out, those of the more exact finding first; a patch only where the Plan leaves something to change."""
     remedies = [way for hit in _once(verdict.sub) for way in hit.signature.all_remedies()] if signature.id == "OP-BUILD" else []
     fixes: dict[str, Fix] = {}
     for way in [*remedies, *signature.all_remedies()]:
@@ -135,7 +135,7 @@ def _fixes(signature: Signature, verdict: Verdict, plan: Plan | None) -> tuple[F
 
 
 def _notes(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
-    """What keeps a reader from believing the launcher, and what else should be known."""
+    """Return what keeps a reader from believing the launcher, and what else should be known."""
     notes: list[str] = []
     named = {end.rank for end in context.bad_ends if end.rank is not None and end.stream.split(":", 1)[1] in context.found.agents}
     if verdict.rank is not None and named and verdict.rank not in named:
@@ -162,7 +162,7 @@ def _notes(context: FailureContext, verdict: Verdict) -> tuple[str, ...]:
 
 
 def _who_ran_out(ranks: set[int | None], world: int) -> str:
-    """What the ranks that ran out of memory tell of the reason."""
+    """Return what the ranks that ran out of memory tell of the reason."""
     if ranks == {0}:
         return "Only rank 0 ran out: something is on its GPU that the others do not hold."
     if None not in ranks and len(ranks) == 1:

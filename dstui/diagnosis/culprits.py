@@ -13,7 +13,7 @@ A_HOST = 4
 
 
 def every_rank(context: FailureContext, hits: Sequence[Hit]) -> bool:
-    """Whether all ranks show the cause: by their labels, or by as many tracebacks without a label as there are ranks."""
+    """Return whether all ranks show the cause: by their labels, or by as many tracebacks without a label as there are ranks."""
     ranks = {hit.rank for hit in hits if hit.rank is not None and hit.signature.role in ("root", "symptom")}
     if len(set(context.found.enqueued.values())) > 1:
         return False  # one of them has come less far
@@ -47,7 +47,7 @@ def _all_ended_alike(context: FailureContext, hits: Sequence[Hit]) -> bool:
 
 
 def first_failing(context: FailureContext, hits: Sequence[Hit]) -> tuple[int | None, bool]:
-    """The rank that a cause began on, and whether the text says so rather than the circumstances.
+    """Return the rank that a cause began on, and whether the text says so rather than the circumstances.
 
     A process id, a host, and the order of two tracebacks without a label name no rank.
     """
@@ -75,7 +75,7 @@ def named_by_launcher(context: FailureContext) -> int | None:
 
 
 def _rank_of(found: Findings, end: Ended) -> int | None:
-    """The rank that an end is told of."""
+    """Return the rank that an end is told of."""
     if end.rank is not None or not end.exit.local or end.exit.rank is None:
         return end.rank
     first = first_of_host(found)

@@ -19,7 +19,7 @@ FACTS = "facts"
 
 
 def capped(text: str) -> str:
-    """A line that is kept: of a long one its beginning and its end, which says how a command ended."""
+    """Return a line that is kept: of a long one its beginning and its end, which says how a command ended."""
     return text if len(text) <= TEXT_CAP else f"{text[: TEXT_CAP - END_CAP]} … {text[-END_CAP:]}"
 
 
@@ -177,7 +177,7 @@ class Findings:
         return only or None
 
     def evidence(self, at: Place, text: str, rank: int | None = None, host: str | None = None) -> Evidence:
-        """A line as evidence."""
+        """Return a line as evidence."""
         return Evidence(self.files[at[0]], at[1], capped(text.strip()), rank, host)
 
 

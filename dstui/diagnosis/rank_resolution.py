@@ -70,7 +70,7 @@ def _of_the_writer(found: Findings) -> None:
 
 
 def first_of_host(found: Findings) -> int | None:
-    """The rank of the first process of the host that the text is of; None where it may be of several."""
+    """Return the rank of the first process of the host that the text is of; None where it may be of several."""
     hosts = ({hit.host for hit in found.hits} | {end.host for end in found.ends}) - {None}
     if len(hosts) > 1 or len(found.offsets) > 1:
         return None
@@ -81,7 +81,7 @@ def first_of_host(found: Findings) -> int | None:
 
 
 def tasks_are_ranks(found: Findings) -> bool:
-    """Whether srun started one task per rank: not where a launcher runs in the tasks, or a task speaks for another rank."""
+    """Return whether srun started one task per rank: not where a launcher runs in the tasks, or a task speaks for another rank."""
     mixed = any(hit.task is not None and hit.rank not in (None, hit.task) for hit in found.hits)
     launched = found.agents or found.pids or any(hit.signature.id == "OMP-NOTE" for hit in found.hits)
     return not mixed and not launched
@@ -95,7 +95,7 @@ def tracebacks(hits: Iterable[Hit]) -> int:
 
 
 def shown(hits: Iterable[Hit]) -> int:
-    """How many processes show a cause, where no label tells: by their tracebacks, or by lines that each process says once."""
+    """Return how many processes show a cause, where no label tells: by their tracebacks, or by lines that each process says once."""
     hits = list(hits)
     same = Counter(NUMBER.sub("", hit.text) for hit in {hit.at: hit for hit in hits}.values())
     return tracebacks(hits) or max(same.values(), default=0)

@@ -52,12 +52,12 @@ FIRST_CALLS = frozenset({"set_device", "_lazy_init", "init", "synchronize", "mem
 
 
 def unnamed(raised: Raised, text: str) -> Signature:
-    """The signature of an exception whose words no other one knows."""
+    """Return the signature of an exception whose words no other one knows."""
     return BY_ID[cause_of(raised, text)]
 
 
 def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Signature:
-    """The signature that the same words stand for where they were raised."""
+    """Return the signature that the same words stand for where they were raised."""
     if raised is None:
         return signature
     if signature.id == "CKPT-SHAPE" and "transformers/modeling_utils" in raised.deepest.file:
@@ -80,7 +80,7 @@ def _at_its_place(signature: Signature, raised: Raised | None, text: str) -> Sig
 
 
 def _same_chain(hit: Hit, raised: Raised) -> bool:
-    """Whether this exception was being handled when that one was raised."""
+    """Return whether this exception was being handled when that one was raised."""
     return hit.raised is not None and hit.raised.chain == raised.chain
 
 
@@ -211,7 +211,7 @@ class Scanner:
         return f"{before[:HEADS]}\n{line[: line.index(HEADER)][:HEADS]}\n" if HEADER in line else ""
 
     def _label(self, line: str) -> Label:
-        """The labels of a line, also behind what wrappers of this file put before it."""
+        """Return the labels of a line, also behind what wrappers of this file put before it."""
         line, host = self._prefixes.stripped(line)
         if host is not None:
             label = self._label_of(line)
@@ -247,14 +247,14 @@ class Scanner:
             self.found.named = [*self.found.named[1 - NAMED :], named]
 
     def _inherited(self, raised: Raised, place: Place, key: Key) -> Raised:
-        """An exception with the traceback of the one whose message it is: `BackendCompilerFailed: … raised:`, and it below."""
+        """Return an exception with the traceback of the one whose message it is: `BackendCompilerFailed: … raised:`, and it below."""
         _, outer = self._message.get(key, (0, None))
         if raised.traced or outer is None or not outer.traced or place[1] != self._announces.get(key, 0) + 1:
             return raised
         return replace(outer, name=raised.name, chained=True)
 
     def _of_message(self, text: str, place: Place, key: Key) -> Raised | None:
-        """The exception whose message goes on in this line."""
+        """Return the exception whose message goes on in this line."""
         began, raised = self._message.get(key, (0, None))
         if (
             raised is None

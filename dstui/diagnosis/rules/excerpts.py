@@ -19,7 +19,7 @@ GOES_ON = frozenset({"TOOL-GONE", "FILE-GONE", "ENV-GONE", "SCRIPT-PERM"})
 
 
 def excerpt(context: FailureContext) -> Verdict | None:
-    """The error of a text that says nothing else: of few lines, or one that ends with it. That it ended the run is likely, not shown."""
+    """Take the error of a text that says nothing else: of few lines, or one that ends with it. That it ended the run is only likely."""
     if context.failed or context.ended_well:
         return None
     hits = [hit for hit in context.found.hits if hit.signature.role in ("root", "symptom") and _may_be_the_end(context, hit)]
@@ -32,7 +32,7 @@ def excerpt(context: FailureContext) -> Verdict | None:
 
 
 def last_named(context: FailureContext) -> Verdict | None:
-    """Of a run that failed, and of which nothing better is known: the last exception that a line names, without a traceback."""
+    """Take the last exception that a line names without a traceback, where the run failed and nothing better is known."""
     if not context.failed or context.ended_well:
         return None
     harmless = (HANDLED, WARNED, OF_A_LAUNCHER)
@@ -47,7 +47,7 @@ def _last_named(hits: list[Hit]) -> Verdict | None:
 
 
 def _may_be_the_end(context: FailureContext, hit: Hit) -> bool:
-    """Whether little or nothing stands beside or after it, and nobody says that it was dealt with."""
+    """Return whether little or nothing stands beside or after it, and nobody says that it was dealt with."""
     if HANDLED.search(hit.text) or WARNED.search(hit.text) or (hit.raised and hit.raised.ignored):
         return False
     if hit.signature.id in GOES_ON and not context.in_last_lines(hit):
