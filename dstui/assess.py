@@ -14,9 +14,9 @@ from dstui.plan.finding import Finding, sort_findings
 
 if TYPE_CHECKING:
     from dstui.adopt.script import NoScript, ScriptFacts
+    from dstui.facts.measured import Measured
     from dstui.forecast.forecast import Facts as ModelFacts
     from dstui.forecast.forecast import Forecast
-    from dstui.measured import Measured
     from dstui.plan.hostfile import HostfileProblem
     from dstui.render.target import Target
 

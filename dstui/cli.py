@@ -70,7 +70,7 @@ def _session(words: list[str]) -> int:
         from dstui import headless
 
         return headless.run(args)
-    if used := [name for name in ("dry_run", "json", "detach", "run_dir", "set") if getattr(args, name)]:
+    if used := [name for name in ("dry_run", "json", "detach", "strict", "run_dir", "set") if getattr(args, name)]:
         return _refuse(f"--{used[0].replace('_', '-')} goes with --headless")
     return _interactive(args)
 
@@ -85,7 +85,7 @@ def _interactive(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from dstui.base.files import FileProblem
-    from dstui.documents import is_script, open_document
+    from dstui.documents.open import is_script, open_document
     from dstui.plan import PlanError
 
     try:

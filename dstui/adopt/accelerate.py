@@ -21,7 +21,7 @@ class AccelerateConfig:
     """Keys that stand a second time, and where: accelerate takes the last."""
 
     def line_of(self, path: str) -> int | None:
-        """The line of a dotted path, or of the nearest section around it."""
+        """Return the line of a dotted path, or of the nearest section around it."""
         while path:
             if path in self.lines:
                 return self.lines[path]
@@ -54,7 +54,7 @@ def read_accelerate(text: str) -> AccelerateConfig:
 
 
 def _glued(text: str, line: int) -> str:
-    """Two keys on one line: what a lost newline of a web page leaves behind."""
+    """Describe two keys on one line, which a newline lost by a web page leaves behind."""
     here = text.splitlines()[line] if line < len(text.splitlines()) else ""
     before, brace, after = here.partition("}")
     return f"two keys on one line: start a new line before {after.split(':')[0]!r}" if brace and ":" in before and ":" in after else ""

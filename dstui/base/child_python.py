@@ -23,7 +23,7 @@ def options(python: str) -> tuple[str, ...]:
 
 
 def environment(env: Mapping[str, str] | None = None, first: str = "") -> dict[str, str]:
-    """`env` (our own where it is None) for a child that looks; `first` goes first on its PYTHONPATH."""
+    """Return `env` (by default our own) for a child that only looks; `first` goes first on its PYTHONPATH."""
     kept = dict(os.environ if env is None else env)
     entries = [entry for entry in kept.pop("PYTHONPATH", "").split(os.pathsep) if _elsewhere(entry)]
     if path := os.pathsep.join(filter(None, (first, *entries))):
@@ -32,7 +32,7 @@ def environment(env: Mapping[str, str] | None = None, first: str = "") -> dict[s
 
 
 def _elsewhere(entry: str) -> bool:
-    """Whether an entry of PYTHONPATH means the same folder wherever one is, and is not the current one."""
+    """Return whether an entry of PYTHONPATH is absolute and not the current folder."""
     path = Path(entry)
     try:
         return path.is_absolute() and not path.samefile(".")

@@ -23,7 +23,7 @@ SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
-    """A descriptor of a regular file, made for its owner alone where `flags` say that it is made. OSError for anything else."""
+    """Open a regular file; one that `flags` create is readable by its owner alone. Raises OSError for anything else."""
     fd = os.open(path, flags | SAFE, 0o600)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -33,17 +33,16 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
 
 
 def read_regular(path: Path | str, start: int = 0, most: int = MAX_READ) -> bytes:
-    """At most so many bytes of a regular file, from `start` on. OSError where there is none."""
+    """Return at most so many bytes of a regular file from `start` on. Raises OSError where there is none."""
     with os.fdopen(open_regular(path), "rb") as file:
         file.seek(start)
         return file.read(most)
 
 
 def open_within(path: Path | str, folder: Path) -> int | None:
-    """A descriptor of a regular file that lies in a folder, which is named without links; None where a link leads elsewhere.
+    """Open a regular file in a folder (named without links); None where a link leads elsewhere.
 
-    Where it lies is asked of the descriptor: a path that is looked at first may lead elsewhere when it is opened. OSError where it
-    cannot be read.
+    The descriptor is asked where the file is: a path could change between a check and the opening. Raises OSError where it cannot be read.
     """
     fd = open_regular(path)
     if Path(os.readlink(f"/proc/self/fd/{fd}")).is_relative_to(folder):  # noqa: PTH115 - what was opened, followed no further
@@ -53,7 +52,7 @@ def open_within(path: Path | str, folder: Path) -> int | None:
 
 
 def lies_in(path: Path, folder: Path) -> bool:
-    """Whether a path leads to a regular file that lies in a folder, through no link to elsewhere. OSError where it cannot be read."""
+    """Return whether a path leads to a regular file inside a folder. Raises OSError where it cannot be read."""
     fd = open_within(path, folder.resolve())
     if fd is not None:
         os.close(fd)
@@ -85,7 +84,7 @@ def replace_regular(path: Path, data: bytes) -> None:
 
 
 def json_object(raw: bytes) -> dict[str, Any]:
-    """A JSON object; empty where it is half-written, nested too deep or something else."""
+    """Parse a JSON object; empty where it is half-written, nested too deep or something else."""
     if sum(map(raw.count, (b"[", b"{", b","))) > MOST_VALUES:
         return {}
     with suppress(ValueError, RecursionError):
@@ -96,14 +95,14 @@ def json_object(raw: bytes) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a small regular file; empty where there is none."""
+    """Read the JSON object in a small regular file; empty where there is none."""
     with suppress(OSError):
         return json_object(read_regular(path))
     return {}
 
 
 def _is_flat(value: Any) -> bool:
-    """Whether it is nested no deeper than DEPTH: what parses may still be too deep for whoever walks through it."""
+    """Return whether a value is nested at most DEPTH levels: what parses may still be too deep for its readers."""
     level = [value]
     for _ in range(DEPTH):
         inside = [part for outer in level for part in (outer.values() if isinstance(outer, dict) else outer)]

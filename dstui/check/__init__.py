@@ -36,9 +36,9 @@ def check_plan(  # noqa: PLR0913 - all but the first two are named
 ) -> list[Finding]:
     """Return the findings on a Plan, the worst first. What is not known of the machine or the world size is not judged.
 
-    `script` is what a look into the Plan's script has found (`dstui.documents.script_facts_of`); `model` what stands in the model's
-    config.json, `models` the same for each of several (`dstui.model_files.read_model_configs`); `pool` what stands in its hostfile
-    (`dstui.plan_files.hostfile_of`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`dstui.plan_files.env_files_of`).
+    `script` is what a look into the Plan's script has found (`dstui.documents.open.script_facts_of`); `model` what stands in the model's
+    config.json, `models` the same for each of several (`dstui.facts.model_files.read_model_configs`); `pool` what stands in its hostfile
+    (`hostfile_of` of `dstui.documents.plan_files`), `env_files` what lies where DeepSpeed looks for .deepspeed_env (`env_files_of` there).
     Without a version the machine's DeepSpeed decides, else the newest release that is known.
     """
     from dstui.check.context import Context

@@ -1,4 +1,4 @@
-""" "auto" by reader: which keys the Trainer and accelerate fill, and with what.
+"""The values of "auto" by reader: which keys the Trainer and accelerate fill, and with what.
 
 Sources: transformers/integrations/deepspeed.py (trainer_config_process, trainer_config_finalize) of 5.23;
 accelerate/accelerator.py (_prepare_deepspeed) and utils/dataclasses.py (DeepSpeedPlugin) of 1.15.

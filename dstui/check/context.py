@@ -25,8 +25,10 @@ UNPROBED = "nothing looked at yet"
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What a rule yields. `path` is dotted from the configuration's root, or after "^" from the file's; the rest overrides what
-    the rule says by default."""
+    """A place where a rule applies, before it becomes a finding.
+
+    `path` is dotted from the configuration's root, or after "^" from the file's. The other fields override the rule's own.
+    """
 
     path: str
     message: str
@@ -62,7 +64,7 @@ class Context:
     model: Mapping[str, Any] | None = None
     """The model's config.json; None where nobody has looked, or it is not on this machine."""
     trained: bool = True
-    """Return whether the model is trained; of several models some may only compute."""
+    """Whether the model is trained; of several models some may only compute."""
     pool: Mapping[str, int] | HostfileProblem | None = None
     """What the Plan's hostfile holds, or why that is not known; None where it names none, or nobody has looked."""
     installed: str | None = None

@@ -23,7 +23,7 @@ LARGEST = 2**63
 
 
 class Fit(NamedTuple):
-    """Return whether a value is taken, and what it becomes; where it is not, what was expected."""
+    """Whether a value is taken, and what it becomes; where it is not, what was expected."""
 
     ok: bool
     value: Any = None

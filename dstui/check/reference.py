@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from dstui.base import child_python
+from dstui.documents.trusted_python import probe_python
 from dstui.machine.codec import Unknown
 from dstui.machine.snapshot import Machine
 from dstui.plan import Plan
-from dstui.trusted_python import probe_python
 
 CHILDREN = Path(__file__).parent.parent / "reference"
 START = 60.0

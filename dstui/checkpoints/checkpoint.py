@@ -62,7 +62,7 @@ class Checkpoint:
         return self.folder / self.tag if self.tag else self.folder
 
     def as_json(self) -> dict[str, Any]:
-        """The shape that `dstui checkpoint --json` promises."""
+        """Return the object that `dstui checkpoint --json` documents."""
         return {
             "version": 1,
             "folder": str(self.folder),
@@ -117,7 +117,7 @@ def _latest(path: Path) -> str:
 
 
 def _inside(path: Path) -> str:
-    """Checkpoints one level below, as the Trainer keeps them."""
+    """Name the newest checkpoints one level below, where the Trainer keeps them."""
     found = [one.name for one in _entries(path) if is_file(one / "latest")]
     return f"; {', '.join(sorted(found, key=_natural)[-3:])} in it are" if found else ""
 
@@ -204,7 +204,7 @@ OWN = frozenset(
 
 
 def _by_rank(pattern: re.Pattern[str], names: list[str]) -> dict[tuple[int | None, int], str]:
-    """(Data-parallel rank or None, model-parallel rank) -> file."""
+    """Return (data-parallel rank or None, model-parallel rank) -> file."""
     found = {}
     for name in names:
         if match := pattern.fullmatch(name):
@@ -216,7 +216,7 @@ def _by_rank(pattern: re.Pattern[str], names: list[str]) -> dict[tuple[int | Non
 def _missing(
     models: Mapping[Any, str], optimizers: Mapping[Any, str], ranks: int | None, parallel: int, stage: int | None
 ) -> Iterator[str]:
-    """Files of ranks that are not there."""
+    """Yield the missing files of ranks."""
     expected = ranks or 1 + max((rank for rank, _ in optimizers if rank is not None), default=-1)
     if not 0 <= expected * parallel <= MOST_RANKS:
         yield f"it names {expected} x {parallel} ranks, which makes no sense"
@@ -250,13 +250,13 @@ def _whole(value: Any) -> int | None:
 
 
 def _shapes(value: Any) -> int:
-    """Elements of all shapes, or tensors, in a mapping or in a list of them."""
+    """Count the elements of all shapes or tensors in a mapping, or in a list of mappings."""
     groups = value if isinstance(value, list) else [value]
     return sum(count_elements(one) for one in islice((one for group in groups for one in as_mapping(group).values()), MOST_TENSORS))
 
 
 def _pickles(here: Path, files: list[Path]) -> list[Path]:
-    """All that a tool could load: DeepSpeed's find their files by patterns, not by a list."""
+    """Return every file that a tool could load: DeepSpeed's tools find theirs by patterns."""
     found = sorted((one for one in files if one.suffix == ".pt"), key=lambda path: _natural(path.name))
     if len(found) > MOST_FILES:
         raise FileProblem(f"{here}: more than {MOST_FILES:,} files of torch.save: too many to look at")
@@ -271,7 +271,7 @@ def _sizes(files: list[Path]) -> Iterator[int]:
 
 
 def _below(here: Path) -> Iterator[Path]:
-    """The regular files in a folder and its folders, a few more than MOST_FILES at most."""
+    """Yield the regular files below a folder, up to a few more than MOST_FILES."""
     with suppress(OSError):
         for count, one in enumerate(here.rglob("*")):
             if count > 2 * MOST_FILES:
@@ -281,5 +281,5 @@ def _below(here: Path) -> Iterator[Path]:
 
 
 def _word(value: Any, most: int) -> str:
-    """A text of a pickle; what is no text is not shown, since its words may be without end."""
+    """Return a text of a pickle, cut; "" for anything else, which might be endless when formatted."""
     return value[:most] if isinstance(value, str) else ""

@@ -18,7 +18,7 @@ class CheckpointFact(NamedTuple):
 
 
 def describe_checkpoint(found: Checkpoint) -> Iterator[CheckpointFact]:
-    """What is in it. Texts from the files may be in it: who shows it makes it safe for a terminal."""
+    """Yield the facts of a checkpoint. They may contain text of its files: sanitise it before showing it."""
     ranks = f"{found.world_size} ranks" if found.world_size else "an unknown number of ranks"
     parallel = f" x {found.model_parallel} model-parallel" if (found.model_parallel or 1) > 1 else ""
     frozen = f", {found.trainable:,} of them trained" if found.trainable and found.trainable != found.parameters else ""
@@ -40,7 +40,7 @@ def describe_checkpoint(found: Checkpoint) -> Iterator[CheckpointFact]:
 
 
 def conversion_problem(found: Checkpoint, *, trusted: bool = False) -> str:
-    """Why nothing can be made of it, in a sentence; empty where it can. `trusted`: its pickles may run what they name."""
+    """Return a sentence on why the checkpoint cannot be converted; "" where it can. `trusted`: its pickles may run code."""
     if found.problems:
         return f"{found.path} is not whole, and nothing was written: {'; '.join(found.problems)}"
     if found.strange and not trusted:

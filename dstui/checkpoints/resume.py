@@ -16,7 +16,7 @@ LOAD_UNIVERSAL = "deepspeed.checkpoint.load_universal"
 
 
 def resume_findings(checkpoint: Checkpoint, plan: Plan, world_size: int | None) -> Iterator[Finding]:
-    """What stands in the way, the worst first; nothing where the Plan can load it."""
+    """Yield why the Plan cannot load the checkpoint, the worst first; nothing where it can."""
     for problem in checkpoint.problems:
         yield Finding("CK001", "error", "", f"the checkpoint is not whole: {problem}", "DeepSpeed dies when it loads it", "run")
     universal = plan.get(LOAD_UNIVERSAL) is True

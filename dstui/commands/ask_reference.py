@@ -9,8 +9,8 @@ from dstui.check.arrival import config_for_deepspeed, fitting_world_size
 from dstui.check.reference import ReferenceChecker, ReferenceFailure, ReferenceVerdict
 from dstui.check.rules.all_rules import RULES
 from dstui.commands.checked_file import CheckedFile
+from dstui.documents.trusted_python import OPTION, own, probe_python, remember
 from dstui.plan.finding import Finding, Fix, When, sort_findings
-from dstui.trusted_python import OPTION, own, probe_python, remember
 
 MOST_STARTED = 8
 """Ranks that `--oracle init` starts at most: each is a process with torch in it."""

@@ -15,8 +15,8 @@ from dstui.checkpoints.checkpoint_facts import conversion_problem, describe_chec
 from dstui.checkpoints.convert import Conversion, Kind, convert, estimate_cost, format_gib
 from dstui.checkpoints.resume import resume_findings
 from dstui.commands.plan_argument import plan_of
+from dstui.documents.plan_files import read_pool
 from dstui.plan import PlanError
-from dstui.plan_files import read_pool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,8 +12,8 @@ from dstui.commands.plan_argument import plan_of
 from dstui.doctor.deep import all_reduce
 from dstui.doctor.examine import Result, examine, is_ready
 from dstui.doctor.gather import gather_cases
+from dstui.documents.trusted_python import HELP, OPTION, own, remember
 from dstui.plan import PlanError
-from dstui.trusted_python import HELP, OPTION, own, remember
 
 MARKS = {"ok": "✔", "warn": "▲", "fail": "✗", "skipped": "·"}
 

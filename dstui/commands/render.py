@@ -10,11 +10,11 @@ from pathlib import Path
 from dstui.base.files import FileProblem, reason, write_atomic
 from dstui.base.output import refuse, say, tell
 from dstui.commands.plan_argument import plan_of
-from dstui.documents import changed_script
+from dstui.documents.open import changed_script
+from dstui.documents.plan_files import env_files_of, read_pool
 from dstui.machine.probe import probe
 from dstui.machine.recorded import read_machine
 from dstui.plan import Plan, PlanError
-from dstui.plan_files import env_files_of, read_pool
 from dstui.render.artifacts import (
     Artifact,
     accelerate_artifact,

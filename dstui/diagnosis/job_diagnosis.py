@@ -28,7 +28,7 @@ from dstui.diagnosis.unread_config import unread_configuration
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ranks import KILLED, Ranks, read_record
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.status import asked_for, ranks_of
+from dstui.jobs.store.status import asked_for, current_status, ranks_of
 
 if TYPE_CHECKING:
     from dstui.plan.plan import Plan
@@ -39,7 +39,9 @@ IGNORED_KEY = "DS011"
 
 def diagnose_job(folder: JobFolder) -> Diagnosis:
     """Why a job of dstui ended, from its folder alone. Raises FileProblem where its logs cannot be read."""
-    status = folder.read_status()
+    status = current_status(folder)  # its supervisor may have been killed, and the job have ended since
+    if status is not None and status.foreign:
+        status = folder.read_status()
     ranks = ranks_of(folder, status)
     names = {str(folder.log(rank, ranks.attempt)): rank for rank in ranks.ranks}
     found = read_logs(_logs(folder, ranks), names, folder.path.resolve())

@@ -32,7 +32,7 @@ print(json.dumps(["done", None]), flush=True)
 
 
 def all_reduce(job: JobOnHosts, found: Sequence[Case]) -> tuple[Case, ...]:
-    """The cases, with what the all-reduce over their hosts gave in the first."""
+    """Return the cases, the first with the result of an all-reduce over all hosts."""
     began = time.monotonic()
     hosts = list(job.slots) if len(job.slots) > 1 else [*job.slots, *job.slots]
     lost = [case.host for case in found if case.failure]
@@ -53,7 +53,7 @@ def _reported(found: Sequence[Case], deep: dict[str, Any]) -> tuple[Case, ...]:
 
 
 def _rank(job: JobOnHosts, case: Case, rank: int, world: int) -> list[Line]:
-    """One rank on one host, its program on standard input."""
+    """Run one rank on one host, with its program on standard input."""
     plan = job.plan
     address = (plan.cluster.master_addr if plan else None) or ("127.0.0.1" if case.here and len(job.slots) < 2 else case.hosts[0])
     port = (plan.cluster.master_port if plan else None) or PORT

@@ -18,7 +18,7 @@ DEADLINE = 20.0
 
 
 def run_preflight(target: Target, on_case: Callable[[Case], object] = lambda _case: None) -> list[Result]:
-    """What would make the launch fail or hang (fail), and what to look at (warn), host by host. Takes as long as the slowest host.
+    """Return what would make the launch fail or hang (fail), and what to look at (warn), by host. Takes as long as the slowest host.
 
     `on_case` hears of each host as soon as it has answered, in the thread that asked it.
     """
@@ -27,7 +27,7 @@ def run_preflight(target: Target, on_case: Callable[[Case], object] = lambda _ca
 
 
 def format_lines(results: Sequence[Result]) -> list[str]:
-    """`h2: error: port: it is taken by …` with what to do below; the same of many hosts once, with their names and the first one's fix."""
+    """Format results as `h2: error: port: it is taken by …` with the fix below; the same result of many hosts becomes one."""
     grouped: dict[tuple[bool, str, str], list[Result]] = {}
     for each in results:
         grouped.setdefault((each.verdict == "fail", each.id, each.observed), []).append(each)

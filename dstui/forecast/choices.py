@@ -27,13 +27,13 @@ class Choice(NamedTuple):
 
     @property
     def offload(self) -> str:
-        """What is offloaded, in a few words; empty where nothing is."""
+        """What is offloaded, in a few words; "" for nothing."""
         if self.optimizer == "none":
             return f"weights {WHERE[self.param]}" if self.param != "none" else ""
         return f"{'all' if self.param == self.optimizer else 'optimizer'} {WHERE[self.optimizer]}"
 
     def possible(self, setup: Setup, room: Capacity) -> bool:
-        """Whether DeepSpeed has it, and the machine a place for it."""
+        """Return whether DeepSpeed supports the choice, and the machine has a place for it."""
         places = {self.optimizer, self.param} - {"none"}
         stages = {"optimizer": 3 if self.optimizer == "nvme" else 1, "param": 3}
         allowed = all(self.stage >= stages[what] for what in ("optimizer", "param") if getattr(self, what) != "none")
@@ -43,7 +43,7 @@ class Choice(NamedTuple):
         return on_cpus and not room.on_cpu and ("nvme" not in places or bool(room.nvme))
 
     def of(self, setup: Setup, overlap: bool | None = None) -> Setup:
-        """A setup with this choice; `overlap`: what the Plan says of overlap_comm, where it does."""
+        """Return a setup with this choice. `overlap`: the Plan's overlap_comm, where it sets it."""
         return setup._replace(
             stage=self.stage,
             optimizer_offload=self.optimizer,
@@ -74,7 +74,7 @@ def table(  # noqa: PLR0913 - all but the first four are named
     measured: Mapping[str, Any] | None = None,
     choices: Iterable[Choice] = CHOICES,
 ) -> dict[Choice, Forecast]:
-    """A forecast for each choice that is possible, with everything else as in the Plan; empty where there is none."""
+    """Return a forecast for each possible choice, with everything else as in the Plan; empty where there is none."""
     room = capacity_of(plan, machine, pool, gpu_memory)
     models, reported = models_of(plan, facts, room, machine)
     rates = rates_for(models, room, machine, measured)

@@ -15,7 +15,8 @@ from dstui.forecast.forecast import Facts, Forecast, Need, forecast, models_of
 from dstui.forecast.model import counts
 from dstui.forecast.patch import patch_of
 from dstui.forecast.rates import Rates, with_measured
-from dstui.forecast.recommend import batches_of, space_of, way_of, ways_out
+from dstui.forecast.recommend import way_of, ways_out
+from dstui.forecast.search import batches_of, space_of
 from dstui.forecast.setup import Setup
 from dstui.forecast.states import states
 from dstui.machine.report import format_size
@@ -52,7 +53,7 @@ def findings_of(  # noqa: PLR0913 - all but the first five are named
     *,
     measured: Mapping[str, Any] | None = None,
 ) -> list[Finding]:
-    """What does not fit, and what only just does. `found`: the forecast of the same, where it is at hand."""
+    """Return findings on what does not fit or only just fits. `found`: the forecast, where it is at hand."""
     reported = found or forecast(plan, facts, machine, pool, measured=measured)
     places = {"gpu": reported.gpu, "host": reported.host, "nvme": reported.nvme}
     fix = (
@@ -65,7 +66,7 @@ def findings_of(  # noqa: PLR0913 - all but the first five are named
 def _faster_beside_others(
     plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None, measured: Mapping[str, Any] | None
 ) -> Iterator[Finding]:
-    """A model that is trained at stage 3 beside others, and would fit at stage 2."""
+    """Yield a finding for a model trained at stage 3 beside others that would fit at stage 2."""
     trained = [name for name, one in plan.models.items() if one.role == "train" and plan.get(f"models.{name}.{STAGE}") == 3]
     for name in trained if len(plan.models) > 1 else ():
         path = f"models.{name}.{STAGE}"
@@ -93,7 +94,7 @@ def _finding(plan: Plan, place: Place, need: Need, fix: Fix | None) -> Iterator[
 def nearest(
     plan: Plan, facts: Facts, machine: Machine, pool: Mapping[str, int] | None = None, measured: Mapping[str, Any] | None = None
 ) -> Fix | None:
-    """The plan that fits with the least change: recomputed activations and a smaller micro-batch before a higher stage, offload last."""
+    """Return a fix with the least change that fits: checkpointing and a smaller micro-batch, then a higher stage, then offload."""
     room = capacity_of(plan, machine, pool)
     models, _reported = models_of(plan, facts, room, machine)
     room = room.shrunk(with_measured(Rates(), measured or {}).memory_scale)
@@ -129,7 +130,7 @@ def _no_less_frugal(batch: Setup, was: Setup) -> bool:
 
 
 def _zeros(setup: Setup, room: Capacity) -> Iterator[tuple[Setup, float]]:
-    """The stages and offloads from the Plan's own on, each with how far it is from it: a higher stage is nearer than offload."""
+    """Yield stages and offloads from the Plan's own on, with their distances from it: a higher stage is nearer than offload."""
     far = {"none": 0.0, "cpu": 4.0, "nvme": 8.0}
     for choice in CHOICES:
         if choice.stage >= setup.stage and choice.possible(setup, room):

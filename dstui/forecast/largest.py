@@ -17,7 +17,7 @@ STEPS = 22
 
 
 def largest(plan: Plan, machine: Machine) -> int:
-    """The most parameters that surely fit, of a LLaMA-like model whose activations are recomputed; 0 where none do, or nothing is known."""
+    """Return the most parameters that surely fit, of a LLaMA-like model with checkpointing; 0 where none do, or nothing is known."""
     room = capacity_of(plan, machine)
     low, high = MIN_PARAMS, MAX_PARAMS
     for _ in range(STEPS):

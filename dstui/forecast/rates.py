@@ -10,7 +10,7 @@ from dstui.forecast.hardware import Chip, chip_of, named_chip
 from dstui.machine.snapshot import Gpu, Machine, known
 
 
-class Reach(NamedTuple):
+class PeakShares(NamedTuple):
     """Shares of a data sheet's peak."""
 
     matrix: float
@@ -21,13 +21,13 @@ class Reach(NamedTuple):
     """Fused attention with a causal mask, forward and backward, as kernels of 2023 do it; FlashAttention-2's figures are 1.7 of these."""
 
 
-REACH: Mapping[str, Reach] = {
-    "ampere": Reach(0.87, 0.93, 0.325),
-    "hopper": Reach(0.80, 0.88, 0.18),
-    "blackwell": Reach(0.78, 0.83, 0.5),
-    "ada": Reach(0.85, 0.83, 0.3),
-    "volta": Reach(0.80, 0.83, 0.2),
-    "cdna": Reach(0.51, 0.9, 0.15),
+REACH: Mapping[str, PeakShares] = {
+    "ampere": PeakShares(0.87, 0.93, 0.325),
+    "hopper": PeakShares(0.80, 0.88, 0.18),
+    "blackwell": PeakShares(0.78, 0.83, 0.5),
+    "ada": PeakShares(0.85, 0.83, 0.3),
+    "volta": PeakShares(0.80, 0.83, 0.2),
+    "cdna": PeakShares(0.51, 0.9, 0.15),
 }
 """By generation. `sustained` and `attention` of Ampere and Hopper are fitted to the rows of tests/forecast/published_speed.csv that are
 marked for it; the others are those of the nearest generation."""
@@ -133,7 +133,7 @@ def _host_link(gpu: Gpu) -> float:
 
 
 def _inside(machine: Machine, used: Sequence[Gpu], host_link: float) -> float:
-    """The collectives' rate: NVLink's where one island holds all ranks, else that of the PCIe between them."""
+    """Return the rate of collectives: NVLink's where one island holds all ranks, else PCIe's."""
     island = machine.island_of(used[0].index)
     if len(used) == 1:
         return island_rate(machine, used[0])
@@ -143,7 +143,7 @@ def _inside(machine: Machine, used: Sequence[Gpu], host_link: float) -> float:
 
 
 def island_rate(machine: Machine, gpu: Gpu) -> float:
-    """Bytes a second of collectives over a GPU's NVLinks, by its island's bandwidth or by its links."""
+    """Return bytes per second of collectives over a GPU's NVLinks, by its island's bandwidth or by its links."""
     island = machine.island_of(gpu.index)
     if isinstance(island.bandwidth, int) and island.bandwidth:
         return island.bandwidth * 1e6 * COLLECTIVE_SHARE
@@ -172,7 +172,7 @@ OF_SCALE = {"memory_scale": "memory", "step_scale": "time of a step"}
 
 
 def with_measured(rates: Rates, measured: Mapping[str, Any]) -> Rates:
-    """The rates with what `--calibrate` and runs have measured in place of the constants; what is no sensible number is left aside."""
+    """Return the rates with measured values in place of the constants, ignoring implausible ones."""
     names = {f.name for f in fields(Rates)} - {"measured", "unknown", *SCALES}
     good = {
         name: float(value)

@@ -73,7 +73,7 @@ class ArrivalWriter:
         self._sizes = {record.log: record.size for record in Arrivals(self.folder.arrivals_file).forth()}
 
     def _grown(self, attempt: int) -> dict[int, int]:
-        """The logs whose size is another one than at the last look."""
+        """Return the logs whose size has changed since the last call."""
         found = {}
         with suppress(OSError), os.scandir(self.folder.log(0, attempt).parent) as entries:
             for entry in entries:
@@ -107,14 +107,14 @@ class Arrivals:
         self.count = max(self._data.size // RECORD.size - 1, 0) if self._data.read(0, len(HEADER)) == HEADER else 0
 
     def forth(self) -> Iterator[Record]:
-        """From the first to the last."""
+        """Yield the records from first to last."""
         at, end = RECORD.size, (self.count + 1) * RECORD.size
         while at < end:
             yield from self._unpack(at, min(at + CHUNK, end))
             at += CHUNK
 
     def back(self) -> Iterator[Record]:
-        """From the last to the first."""
+        """Yield the records from last to first."""
         end = (self.count + 1) * RECORD.size
         while end > RECORD.size:
             start = max(end - CHUNK, RECORD.size)

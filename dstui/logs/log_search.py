@@ -20,12 +20,12 @@ PROBLEM = (
 
 
 def ignores_case(pattern: str, *, regex: bool) -> bool:
-    """Whether case does not matter: in plain text unless it has a capital letter, in a regular expression never."""
+    """Return whether case does not matter: in plain text without capitals, and in any regular expression."""
     return regex or pattern == pattern.lower()
 
 
 def expression_of(pattern: str, *, regex: bool, own: bool = False) -> Expression:
-    """What a search looks for. `own`: a regular expression of dstui's own. Raises ValueError where one of somebody else's is none."""
+    """Compile a search. `own`: a regular expression of dstui's own. Raises ValueError where a user's one is invalid."""
     if regex and not own:
         return compile_pattern(pattern, ignore_case=True)
     return re.compile(pattern if regex else re.escape(pattern), re.IGNORECASE if ignores_case(pattern, regex=regex) else 0)
@@ -35,7 +35,7 @@ class Search:
     """The numbers of the rows that match, of all ranks that are shown."""
 
     def __init__(self, pattern: str, lines: LogRows, *, regex: bool = False, own: bool = False, name: str = "") -> None:
-        """`pattern` is plain text unless `regex`, and one of dstui's own where `own`. `name`: what a person calls it."""
+        """Prepare a search for `pattern`: plain text unless `regex`, dstui's own where `own`. `name`: for the user."""
         self.pattern, self.regex, self.own, self.name = pattern, regex, own, name or f"/{pattern}"
         self.expression = expression_of(pattern, regex=regex, own=own)
         self.lines = lines
@@ -49,7 +49,7 @@ class Search:
 
     @property
     def found(self) -> array[int]:
-        """The numbers, in order."""
+        """The matching rows in order."""
         if self._found is None:
             self._found = array("q")
             for block in sorted(self._by_block):
@@ -58,17 +58,17 @@ class Search:
 
     @property
     def complete(self) -> bool:
-        """Whether every line so far was looked at."""
+        """Return whether every line so far was searched."""
         return self.lines.complete and not self._waiting()
 
     def _waiting(self) -> int:
-        """How many blocks are there that were not looked at, or not whole."""
+        """Return the number of blocks that were not searched, or only in part."""
         blocks = self.lines.blocks
         return max(self._low - blocks.start, 0) + blocks.stop - self._high + self._grown
 
     @property
     def _grown(self) -> bool:
-        """Whether the newest block has more rows than when it was looked at."""
+        """Return whether the newest block has more rows than when it was searched."""
         blocks = self.lines.blocks
         return self._low < self._high == blocks.stop and self.lines.rows_of(blocks[-1]) != self._rows
 
@@ -95,7 +95,7 @@ class Search:
         self._keep(block, array("q", [start + n for n in self._shown_matches(raw, numbers)]))
 
     def _keep(self, block: int, found: array[int]) -> None:
-        """What a block has now."""
+        """Record the matches in a block."""
         before = self._by_block.pop(block, None)
         if found or before:
             self.count += len(found) - len(before or ())
@@ -104,7 +104,7 @@ class Search:
             self._by_block[block] = found
 
     def _shown_matches(self, raw: bytes, numbers: list[int]) -> list[int]:
-        """The lines in which it is found as they are shown."""
+        """Return which of the matching lines match as they are shown."""
         if not numbers or (self._wanted and is_unadorned(raw) and not has_long_line(raw)):
             return numbers
         lines = raw.split(b"\n")
@@ -114,12 +114,12 @@ class Search:
         return [n for n, text in zip(numbers, decode_lines(matching), strict=True) if self.expression.search(text)]
 
     def neighbour(self, number: int, by: int) -> int | None:
-        """The next match after a row (or before it), going round at the ends; None where nothing matches."""
+        """Return the next match after a row (or before it), wrapping around; None where nothing matches."""
         if not self.count:
             return None
         at = bisect_right(self.found, number) if by > 0 else bisect_left(self.found, number) - 1
         return self.found[at % len(self.found)]
 
     def place(self, number: int) -> int:
-        """Which match a row is, counted from 1."""
+        """Return the number of a match, counted from 1."""
         return bisect_right(self.found, number)

@@ -18,14 +18,14 @@ FEW = 24
 
 
 def count_lines(data: bytes | memoryview) -> int:
-    """How many lines end in `data`."""
+    """Return the number of lines that end in `data`."""
     if _numpy is None:
         return bytes(data).count(b"\n")
     return int(_numpy.count_nonzero(_numpy.frombuffer(data, _numpy.uint8) == ord("\n")))
 
 
 def lines_of(data: bytes, offsets: list[int]) -> list[int]:
-    """The numbers of the lines, from 0, in which ascending offsets lie; each once."""
+    """Return the line numbers, from 0, of ascending offsets, each once."""
     if _numpy is None or len(offsets) < FEW:
         return _counted(data, offsets)
     newlines = _numpy.flatnonzero(_numpy.frombuffer(data, _numpy.uint8) == ord("\n"))

@@ -15,14 +15,14 @@ class Query(NamedTuple):
 
 
 def parse_query(text: str) -> Query:
-    """`/expr/` is a regular expression; everything else is a text."""
+    """Parse a search: `/expr/` is a regular expression, anything else plain text."""
     if len(text) > 2 and text[0] == text[-1] == "/":
         return Query(text[1:-1], regex=True)
     return Query(text)
 
 
 def query_problem(text: str) -> str:
-    """Why this cannot be searched for, in a sentence; empty where it can."""
+    """Return a sentence on why this cannot be searched for; "" where it can."""
     pattern, regex = parse_query(text)
     try:
         if regex:

@@ -102,7 +102,7 @@ class Gpu:
     memory_errors: Maybe[int] = NOT_ASKED
     """Uncorrected errors of its memory since the driver was loaded."""
     remap_pending: Maybe[bool] = NOT_ASKED
-    """Return whether rows of its memory wait for a reset to be replaced, or could not be."""
+    """Whether rows of its memory wait for a reset to be replaced, or could not be."""
     mig: Maybe[bool] = NOT_ASKED  # whether MIG mode is on
     mig_pending: Maybe[bool] = NOT_ASKED  # and after the next reset
     mig_devices: tuple[MigDevice, ...] = ()  # empty where MIG is off
@@ -332,7 +332,7 @@ class Software:
     srun: Maybe[str | None] = NOT_ASKED  # path
     numactl: Maybe[str | None] = NOT_ASKED  # path
     fp16: Maybe[bool] = NOT_ASKED
-    """Return whether DeepSpeed's accelerator for CPUs takes this type here. Asked only where it matters: DeepSpeed is imported for it."""
+    """Whether DeepSpeed's accelerator for CPUs takes this type here. Asked only where it matters: DeepSpeed is imported for it."""
     bf16: Maybe[bool] = NOT_ASKED  # likewise
 
 
@@ -342,7 +342,7 @@ class Machine:
 
     source: str = "nothing looked at yet"  # a sentence: this machine, the snapshot dgx.json, h2 over ssh
     recorded: bool = False
-    """Return whether it was read from a file: plans are made for it, and nothing is launched."""
+    """Whether it was read from a file: plans are made for it, and nothing is launched."""
     gpus: tuple[Gpu, ...] = ()  # by index
     links: Matrix = ()
     """The pair matrix, cell for cell as `nvidia-smi topo -m` names it: X, NV12, PIX, PXB, PHB, NODE, SYS; ? where unknown."""

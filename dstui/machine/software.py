@@ -40,8 +40,11 @@ def read(*parts: str) -> str:
 
 
 def installed() -> dict[str, str]:
-    """Name of a distribution, lower case with _ for what separates its words -> the file with its metadata: of those that share a name, the
-    one that is imported (https://packaging.python.org/en/latest/specifications/recording-installed-packages)."""
+    """Return the metadata file of each distribution by its name, in lower case with _ between words.
+
+    Of several with one name it is the one that is imported
+    (https://packaging.python.org/en/latest/specifications/recording-installed-packages).
+    """
     found: dict[str, str] = {}
     for folder in sys.path:
         try:

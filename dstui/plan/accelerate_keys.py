@@ -40,7 +40,7 @@ class AccelerateKey:
     variable: str = ""
     """The environment variable by which the ranks are told; accelerate launch itself forgets the two for NVMe."""
     beside_file: bool = True
-    """Return whether accelerate takes it beside `deepspeed_config_file`; it raises a ValueError for the nine that it does not take."""
+    """Whether accelerate takes it beside `deepspeed_config_file`; it raises a ValueError for the nine that it does not take."""
 
 
 def _table(*keys: AccelerateKey) -> dict[str, AccelerateKey]:

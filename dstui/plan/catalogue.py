@@ -44,7 +44,7 @@ class Key:
     deprecated: bool = False
     replacement: str = ""
     carried_over: bool = True
-    """Return whether DeepSpeed moves the value of a deprecated key to its replacement by itself."""
+    """Whether DeepSpeed moves the value of a deprecated key to its replacement by itself."""
     python_name: str = ""
     """A second spelling that DeepSpeed takes too: the name of the field where the key is an alias."""
     strict: bool = False

@@ -33,7 +33,7 @@ class HostfileProblem:
     line: int | None = None
     """From 1; None where it is about the whole file."""
     missing: bool = False
-    """Return whether there is no such file here: a Plan may be looked at where it will not run."""
+    """Whether there is no such file here: a Plan may be looked at where it will not run."""
 
 
 def host_problem(name: str) -> str:

@@ -23,7 +23,7 @@ class Launcher:
     start: Start
     """here: one command, for ranks on this machine; hosts: one command on each host; login: one command here that starts all hosts."""
     backend: bool = False
-    """Return whether the command is `deepspeed --launcher NAME`."""
+    """Whether the command is `deepspeed --launcher NAME`."""
     program: str = "ssh"
     """What must be installed where it is started: a field of the Machine's software; empty where nothing is."""
     needs: str
@@ -33,13 +33,13 @@ class Launcher:
     programs: tuple[str, ...] = ()
     """What must be on the PATH of a non-interactive ssh on every host."""
     equal_slots: bool = False
-    """Return whether it refuses (or cannot say) another number of ranks on one host than on the others."""
+    """Whether it refuses (or cannot say) another number of ranks on one host than on the others."""
     filters: bool = True
-    """Return whether cluster.include, exclude, num_nodes and num_gpus can be said to it."""
+    """Whether cluster.include, exclude, num_nodes and num_gpus can be said to it."""
     single_slots: bool = True
-    """Return whether single slots of a host can be chosen."""
+    """Whether single slots of a host can be chosen."""
     mpi: bool = False
-    """Return whether ranks learn their number from MPI alone, so that DeepSpeed imports mpi4py."""
+    """Whether ranks learn their number from MPI alone, so that DeepSpeed imports mpi4py."""
     carries: Carries
     """What of the environment where it is started reaches the ranks: all of it; NCCL_*, PYTHON* and a few more; or only what is given."""
     ctrl_c: str

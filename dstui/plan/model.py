@@ -120,6 +120,21 @@ class Model:
         choices=("eager", "sdpa", "flash"),
     )
     fused_loss: bool = opt(False, "The logits are never held whole (Liger, cut cross entropy and their like).", kind="bool")
+    tiled_mlp: bool = opt(False, "The MLP runs over parts of the sequence (DeepSpeed's TiledMLP, as in ALST).", kind="bool")
+    activation_offload: bool = opt(False, "The inputs of recomputed layers wait in RAM (ALST, activation offload of TRL).", kind="bool")
+    recompute: str = opt(
+        "full",
+        "What is recomputed where activation_checkpointing is on: whole layers, or only what is cheap to compute again.",
+        kind="str",
+        choices=("full", "selective"),
+    )
+    active_params: float | None = opt(
+        None,
+        "Of a mixture of experts given by params: the parameters that a token goes through.",
+        kind="number",
+        minimum=1,
+        maximum=MOST_PARAMETERS,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +228,12 @@ class Run:
         "Numbers of your own in the lines: name -> a regular expression with one group, the number. reward: 'reward[=: ]+([-+0-9.e]+)'. "
         "RE2 matches it: no lookaround, no backreferences; \\d, \\w, \\s and \\b are about ASCII.",
         kind="patterns",
+    )
+    observe: str = opt(
+        "engine",
+        "What a hook in each rank reports: engine is each step of DeepSpeed's engine; process is stacks and ends alone; off is no hook.",
+        kind="str",
+        choices=("engine", "process", "off"),
     )
     on_end: str | None = opt(
         None,

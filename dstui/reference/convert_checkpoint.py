@@ -41,7 +41,7 @@ enum_member.__module__, enum_member.__qualname__ = "builtins", "getattr"  # the 
 
 
 def harmless() -> list[Any]:
-    """The classes themselves, of those that this release has."""
+    """Return the classes that a checkpoint may contain, as far as this release has them."""
     found: list[Any] = [argparse.Namespace, pathlib.PosixPath, pathlib.PurePosixPath, enum_member]
     for module, names in RECORDS.items():
         with suppress(ImportError):
@@ -55,7 +55,7 @@ def harmless() -> list[Any]:
 
 
 def main(module: str) -> None:
-    """Become the tool."""
+    """Run the tool in this process."""
     os.environ["TORCH_FORCE_WEIGHTS_ONLY_LOAD"] = "1"  # torch asks for it at each load, also in the tool's own processes
     gc.disable()  # an import makes no garbage, and looking for some takes a fifth of it
     import torch

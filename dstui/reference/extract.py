@@ -86,7 +86,7 @@ class _Keys:
 
 
 def asked_from() -> str:
-    """The line of DeepSpeed that asks, past its own one-line getters: `runtime/config.py:123`."""
+    """Return the line of DeepSpeed that reads the key, past its one-line getters: `runtime/config.py:123`."""
     frame = inspect.currentframe()
     while frame is not None:
         path = frame.f_code.co_filename
@@ -97,7 +97,7 @@ def asked_from() -> str:
 
 
 def parse(config: dict[str, Any]) -> Exception | None:
-    """What DeepSpeed's parser says of a configuration for one rank."""
+    """Return the exception of DeepSpeed's parser on a configuration for one rank, or None."""
     import deepspeed.runtime.config as module
 
     module.dist = types.SimpleNamespace(get_rank=lambda *_a, **_k: 0, get_world_size=lambda *_a, **_k: 1)
@@ -109,7 +109,7 @@ def parse(config: dict[str, Any]) -> Exception | None:
 
 
 def put(path: str, value: Any) -> dict[str, Any]:
-    """A configuration that is fine but for `value` at the dotted path."""
+    """Build a configuration that is valid but for `value` at the dotted path."""
     config: dict[str, Any] = {"train_batch_size": 1}
     *parents, last = path.split(".")
     at = config
@@ -120,7 +120,7 @@ def put(path: str, value: Any) -> dict[str, Any]:
 
 
 def model_of(path: str) -> type | None:
-    """The pydantic model that judges the section at `path`, if there is one."""
+    """Return the pydantic model of the section at `path`, if there is one."""
     error = parse(put(path, {PROBE: 1}))
     if isinstance(error, AttributeError):  # a validator of 0.14 stumbles over its own section: find the model by the field's name
         fields = (field for model in all_models() for field in declared(model) if field.key == path)
@@ -136,7 +136,7 @@ def model_of(path: str) -> type | None:
 
 
 def all_models() -> Iterator[type]:
-    """Every configuration model of DeepSpeed that has been imported."""
+    """Yield every imported configuration model of DeepSpeed."""
     from deepspeed.runtime.config_utils import DeepSpeedConfigModel
 
     waiting = [DeepSpeedConfigModel]
@@ -158,7 +158,7 @@ class Declared(typing.NamedTuple):
 
 
 def declared(model: Any) -> Iterator[Declared]:
-    """The fields of a model of either pydantic."""
+    """Yield the fields of a model of pydantic 1 or 2."""
     if not hasattr(model, "__pydantic_core_schema__"):
         for name, field in model.__fields__.items():
             bounds = {bound: limit for bound in BOUNDS if (limit := getattr(field.field_info, bound)) is not None}
@@ -173,7 +173,7 @@ def declared(model: Any) -> Iterator[Declared]:
 
 
 def section_model(annotation: Any) -> type | None:
-    """The model inside an annotation such as `Optional[Model]`."""
+    """Return the model inside an annotation such as `Optional[Model]`."""
     for part in (annotation, *typing.get_args(annotation)):
         if inspect.isclass(part) and (hasattr(part, "__pydantic_core_schema__") or hasattr(part, "__fields__")):
             return part
@@ -181,7 +181,7 @@ def section_model(annotation: Any) -> type | None:
 
 
 def type_name(annotation: Any) -> str:
-    """An annotation in the catalogue's words: `int`, `bool | null`, `list[str]`, `choice`, `section`, `object`."""
+    """Convert an annotation to the catalogue's words: `int`, `bool | null`, `list[str]`, `choice`, `section`, `object`."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         return " | ".join(type_name(part) for part in args)
@@ -201,7 +201,7 @@ def type_name(annotation: Any) -> str:
 
 
 def choices(annotation: Any) -> list[Any]:
-    """What a Literal or an Enum allows, also inside Optional and List."""
+    """Return the values of a Literal or an Enum, also inside Optional and List."""
     if typing.get_origin(annotation) is typing.Literal:
         return list(typing.get_args(annotation))
     if inspect.isclass(annotation) and issubclass(annotation, enum.Enum):
@@ -210,7 +210,7 @@ def choices(annotation: Any) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A default as JSON can hold it; models and classes of others become text."""
+    """Convert a default to JSON data; models and other classes become text."""
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, bool) or value is None or isinstance(value, str):
@@ -227,7 +227,7 @@ def plain(value: Any) -> Any:
 
 
 def line_of_field(model: type, name: str) -> str:
-    """Where a field is declared: `runtime/zero/config.py:95`."""
+    """Return where a field is declared: `runtime/zero/config.py:95`."""
     with contextlib.suppress(OSError, TypeError):
         lines, start = inspect.getsourcelines(model)
         for offset, line in enumerate(lines):
@@ -238,7 +238,7 @@ def line_of_field(model: type, name: str) -> str:
 
 
 def fields_of(model: type, path: str) -> Iterator[dict[str, Any]]:
-    """Every key of a pydantic section and of the sections inside it."""
+    """Yield every key of a pydantic section and of the sections inside it."""
     for field in declared(model):
         record: dict[str, Any] = {"path": f"{path}.{field.key}", "type": type_name(field.annotation), "default": plain(field.default)}
         record |= field.bounds
@@ -262,7 +262,7 @@ def fields_of(model: type, path: str) -> Iterator[dict[str, Any]]:
 
 
 def keys_under(path: str, asked: dict[str, tuple[Any, str]]) -> Iterator[dict[str, Any]]:
-    """The keys that were asked for at `path`, each followed by what is inside it."""
+    """Yield the keys that were read at `path`, each followed by those inside it."""
     for name, (default, source) in asked.items():
         at = f"{path}.{name}" if path else name
         record: dict[str, Any] = {
@@ -283,7 +283,7 @@ def keys_under(path: str, asked: dict[str, tuple[Any, str]]) -> Iterator[dict[st
 
 
 def parameters(cls: Any) -> dict[str, Any]:
-    """Keyword parameters of a class and their defaults; those without one are marked as required."""
+    """Return the keyword parameters of a class and their defaults; those without one are marked as required."""
     signature = inspect.signature(cls.__init__).parameters
     skipped = ("self", "optimizer", "params", "model_params")
     return {
@@ -294,7 +294,7 @@ def parameters(cls: Any) -> dict[str, Any]:
 
 
 def optimizers() -> dict[str, Any]:
-    """Type -> the parameters of the class that DeepSpeed builds for it; torch.optim's own by their exact names."""
+    """Return type -> parameters of the class that DeepSpeed builds for it; torch.optim's under their exact names."""
     import torch
     from deepspeed.ops.adagrad import DeepSpeedCPUAdagrad
     from deepspeed.ops.adam import DeepSpeedCPUAdam, FusedAdam
@@ -310,7 +310,7 @@ def optimizers() -> dict[str, Any]:
 
 
 def schedulers() -> dict[str, Any]:
-    """DeepSpeed's own schedulers and their parameters."""
+    """Return DeepSpeed's schedulers and their parameters."""
     from deepspeed.runtime import lr_schedules
 
     names = [name for name in vars(lr_schedules) if inspect.isclass(getattr(lr_schedules, name))]
@@ -323,7 +323,7 @@ def schedulers() -> dict[str, Any]:
 
 
 def removed() -> dict[str, str]:
-    """Keys that this release refuses because the feature is gone, with its words."""
+    """Return the keys that this release refuses because the feature is gone, with its message."""
     import deepspeed.runtime.config as module
 
     top = getattr(module, "_REMOVED_TOP_LEVEL_CONFIG_KEYS", {})

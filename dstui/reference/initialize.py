@@ -34,7 +34,7 @@ WIDTH = 32
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """Return a port that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -42,7 +42,7 @@ def free_port() -> int:
 
 
 def train(request: dict[str, Any], moment: list[str]) -> None:
-    """What a rank does: parse, initialize, a few steps. `moment` says how far it came."""
+    """Run a rank: parse, initialize, a few steps. `moment` records how far it came."""
     import deepspeed
     import torch
     from deepspeed.runtime.config import DeepSpeedConfig
@@ -64,7 +64,7 @@ def train(request: dict[str, Any], moment: list[str]) -> None:
 
 
 def rank(number: int, ranks: int, port: int, request: dict[str, Any], pipe: int) -> None:
-    """One rank, in a process of its own: its verdict goes into the pipe."""
+    """Run one rank in a process of its own, and write its verdict into the pipe."""
     place = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": ranks, "LOCAL_SIZE": ranks, "CROSS_RANK": 0, "CROSS_SIZE": 1}
     os.environ.update({name: str(value) for name, value in place.items()}, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     moment, answer = ["parse"], {"ok": True, "when": None, "kind": None, "message": ""}
@@ -79,7 +79,7 @@ def rank(number: int, ranks: int, port: int, request: dict[str, Any], pipe: int)
 
 
 def validate(request: dict[str, Any]) -> dict[str, Any]:
-    """Fork the ranks, gather their verdicts, leave none behind."""
+    """Fork the ranks, gather their verdicts, and leave none behind."""
     ranks, port = int(request.get("world_size") or 1), free_port()
     readers, children = [], []
     for number in range(ranks):
@@ -111,7 +111,7 @@ def validate(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def gather(readers: list[int]) -> list[dict[str, Any]]:
-    """What the ranks say; those that hang when another has failed are not waited for long."""
+    """Collect the verdicts; ranks that hang after another has failed are given a short time."""
     answers: list[dict[str, Any]] = []
     waiting, until = list(readers), time.monotonic() + DEADLINE
     texts = dict.fromkeys(readers, b"")
@@ -131,7 +131,10 @@ def gather(readers: list[int]) -> list[dict[str, Any]]:
 
 
 def batons(pid: int) -> list[str]:
-    """The locks of torch's extension builder that a rank holds: killed while it compiles it would leave them, and the next run waits."""
+    """Return the locks of torch's extension builder that a rank holds.
+
+    Killing it while it compiles leaves them, and the next run would wait.
+    """
     folder, found = f"/proc/{pid}/fd", []
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):  # noqa: PTH208 - one listing, no objects
@@ -154,7 +157,7 @@ def forget(port: int, held: list[str]) -> None:
 
 
 def float_types() -> dict[str, bool]:
-    """What DeepSpeed's accelerator says of 16-bit floats: on a CPU that depends on its instructions."""
+    """Return which 16-bit floats DeepSpeed's accelerator supports; on a CPU that depends on its instructions."""
     from deepspeed.accelerator import get_accelerator
 
     here = get_accelerator()
@@ -162,7 +165,7 @@ def float_types() -> dict[str, bool]:
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Answer requests until standard input ends."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # what DeepSpeed prints is no part of the answers
     gc.disable()  # an import makes no garbage, and looking for some takes a fifth of it

@@ -35,7 +35,7 @@ class Warnings(logging.Handler):
 
 
 def as_read(text: str) -> Any:
-    """A file's content as DeepSpeed reads it: hjson, duplicate keys refused."""
+    """Parse a file's content as DeepSpeed does: hjson, duplicate keys refused."""
     import hjson
     from deepspeed.runtime.config_utils import dict_raise_error_on_duplicate_keys
 
@@ -43,7 +43,7 @@ def as_read(text: str) -> Any:
 
 
 def validate(request: dict[str, Any], reported: Warnings) -> dict[str, Any]:
-    """DeepSpeed's verdict on one configuration, for the planned number of ranks."""
+    """Return DeepSpeed's verdict on one configuration for the planned number of ranks."""
     import deepspeed.runtime.config as module
 
     ranks = request.get("world_size") or 1
@@ -62,14 +62,14 @@ def validate(request: dict[str, Any], reported: Warnings) -> dict[str, Any]:
 
 
 def requests() -> Iterator[dict[str, Any]]:
-    """The lines of standard input."""
+    """Yield the requests on standard input."""
     for line in sys.stdin:
         if line.strip():
             yield json.loads(line)
 
 
 def float_types() -> dict[str, bool]:
-    """What DeepSpeed's accelerator says of 16-bit floats: on a CPU that depends on its instructions."""
+    """Return which 16-bit floats DeepSpeed's accelerator supports; on a CPU that depends on its instructions."""
     from deepspeed.accelerator import get_accelerator
 
     here = get_accelerator()
@@ -77,7 +77,7 @@ def float_types() -> dict[str, bool]:
 
 
 def main() -> None:
-    """Answer until standard input ends."""
+    """Answer requests until standard input ends."""
     output = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)  # what DeepSpeed prints is no part of the answers
     gc.disable()  # an import makes no garbage, and looking for some takes a fifth of it

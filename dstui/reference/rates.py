@@ -26,12 +26,12 @@ ADAM = 32 << 20
 
 
 def tell(name: str, value: float) -> None:
-    """One rate."""
+    """Print one rate."""
     print(json.dumps([name, value]), flush=True)
 
 
 def best(work: Callable[[], None], wait: Callable[[], None] = lambda: None, rounds: int = 5) -> float:
-    """Seconds of the fastest round, after one that warms up."""
+    """Return the seconds of the fastest round after a warm-up."""
     work()
     wait()
     times = []
@@ -62,7 +62,7 @@ def on_gpu(torch: Any) -> None:
 
 
 def collective(rank: int, ranks: int, port: int, answer: Any) -> None:
-    """One rank of an all-reduce over NCCL."""
+    """Run one rank of an all-reduce over NCCL."""
     import torch
     import torch.distributed as dist
 
@@ -76,7 +76,7 @@ def collective(rank: int, ranks: int, port: int, answer: Any) -> None:
 
 
 def between_gpus(torch: Any, ranks: int) -> None:
-    """The rate of collectives: bytes that each GPU sends in a second."""
+    """Measure collectives: bytes that each GPU sends per second."""
     import socket
 
     with socket.socket() as probe:
@@ -93,8 +93,11 @@ def between_gpus(torch: Any, ranks: int) -> None:
 
 
 def cpu_adam(torch: Any) -> None:
-    """Parameters a second that all cores update, by torch's fused AdamW: as fast as DeepSpeed's (748 and 792 million on a core), which
-    would first be compiled, for minutes, and leave a lock behind where that is stopped."""
+    """Measure the parameters per second that all cores update with torch's fused AdamW.
+
+    It is as fast as DeepSpeed's (748 and 792 million on one core), which would be compiled first, for minutes, and would leave a lock
+    behind where that is stopped.
+    """
     weights = torch.nn.Parameter(torch.zeros(ADAM))
     weights.grad = torch.ones(ADAM)
     optimizer = torch.optim.AdamW([weights], fused=True)
@@ -102,7 +105,7 @@ def cpu_adam(torch: Any) -> None:
 
 
 def disk() -> None:
-    """Bytes a second that are written through to the disk of the temporary files, and read from it past the cache."""
+    """Measure bytes per second written through to the disk of the temporary files, and read from it past the cache."""
     block = os.urandom(1 << 20) * 16
     with tempfile.NamedTemporaryFile(prefix="dstui-rates-") as file:
         start = time.perf_counter()

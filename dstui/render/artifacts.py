@@ -38,7 +38,7 @@ class Artifact:
     notes: tuple[str, ...] = ()
     """What was assumed, and what is left to fill in."""
     private: bool = False
-    """Return whether it holds values of the environment, which may be keys: it is written for its owner alone."""
+    """Whether it holds values of the environment, which may be keys: it is written for its owner alone."""
 
 
 def ds_configs(plan: Plan) -> list[Artifact]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dstui.plan import Plan
-from dstui.render.code_parts import builds, full_weights_blocks, peft, stage_of
+from dstui.render.code_parts import builds, full_weights_blocks, peft, plan_uses_cpus, stage_of
 
 
 def lines_for_deepspeed(plan: Plan) -> Iterator[str]:
@@ -19,7 +19,8 @@ def lines_for_deepspeed(plan: Plan) -> Iterator[str]:
     yield initialize_block(plan, config)
     yield TRAIN
     yield from full_weights_blocks(plan, "checkpoints")
-    yield LIGHTNING.replace("PRECISION", _lightning_precision(config))
+    if not plan_uses_cpus(plan):
+        yield LIGHTNING.replace("PRECISION", _lightning_precision(config))
 
 
 def initialize_block(plan: Plan, config: Mapping[str, Any], name: str = "", *, data: bool = True) -> str:
@@ -94,8 +95,26 @@ for step, batch in enumerate(loader, first):
         engine.save_checkpoint("checkpoints", tag=f"step{step}", client_state={"step": step})
 engine.save_checkpoint("checkpoints", tag=f"step{step}", client_state={"step": step})"""
 LIGHTNING = """\
-# ---- with Lightning, instead of the loop above ----
+# ---- with Lightning, instead of all from deepspeed.init_distributed() on; its strategy takes GPUs only ----
+import json
+import os
+from pathlib import Path
+
 from lightning.pytorch import Trainer
+from lightning.pytorch.plugins.environments import TorchElasticEnvironment
 from lightning.pytorch.strategies import DeepSpeedStrategy
 
-trainer = Trainer(strategy=DeepSpeedStrategy(config=config), precision="PRECISION")"""
+settings = json.loads(Path(config).read_text())
+accumulate = settings.pop("gradient_accumulation_steps", 1)  # Lightning refuses it there: it is an argument of the Trainer
+trainer = Trainer(
+    strategy=DeepSpeedStrategy(config=settings),
+    precision="PRECISION",
+    max_epochs=1,
+    accumulate_grad_batches=accumulate,
+    devices=int(os.environ["LOCAL_SIZE"]),  # the ranks of this host
+    num_nodes=int(os.environ["WORLD_SIZE"]) // int(os.environ["LOCAL_SIZE"]),
+    plugins=[TorchElasticEnvironment()],  # the ranks are there already: which one this is stands in RANK and LOCAL_RANK
+)
+module = build_lightning_module()  # an optimizer of the configuration takes the place of its configure_optimizers()
+trainer.fit(module, torch.utils.data.DataLoader(load_data(), batch_size=settings.get("train_micro_batch_size_per_gpu", 1)))
+trainer.save_checkpoint("lightning")  # on every rank: a folder that DeepSpeed writes"""

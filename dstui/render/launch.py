@@ -86,7 +86,7 @@ def asks_for_cpus(plan: Plan) -> bool:
 
 
 def _as_started(plan: Plan, machine: Machine) -> Machine:
-    """The machine with the Plan's own CUDA_VISIBLE_DEVICES, which the launcher finds in place of the shell's."""
+    """Return the machine with the Plan's CUDA_VISIBLE_DEVICES, which replaces the shell's for the launcher."""
     given = plan.cluster.env.get("CUDA_VISIBLE_DEVICES")
     if given is None:
         return machine

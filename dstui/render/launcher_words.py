@@ -6,12 +6,9 @@ Sources: deepspeed/launcher/runner.py of release 0.19.8, torch/distributed/run.p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from dstui.plan.launchers import BY_NAME
-
-if TYPE_CHECKING:
-    from dstui.render.spec import LaunchSpec
 
 DEEPSPEED = ("-m", "deepspeed.launcher.runner")
 TORCHRUN = ("-m", "torch.distributed.run")
@@ -21,34 +18,68 @@ _MEET_ANYWHERE = ("--rdzv-backend", "c10d")
 RENDEZVOUS = ("rdzv-endpoint", "rdzv-id")
 
 
-def launcher_words(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
+class AccelerateOptions(Protocol):
+    """What `accelerate launch` must be told beside its YAML."""
+
+    @property
+    def config_file(self) -> bool:
+        """Whether the YAML names a ds_config.json."""
+
+    @property
+    def hostfile(self) -> bool:
+        """Whether a hostfile is read."""
+
+
+class LaunchFacts(Protocol):
+    """What the words depend on: the part of `spec.LaunchSpec` that is read here."""
+
+    @property
+    def launcher(self) -> str: ...
+    @property
+    def launcher_options(self) -> tuple[str, ...]: ...
+    @property
+    def filters(self) -> tuple[str, ...]: ...
+    @property
+    def hosts(self) -> tuple[str, ...]: ...
+    @property
+    def named(self) -> bool: ...
+    @property
+    def master_addr(self) -> str | None: ...
+    @property
+    def master_port(self) -> int | str | None: ...
+    @property
+    def accelerate(self) -> AccelerateOptions: ...
+    def slots_of(self, node: int | str) -> tuple[int, ...]: ...
+
+
+def launcher_words(spec: LaunchFacts, folder: str, node: int | str) -> list[str]:
     """Return the words of the command from `-m` on. `folder`: of the generated files; `node`: the host, where each has its own command."""
     return SHAPES.get(spec.launcher, _backend if BY_NAME[spec.launcher].backend else _each_host)(spec, folder, node)
 
 
-def _here(spec: LaunchSpec, _folder: str, _node: int | str) -> list[str]:
+def _here(spec: LaunchFacts, _folder: str, _node: int | str) -> list[str]:
     port = ["--master_port", str(spec.master_port)] if spec.master_port is not None else []
     return [*DEEPSPEED, *port, *spec.launcher_options]
 
 
-def _backend(spec: LaunchSpec, folder: str, _node: int | str) -> list[str]:
+def _backend(spec: LaunchFacts, folder: str, _node: int | str) -> list[str]:
     """Return one command for all hosts. Without --force_multi, a filter that leaves one host would train on this machine instead."""
     return [*DEEPSPEED, "--hostfile", f"{folder}/hostfile", "--launcher", spec.launcher, "--force_multi", *_meeting(spec), *_rest(spec)]
 
 
-def _each_host(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
+def _each_host(spec: LaunchFacts, folder: str, node: int | str) -> list[str]:
     return [*DEEPSPEED, "--hostfile", f"{folder}/hostfile", "--no_ssh", "--node_rank", str(node), *_meeting(spec), *_rest(spec)]
 
 
-def _meeting(spec: LaunchSpec) -> list[str]:
+def _meeting(spec: LaunchFacts) -> list[str]:
     return ["--master_addr", str(spec.master_addr), "--master_port", str(spec.master_port)]
 
 
-def _rest(spec: LaunchSpec) -> list[str]:
+def _rest(spec: LaunchFacts) -> list[str]:
     return [*spec.filters, *spec.launcher_options]
 
 
-def _torchrun(spec: LaunchSpec, _folder: str, node: int | str) -> list[str]:
+def _torchrun(spec: LaunchFacts, _folder: str, node: int | str) -> list[str]:
     """Return torchrun's words: static, or by rendezvous where the Plan's options ask for c10d."""
     counts = ["--nnodes", str(len(spec.hosts)), "--nproc-per-node", str(len(spec.slots_of(node)) or "gpu")]
     options = spec.launcher_options if spec.named else (*spec.launcher_options, *_MEET_ANYWHERE)
@@ -61,7 +92,7 @@ def _torchrun(spec: LaunchSpec, _folder: str, node: int | str) -> list[str]:
     return [*TORCHRUN, *counts, *missing, *options]
 
 
-def _accelerate(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
+def _accelerate(spec: LaunchFacts, folder: str, node: int | str) -> list[str]:
     """Return accelerate's words. Paths in its YAML would be relative to the job folder, so they are options here."""
     words = [*ACCELERATE, "--config_file", f"{folder}/accelerate.yaml"]
     if spec.accelerate.config_file:
@@ -75,7 +106,7 @@ def _accelerate(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
     return [*words, "--main_process_port", str(spec.master_port), *spec.launcher_options]
 
 
-SHAPES: Mapping[str, Callable[[LaunchSpec, str, int | str], list[str]]] = {
+SHAPES: Mapping[str, Callable[[LaunchFacts, str, int | str], list[str]]] = {
     "local": _here,
     "torchrun": _torchrun,
     "accelerate": _accelerate,

@@ -28,7 +28,7 @@ class AccelerateFile:
     multinode: str = "standard"
     """deepspeed_multinode_launcher: standard (torchrun on each machine), pdsh or nossh."""
     config_file: bool = False
-    """Return whether the YAML names a ds_config.json."""
+    """Whether the YAML names a ds_config.json."""
 
     @property
     def hostfile(self) -> bool:

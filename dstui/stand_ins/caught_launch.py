@@ -17,7 +17,7 @@ from dstui.adopt.shell.recognise import recognise
 from dstui.adopt.shell.shell_state import Launch
 from dstui.base.files import FileProblem, write_atomic
 from dstui.base.output import begin, flush, remark, say
-from dstui.documents import file_reader, script_facts, script_facts_of
+from dstui.documents.open import file_reader, script_facts, script_facts_of
 from dstui.plan import Plan, PlanError, load
 from dstui.stand_ins.run_session import LET_THROUGH, SESSION, RunSession
 
@@ -145,7 +145,7 @@ def _started(plan: Plan, session: RunSession) -> int:
     from dstui.machine.probe import probe
     from dstui.render.target import Target
 
-    target = Target(plan, probe(), None)
+    target = Target(plan if session.options().observe else plan.set("run.observe", "off"), probe(), None)
     findings = [
         replace(finding, severity="warning", when=None) if finding.code == WITHOUT_DEEPSPEED else finding
         for finding in check_plan(plan, target.machine, world_size=target.world_size, script=script_facts_of(plan))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dstui.documents import Opened
+    from dstui.documents.open import Opened
     from dstui.jobs.store.folder import JobFolder
     from dstui.machine.snapshot import Machine
 
@@ -24,7 +24,7 @@ def run_tui(opened: Opened | None, machine: Machine | None, *, reference: bool =
 def attach_tui(folder: JobFolder) -> int:
     """Look at a job that was started before, with the Plan that it was started from; the exit status."""
     from dstui.base.files import FileProblem
-    from dstui.documents import Opened
+    from dstui.documents.open import Opened
     from dstui.jobs.store.plan_diff import plan_of
     from dstui.plan import PlanError
 
@@ -42,11 +42,11 @@ def _run(opened: Opened | None, machine: Machine | None, job: JobFolder | None, 
     gc.disable()  # until the first frame is painted: collecting what is only being built costs a tenth of it
     from dstui.base.output import tell
     from dstui.tui.app import DstuiApp
-    from dstui.tui.fault_report import run_reported
-    from dstui.tui.kit import ascii_output
+    from dstui.tui.kit import drawing
+    from dstui.tui.terminal_app import run_reported
 
-    if ascii_output.wanted(os.environ):
-        ascii_output.draw_plainly()
+    if drawing.wanted(os.environ):
+        drawing.draw_plainly()
     plan, path = (opened.plan, opened.path) if opened is not None else (None, None)
     app = DstuiApp(plan, path, machine, job, reference=reference, opened=opened, script=script)
     status = run_reported(app)

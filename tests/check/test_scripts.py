@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dstui.check import check_plan
-from dstui.documents import script_facts_of
+from dstui.documents.open import script_facts_of
 from dstui.plan import Plan, load
 
 PLAN = (

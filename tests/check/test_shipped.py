@@ -11,11 +11,11 @@ from dstui.check.context import flatten
 from dstui.check.reference import ReferenceChecker
 from dstui.cli import main
 from dstui.commands.checked_file import Asked, check_file
-from dstui.documents import open_document
+from dstui.documents.open import open_document
+from dstui.documents.plan_files import SHIPPED, find_plan
+from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import forecast
 from dstui.machine.snapshot import GIB
-from dstui.model_files import read_models
-from dstui.plan_files import SHIPPED, find_plan
 from dstui.render.code import render_code
 from tests.machines import gpus, machine
 

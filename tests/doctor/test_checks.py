@@ -24,10 +24,10 @@ from dstui.doctor.examine import examine, is_ready
 from dstui.doctor.ready import hub as look_at_hub
 from dstui.doctor.ready import keys, xids
 from dstui.doctor.ready import model as look_at_model
+from dstui.facts.model_files import read_models
 from dstui.forecast.forecast import forecast
 from dstui.hosts.ssh import Failure
 from dstui.machine.snapshot import Driver, Gpu, Host, IbPort, Machine, Nic, PciGpu, Software, Unknown
-from dstui.model_files import read_models
 from dstui.plan import Plan, load
 from tests import machines
 from tests.machines import gpu

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dstui import trusted_python
 from dstui.check.reference import ReferenceChecker, ReferenceFailure
+from dstui.documents import trusted_python
+from dstui.documents.trusted_python import about, answer, own, probe_python, remember, state_file, to_be_asked
 from dstui.machine.child import run_lookup
 from dstui.plan import Plan, load
-from dstui.trusted_python import about, answer, own, probe_python, remember, state_file, to_be_asked
 
 Named = Callable[..., Plan]
 

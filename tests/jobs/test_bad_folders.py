@@ -14,7 +14,7 @@ from dstui.diagnosis import diagnose_job
 from dstui.jobs.control.stop import stop
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.index import find
-from dstui.jobs.store.status import rebuilt, refresh
+from dstui.jobs.store.status import current_status, rebuilt
 from tests.job_json import refreshed_json, status_json, write_status_json
 from tests.jobs.lab import Lab, end_of, of_job, ready
 from tests.jobs.made import dstui, made
@@ -74,7 +74,7 @@ def test_every_command_answers_where_the_status_is_lost(tmp_path: Path) -> None:
 def test_without_any_record_nothing_is_made_up(tmp_path: Path) -> None:
     folder = owned(made(tmp_path / "job"))
     folder.status_file.write_text("{")
-    assert rebuilt(folder) is None and refresh(folder) is None
+    assert rebuilt(folder) is None and current_status(folder) is None
     assert folder.status_file.read_text() == "{"
     report = stop(folder)
     assert report.state == "lost" and "half-written" in report.left[0]

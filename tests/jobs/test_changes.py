@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dstui.documents.plan_files import find_plan, read_plan
 from dstui.jobs.store.plan_diff import Change, changes, history, last_run
 from dstui.plan import load
-from dstui.plan_files import find_plan, read_plan
 from tests.jobs.made import PLAN, dstui, made
 
 BASE = load(PLAN)

@@ -19,7 +19,7 @@ sys.path.insert(0, sys.argv[2])
 from tests.jobs.lab import Lab, ready
 from tests.jobs.scenarios import told
 from dstui.jobs.watch.follow import Follower
-from dstui.jobs.store.status import refresh
+from dstui.jobs.control.take_over import take_over
 from dstui.jobs.control.stop import stop
 from tests.waiting import wait_for
 from tests.job_json import refreshed_json, status_json

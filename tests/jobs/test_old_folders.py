@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dstui.jobs.control.take_over import take_over
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.records import JobStatus, LaunchRecord, RestartPolicy
-from dstui.jobs.store.status import refresh
 from dstui.jobs.watch.follow import Follower
 from dstui.jobs.watch.stacks import PACKAGE
 from dstui.logs.time_parsing import format_iso
@@ -78,7 +78,7 @@ def test_a_job_of_an_older_dstui_that_nobody_saw_end_is_completed_and_what_else_
     before = {**found, "state": "running", "ended": None, "exit_code": None, "tag": "a-tag", "of a newer one": 1}
     before["supervisor"] = None
     folder.status_file.write_text(json.dumps(before))
-    status = refresh(folder)
+    status = take_over(folder)
     assert status and (status.state, status.exit_code, status.foreign) == ("succeeded", 0, "")
     after = json.loads(folder.status_file.read_text())
     assert list(after) == list(before) and after == {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dstui.facts.measured import KEPT_RUNS, Taken, model_key, read_measured, remember
 from dstui.forecast.findings import findings_of
 from dstui.forecast.forecast import forecast
 from dstui.forecast.recommend import recommend
@@ -15,7 +16,6 @@ from dstui.jobs.control.start import start
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.watch.taken import keep, kept
 from dstui.machine.snapshot import Machine
-from dstui.measured import KEPT_RUNS, Taken, model_key, read_measured, remember
 from dstui.plan import Plan, load
 from dstui.render.target import Target
 from tests.forecast.targets import EIGHT_H100, FOUR_A100, NO_GPU, facts, plan

@@ -55,7 +55,7 @@ SHOWN: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
     ),
     "the Trainer": ("trainer", "", "", ('TrainingArguments(output_dir="out", deepspeed=os.environ["DSTUI_DS_CONFIG"])', "trainer.train(")),
     "zero.Init": ("deepspeed", "optimizer", "", ("with deepspeed.zero.Init(config_dict_or_path=config):",)),
-    "Lightning": ("deepspeed", "optimizer", "", ("DeepSpeedStrategy(config=config)",)),
+    "Lightning": ("deepspeed", "optimizer", "", ("DeepSpeedStrategy(config=settings)", "accumulate_grad_batches=accumulate", "trainer.fit(")),
     "gloo": ("accelerate", "", "", ('Accelerator(kwargs_handlers=[InitProcessGroupKwargs(backend="gloo")])',)),
 }  # fmt: skip
 """What the field's guides show -> integration, configuration, more of the job, and the parts in their order."""

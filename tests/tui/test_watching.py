@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from dstui.documents.plan_files import read_plan
 from dstui.jobs.store.folder import JobFolder
 from dstui.machine.snapshot import Machine
-from dstui.plan_files import read_plan
 from dstui.tui.app import DstuiApp
 from dstui.tui.kit.text_row import row
 from dstui.tui.run_screen import RunScreen

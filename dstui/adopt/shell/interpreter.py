@@ -23,6 +23,7 @@ from dstui.adopt.shell.shell_state import (
     ShellContext,
     ShellLimit,
     ShellState,
+    Streams,
     Undecidable,
     Value,
     as_shown,
@@ -37,16 +38,6 @@ MAX_LAUNCHES = 200
 MAX_DEPTH = 40
 """Functions, eval and bash -c inside each other."""
 UNSET = re.compile(hole("unset", r"(\w+)"))
-
-
-@dataclass(frozen=True, slots=True)
-class Streams:
-    """Where a command reads from and prints to."""
-
-    given: str | None = None
-    """Standard input, where the text itself gives it."""
-    output: list[str] | None = None
-    """Takes what is printed, where the text uses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +158,7 @@ class ShellReader:
         return self._other(replace(command, words=words), state, streams)
 
     def _other(self, command: ShellCommand, state: ShellState, streams: Streams) -> bool | None:
-        """A command that starts no training: the shell's own, a function, a program whose output is known."""
+        """Follow a command that starts no training: a builtin, a function, a program whose output is known."""
         name, *rest = command.words
         if body := state.functions.get(name):
             return self._function(body, rest, state, streams)
@@ -243,7 +234,7 @@ class ShellReader:
         return self._again(text, state, streams, line)
 
     def _redirections(self, statement: Node, state: ShellState) -> tuple[str | None, str]:
-        """Standard input where the text gives it, and the file that standard output is written to."""
+        """Return standard input where the text contains it, and the file that standard output goes to."""
         given, target, expander = None, "", self.expander(state)
         for redirection in statement.get("Redirs", ()):
             operator, word = redirection["Op"], redirection["Word"]
@@ -258,7 +249,7 @@ class ShellReader:
         return given, target
 
     def _output_of(self, node: Node, state: ShellState) -> str:
-        """What a command substitution prints. Raises Undecidable where a program prints it."""
+        """Return the output of a command substitution. Raises Undecidable where a program prints it."""
         if COUNTS_GPUS.search(self._source_of(node)):
             raise Undecidable
         printed: list[str] = []
@@ -276,7 +267,7 @@ def path_in(state: ShellState, path: str) -> str:
 
 
 def _document(expander: Expander, body: Node | None, *, quoted: bool) -> str:
-    """A here-document; with a quoted end its text stands as it is."""
+    """Return a here-document; with a quoted end its text is literal."""
     parts = (body or {}).get("Parts", ())
     if quoted:
         return "".join(part.get("Value", "") for part in parts)
@@ -284,7 +275,7 @@ def _document(expander: Expander, body: Node | None, *, quoted: bool) -> str:
 
 
 def _moved(statements: Sequence[Node], line: int) -> Sequence[Node]:
-    """Statements of a text that another line runs: they are said to stand there."""
+    """Give statements of a text the number of the line that runs them."""
     for statement in statements:
         for node in (statement, statement.get("Cmd") or {}):
             if "Pos" in node:
@@ -296,7 +287,7 @@ def _moved(statements: Sequence[Node], line: int) -> Sequence[Node]:
 
 
 def _unknown(_reader: ShellReader, _node: Node, _state: ShellState, _streams: Streams) -> bool | None:
-    """A command that is not followed: coproc, select, and what shfmt may learn."""
+    """Ignore a command that is not followed: coproc, select, and what shfmt may learn."""
     return None
 
 
@@ -312,7 +303,7 @@ def _call(reader: ShellReader, node: Node, state: ShellState, streams: Streams) 
 
 
 def _declare(reader: ShellReader, node: Node, state: ShellState, _streams: Streams) -> bool | None:
-    """`export`, `declare`, `local`, `readonly`."""
+    """Follow `export`, `declare`, `local` and `readonly`."""
     exports = node["Variant"]["Value"] == "export"
     for argument in node.get("Args", ()):
         name = (argument.get("Name") or {}).get("Value")
@@ -346,7 +337,7 @@ def _assign(reader: ShellReader, node: Node, state: ShellState) -> None:
 
 
 def _assign_element(expander: Expander, node: Node, state: ShellState, name: str) -> None:
-    """`NAME[3]=value`."""
+    """Follow `NAME[3]=value`."""
     items = list(_items(state.variables.get(name, [])))
     with suppress(Undecidable):
         at = expander.number(node["Index"])

@@ -57,7 +57,7 @@ def ranks(c: Context) -> Any:
 
 
 def complete_batch(written: Triple, ranks: Any) -> Triple:
-    """Compute the missing values of the three with DeepSpeed's own arithmetic. Raises TypeError, ZeroDivisionError, …"""
+    """Compute the missing values with DeepSpeed's own arithmetic. Raises what that raises: TypeError, ZeroDivisionError."""
     train, micro, steps = written
     if train is not None and micro is not None:
         return Triple(train, micro, train // micro // ranks if steps is None else steps)

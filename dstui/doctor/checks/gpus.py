@@ -17,12 +17,12 @@ HEALTH = ("MC002", "MC003", "MC004", "MC005", "MC006", "MC007", "MC008", "MC010"
 
 
 def findings_with_codes(case: Case, *codes: str) -> list[MachineFinding]:
-    """The findings of these codes for the host that says that something is wrong."""
+    """Return the machine findings with these codes for this host that are warnings or errors."""
     return [finding for finding in check_machine(case.machine, case.requirement) if finding.code in codes and finding.level != "info"]
 
 
 def outcome_of(finding: MachineFinding) -> Outcome:
-    """A finding as a judgement."""
+    """Convert a machine finding to an outcome."""
     return Outcome(VERDICT[finding.level], finding.message, finding.fix or None)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from dstui.assess import Facts, assess
 from dstui.base.files import FileProblem, is_file, read_text
 from dstui.doctor.case import Case, Outcome, doctor_check
-from dstui.documents import default_config
+from dstui.documents.open import default_config
 from dstui.machine.report import format_size
 from dstui.plan.env_file import ENV_FILE
 from dstui.render.launch import RenderError
@@ -142,7 +142,7 @@ def environment(case: Case) -> Outcomes:
 
 
 def _lost(case: Case) -> list[str]:
-    """What is set in this shell, may matter, and does not reach the ranks."""
+    """Return the variables of this shell that may matter and do not reach the ranks."""
     shell = [name for name in WORTH_TELLING if name in case.environment]
     if case.plan is None:
         return shell
@@ -156,7 +156,7 @@ def _lost(case: Case) -> list[str]:
 
 
 def _searched(case: Case) -> list[Path]:
-    """Where DeepSpeed's launcher looks for .deepspeed_env."""
+    """Return the folders in which DeepSpeed's launcher looks for .deepspeed_env."""
     folders = [_home(), *([Path(case.plan.place(case.plan.job.workdir))] if case.plan else [])]
     return list(dict.fromkeys(folders))
 
@@ -166,7 +166,7 @@ def _home() -> Path:
 
 
 def _stray(folder: Path) -> str:
-    """What there is to say of a .deepspeed_env that lies in a folder; empty where there is none."""
+    """Describe a .deepspeed_env that lies in a folder; "" where there is none."""
     path = folder / ENV_FILE
     try:
         text = read_text(path) if is_file(path) else None

@@ -45,7 +45,7 @@ def names(case: Case) -> Outcomes:
 
 
 def _like(case: Case, fact: Callable[[Mapping[str, Any]], object]) -> str | None:
-    """The first of the other hosts that says the same of itself."""
+    """Return the first other host with the same fact."""
     mine = fact(case.ready)
     return next((other.host for other in case.others if mine and fact(other.ready) == mine), None)
 
@@ -78,7 +78,7 @@ def port(case: Case) -> Outcomes:
 
 
 def _meeting(case: Case) -> str:
-    """The first host, and its address where that is what the others use."""
+    """Return the first host, and its address where the others use that."""
     first = case.hosts[0]
     return first if case.meeting in ("", first.rpartition("@")[2]) else f"{first} ({case.meeting})"
 
@@ -113,7 +113,7 @@ def interface(case: Case) -> Outcomes:
 
 
 def _not_there(case: Case) -> str:
-    """The variable that names an interface which this host does not have, as `NAME=value`; empty where there is none.
+    """Return the variable that names a missing interface, as `NAME=value`; "" where there is none.
 
     Its value is read as NCCL does: prefixes with commas; `=` before them: whole names; `^`: those that are not taken.
     """

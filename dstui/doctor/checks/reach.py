@@ -7,9 +7,9 @@ from pathlib import Path
 
 from dstui.base.files import FileProblem, read_text
 from dstui.doctor.case import Case, Outcome, doctor_check
+from dstui.documents.trusted_python import OPTION
 from dstui.machine.codec import Unknown
 from dstui.plan.hostfile import HostfileError, parse_hostfile
-from dstui.trusted_python import OPTION
 
 Outcomes = Iterator[Outcome]
 SKEW_SECONDS = 2.0
@@ -75,7 +75,7 @@ def versions(case: Case) -> Outcomes:
 
 
 def _same(case: Case, name: str, fact: Callable[[Case], object], fix: str) -> Outcomes:
-    """One fact compared with rank 0's host."""
+    """Compare a fact with that of rank 0's host."""
     first = next((other for other in case.others if other.first), case)
     mine, theirs = fact(case), fact(first)
     if isinstance(mine, Unknown) or isinstance(theirs, Unknown) or mine == theirs:

@@ -59,7 +59,7 @@ def trackers(case: Case) -> Outcomes:
 
 
 def _reported_to(plan: Plan) -> list[str]:
-    """Trackers that the configuration enables (DeepSpeed's monitor) or the arguments name (the Trainer's --report_to)."""
+    """Return the trackers that the configuration enables (DeepSpeed's monitor) or the arguments name (the Trainer's --report_to)."""
     words = " ".join(plan.job.args).replace("=", " ").split()
     named = set[str]()
     for place, word in enumerate(words):

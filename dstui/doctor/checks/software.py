@@ -67,13 +67,13 @@ def torch_cuda(case: Case) -> Outcomes:
 
 
 def _lacking(capabilities: set[str], arches: list[str]) -> list[str]:
-    """The capabilities for which torch has neither code of the same major version nor PTX to compile."""
+    """Return the capabilities for which torch has neither code of the same major version nor PTX to compile."""
     majors = {arch[:-1].replace("compute_", "sm_") for arch in arches}
     return sorted(capability for capability in capabilities if arches and capability[:-1] not in majors)
 
 
 def builds(case: Case) -> str:
-    """What DeepSpeed compiles at the start of this job; empty where it is nothing that we know of."""
+    """Return what DeepSpeed compiles at the start of this job; "" for nothing that is known."""
     optimizer = str(case.get("deepspeed.optimizer.type", "")).lower()
     offload = case.get("deepspeed.zero_optimization.offload_optimizer.device", "none")
     if case.plan and optimizer in ADAM and case.get("deepspeed.optimizer.params.torch_adam") is not True:

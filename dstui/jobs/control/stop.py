@@ -8,13 +8,23 @@ import time
 from dataclasses import dataclass, field, replace
 from shlex import quote
 
+from dstui.jobs.control.take_over import spawn_notification, spawn_supervisor
 from dstui.jobs.store.cleanup import OpBuilds, build_root
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.ownership import NotOwn, own_tag
 from dstui.jobs.store.processes import Process, tagged
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.spawn import spawn_notification, spawn_supervisor
-from dstui.jobs.store.status import finish, here, no_sign_of_life, ranks_of, rebuilt, refresh, supervisor_host, supervisor_of, unheard
+from dstui.jobs.store.status import (
+    current_status,
+    finish,
+    here,
+    no_sign_of_life,
+    ranks_of,
+    rebuilt,
+    supervisor_host,
+    supervisor_of,
+    unheard,
+)
 from dstui.jobs.supervisor.escalation import POLL, STEP, escalate, rank_processes
 
 PATIENCE, PATIENCE_FAR = 3 * STEP + 5.0, 60.0
@@ -37,7 +47,7 @@ def stop(folder: JobFolder, exit_code: int = 128 + signal.SIGTERM, *, take_over:
 
     The supervisor does it; where it is dead or stuck, we do. With `take_over` also that of another host which gives no sign of life.
     """
-    status = folder.read_status() or refresh(folder)
+    status = folder.read_status() or current_status(folder)
     status = status and replace(status, unheard=unheard(folder, status))
     try:
         tag = own_tag(folder, status)

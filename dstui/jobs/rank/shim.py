@@ -1,6 +1,7 @@
 """What stands between any launcher and one rank of a training, so that every launcher tells the same truth.
 
-    LAUNCHER … shim.py [--local_rank=N] FOLDER TAG [env:FILE] [bind:WRAPPER] SCRIPT ARGS…        or  … FOLDER TAG -m MODULE ARGS…
+    LAUNCHER … shim.py [--local_rank=N] FOLDER TAG [env:FILE] [hook:MODE:ITS_FOLDER] [bind:WRAPPER] SCRIPT ARGS…
+                                                                                                or  … -m MODULE ARGS…
 
 The rank gets its own log (FOLDER/logs/rank_N.log) and a record of its life (FOLDER/ranks/rank_N.json: host, pid, start, end, exit
 status), RANK and its like from whatever the launcher gives, and the job's tag in its environment. It dies with the shim, and the
@@ -74,6 +75,16 @@ def at_home(words: list[str], rank: int | None) -> list[str]:
     except OSError:
         return words
     return [word.replace(shared, own) for word in words]
+
+
+def put_hook_before(word: str, folder: str) -> None:
+    """Let the interpreter of the rank import hook/sitecustomize.py first, which restores this environment."""
+    mode, _, hook = word.partition(":")
+    if os.pathsep in hook or "\n" in folder:
+        return  # no PYTHONPATH can name it: the rank is not observed
+    before = os.environ.get("PYTHONPATH")
+    os.environ["DSTUI_HOOK"] = f"{mode}\n{folder}/engine\n{'unset' if before is None else 'set'}"
+    os.environ["PYTHONPATH"] = f"{hook}{os.pathsep}{before}" if before else hook
 
 
 def become_rank(command: list[str], log: int) -> None:
@@ -211,6 +222,7 @@ def main(argv: list[str]) -> int:
     folder, tag, *words = at_home(argv[len(local_rank) :], name_rank())
     if words[0].startswith("env:"):
         take_environment(words.pop(0).partition(":")[2])
+    hook = words.pop(0).partition(":")[2] if words[0].startswith("hook:") else ""
     bind = ["/bin/sh", words.pop(0).partition(":")[2]] if words[0].startswith("bind:") else []
     command = [*bind, *command_of(words, local_rank)]
     rank = name_rank()
@@ -221,6 +233,8 @@ def main(argv: list[str]) -> int:
     log = open_log(f"{folder}/logs/rank_{rank}.log")
     child = os.fork()
     if child == 0:
+        if hook:
+            put_hook_before(hook, folder)
         become_rank(command, log)
     facts: dict[str, object] = {
         "rank": rank,

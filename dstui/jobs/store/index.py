@@ -13,7 +13,7 @@ from dstui.base.files import is_file, reason
 from dstui.jobs.store.folder import RUNS_FOLDER, JobFolder
 from dstui.jobs.store.ownership import Entry, entries
 from dstui.jobs.store.records import JobStatus
-from dstui.jobs.store.status import rebuilt, refresh
+from dstui.jobs.store.status import current_status, rebuilt
 from dstui.logs.time_parsing import format_iso
 
 RUN = "a job folder, a Plan's name (its newest run), a run's name or its beginning (default: the newest run of this folder)"
@@ -70,8 +70,8 @@ def folders() -> list[JobFolder]:
 
 
 def runs() -> list[tuple[JobFolder, JobStatus]]:
-    """Every run with its status, brought up to date first; oldest first."""
-    return [(folder, status) for folder in folders() if (status := refresh(folder))]
+    """Return every run with its status as it is now, oldest first."""
+    return [(folder, status) for folder in folders() if (status := current_status(folder))]
 
 
 def is_job(folder: JobFolder) -> bool:

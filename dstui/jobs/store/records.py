@@ -168,6 +168,8 @@ class JobStatus:
     """Why the job is not this user's own, as the end of a sentence; not in the file."""
     unheard: float | None = None
     """Seconds since its supervisor, on another host, gave its last sign of life, where that is too long ago; not in the file."""
+    orphaned: bool = False
+    """Whether its supervisor was killed, so that nobody looks after the job; not in the file."""
     source: Mapping[str, Any] = field(default_factory=lambda: NEW_STATUS, repr=False, compare=False)
     """The object that this was read from."""
 
@@ -310,6 +312,8 @@ class LaunchRecord:
     """Numbers of the user's own: name -> regular expression."""
     on_end: str | None = None
     """A shell command or URL to notify."""
+    observe: str = "off"
+    """How much the hook in each rank reports: engine, process or off (in older records); probe-N ends the rank once N engines are made."""
     base: str | None = None
     """The folder that relative paths of the Plan start from; older records have none."""
     cluster: ClusterRecord | None = None

@@ -1,4 +1,4 @@
-"""What a launch adds to the plain command: a free port, the job folder, the tag, the shim; and the record that keeps the rest."""
+"""The command of a launcher as a job starts it: the plain command with the shim, a free port, the job folder and the tag."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from dstui.jobs.store.folder import JobFolder
 from dstui.jobs.store.processes import SUPERVISES, TAG
 from dstui.jobs.store.records import LaunchRecord
 
-if TYPE_CHECKING:  # the supervisor has no use for the rendering
-    from dstui.plan import Plan
-    from dstui.render.spec import LaunchSpec
-
 SHIM = Path(__file__).parents[1] / "rank/shim.py"
+HOOK = Path(__file__).parents[1] / "rank/hook/sitecustomize.py"
+"""Imported by the interpreter of each rank; its folder holds nothing else that could be imported."""
 PORT_OPTION = "--master_port"
 LAUNCHER_ENV = ".launcher_env"
 """The file that DeepSpeed's launcher gives to the processes of other hosts, on their command lines: the tag alone."""
@@ -28,34 +24,9 @@ PORTS = range(20000, 32768)
 """Below the range that the kernel takes for outgoing connections: seconds pass between our look and rank 0's listen()."""
 
 
-def launch_json(spec: LaunchSpec, plan: Plan, folder: JobFolder, tag: str) -> dict[str, Any]:
-    """launch.json of a new job."""
-    from dstui.jobs.metrics.per_model import metrics_of
-    from dstui.render.spec import BIND
-
-    run, files, cluster = plan.run, folder.path, None
-    if not spec.local:
-        from dstui.jobs.supervisor.host_orders import cluster_json, far_folder  # which a job of one host does without
-
-        files, cluster = Path(far_folder(tag)), cluster_json(spec, tag)
-    config = str(files / folder.ds_config.name)
-    argv = spec.argv(config)
-    return {
-        "python": spec.python,
-        "options": spec.options(str(folder.ds_config)),
-        "script": list(spec.script),
-        "args": argv[len(argv) - len(spec.script_args) :],
-        "env": spec.environment(config),
-        "workdir": spec.workdir,
-        "bind": str(files / BIND) if spec.bindings else None,
-        "restarts": {"max": run.restarts.max, "backoff": run.restarts.backoff, "args": list(run.restarts.args)},
-        "silence": run.silence,
-        "host_lost": run.host_lost,
-        "metrics": dict(metrics_of(plan)),
-        "on_end": run.on_end,
-        "base": plan.base,
-        "cluster": cluster,
-    }
+def far_folder(tag: str) -> str:
+    """Return the name that commands use for the folder of a job's files on a host; the agent there replaces it by the real one."""
+    return f"/tmp/dstui-{tag}"
 
 
 def command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int = 1, more: Sequence[str] = ()) -> list[str]:
@@ -68,12 +39,14 @@ def command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int = 1,
 
 def rank_command(record: LaunchRecord, folder: JobFolder, tag: str, attempt: int) -> list[str]:
     """What a launcher takes for the script: the shim, with the script and its arguments behind it. Paths are those where the ranks run."""
-    shim, there, env = str(SHIM), str(folder.attempt(attempt)), list[str]()
+    shim, hook, there, env = str(SHIM), str(HOOK.parent), str(folder.attempt(attempt)), list[str]()
     if record.cluster:
         far = JobFolder(record.cluster.folder)
-        shim, there, env = str(far.path / SHIM.name), str(far.attempt(attempt)), [f"env:{far.path / RANK_ENV}"]
+        shim, hook, there = str(far.path / SHIM.name), str(far.path / HOOK.parent.name), str(far.attempt(attempt))
+        env = [f"env:{far.path / RANK_ENV}"]
     bind = [f"bind:{record.bind}"] if record.bind else []
-    return [shim, there, tag, *env, *bind, *record.script, *record.args]
+    observe = [f"hook:{record.observe}:{hook}"] if record.observe != "off" else []
+    return [shim, there, tag, *env, *observe, *bind, *record.script, *record.args]
 
 
 def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, str]:
@@ -92,18 +65,6 @@ def environment(record: LaunchRecord, folder: JobFolder, tag: str) -> dict[str, 
     if beside:
         env["PATH"] = os.pathsep.join(filter(None, [beside, env.get("PATH")]))
     return env
-
-
-def with_port(spec: LaunchSpec, port: int) -> LaunchSpec:
-    """The same, with another port for the ranks to meet at."""
-    env = {**spec.env, "MASTER_PORT": str(port)} if "MASTER_PORT" in spec.env else spec.env
-    return replace(spec, master_port=port, env=env)
-
-
-def with_address(spec: LaunchSpec, address: str) -> LaunchSpec:
-    """The same, with another address for the ranks to meet at."""
-    env = {**spec.env, "MASTER_ADDR": address} if "MASTER_ADDR" in spec.env else spec.env
-    return replace(spec, master_addr=address, env=env)
 
 
 def free_port() -> int:

@@ -53,6 +53,8 @@ class SilenceWatch:
             with suppress(OSError):
                 found = self.folder.log(number, ranks.attempt).stat()
                 times += [found.st_mtime] if found.st_size else []
+            with suppress(OSError):  # a rank that steps and writes no line is not silent
+                times.append(self.folder.engine(number, ranks.attempt).stat().st_mtime)
         return max(times, default=None)
 
     def _hang(self, ranks: Ranks, now: float) -> dict[str, Any]:
@@ -68,10 +70,13 @@ class SilenceWatch:
         return {"step": hang.step, "missing": list(hang.missing), "absent": list(hang.absent), "text": str(hang)}
 
     def _view(self, ranks: Ranks, number: int, measure: Any) -> RankView:
+        from dstui.jobs.engine.now import read_now
         from dstui.jobs.metrics.measurements import RankView
 
         rank, path = ranks.ranks[number], self.folder.log(number, ranks.attempt)
         view = RankView(rank.host, rank.state)
+        view.now = read_now(self.folder.engine(number, ranks.attempt, "json"))
+        view.step = view.engine_step = view.now.step if view.now else None
         with suppress(OSError), os.fdopen(open_regular(path), "rb") as file:
             view.last_line_at = path.stat().st_mtime
             file.seek(max(path.stat().st_size - TAIL, 0))

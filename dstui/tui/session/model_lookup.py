@@ -1,18 +1,19 @@
-"""The look at the models that a Plan names: what their files, or a bare number, tell for the forecast."""
+"""Look-ups of the models that a Plan names: their config.json, and the facts that the forecast needs."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dstui.base.files import typed_path
 
 if TYPE_CHECKING:
+    from dstui.facts.measured import Measured
     from dstui.forecast.forecast import Facts
     from dstui.forecast.model import ModelFacts
-    from dstui.measured import Measured
     from dstui.plan import Plan
 
 
@@ -61,19 +62,19 @@ class MeasuredOf:
     @classmethod
     def of(cls, plan: Plan) -> MeasuredOf:
         """The one of this Plan."""
-        from dstui.measured import model_key
+        from dstui.facts.measured import model_key
 
         return cls(model_key(plan))
 
     def resolve(self) -> Measured:
         """What is kept in the user's folders."""
-        from dstui.measured import read_measured
+        from dstui.facts.measured import read_measured
 
         return read_measured(self.model)
 
 
 def _facts(one: Named, base: str) -> ModelFacts:
-    from dstui.model_files import read_model
+    from dstui.facts.model_files import read_model
 
     stamp = _stamp(Path(base) / typed_path(one.source)) if one.source else 0
     return read_model(one.source, one.params, base) if stamp is None else _remembered(one.source, one.params, base, stamp)
@@ -82,7 +83,7 @@ def _facts(one: Named, base: str) -> ModelFacts:
 @lru_cache(maxsize=16)
 def _remembered(source: str | None, params: float | None, base: str, _changed: int) -> ModelFacts:
     """What was worked out for a model is kept in its facts, so the same files have the same facts."""
-    from dstui.model_files import read_model
+    from dstui.facts.model_files import read_model
 
     return read_model(source, params, base)
 
@@ -94,3 +95,24 @@ def _stamp(path: Path) -> int | None:
         return max(changed, (path / "config.json").stat().st_mtime_ns) if (path / "config.json").is_file() else changed
     except (OSError, ValueError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelConfigsOf:
+    """A look into the config.json of the model of each configuration."""
+
+    base: str
+    sources: tuple[tuple[str, str | None], ...]
+    """Name of the configuration, and the model's source."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> ModelConfigsOf:
+        """The one of this Plan."""
+        models = {name: plan.focused_on(name).model for name in plan.configurations}
+        return cls(plan.base, tuple((name, model.source if model else None) for name, model in models.items()))
+
+    def resolve(self) -> dict[str, Mapping[str, Any] | None]:
+        """What stands in each; None for a model that is not on this machine."""
+        from dstui.facts.model_files import model_config
+
+        return {name: model_config(source, self.base) for name, source in self.sources}

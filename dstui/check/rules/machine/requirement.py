@@ -23,11 +23,11 @@ class Requirement:
     ranks: int | None = None
     """Ranks on one host; None = one for each GPU."""
     filtered: bool = False
-    """Return whether slots are chosen on the launcher's command line."""
+    """Whether slots are chosen on the launcher's command line."""
     nodes: int = 1
     cpu: bool = False
     other_python: bool = False
-    """Return whether the ranks run under another interpreter than the one whose packages the Machine tells."""
+    """Whether the ranks run under another interpreter than the one whose packages the Machine tells."""
     stage: int = 0
     overlap_comm: bool | None = None
     """None where it is not written."""
