@@ -18,7 +18,7 @@ FAILED = frozenset({"failed", "lost"})
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedRun:
     """Who failed first in one run."""
 
     folder: JobFolder
@@ -27,7 +27,7 @@ class Failure:
     several_hosts: bool
 
 
-def failure_of(folder: JobFolder, status: JobStatus | None) -> Failure | None:
+def failure_of(folder: JobFolder, status: JobStatus | None) -> FailedRun | None:
     """Return who failed first in a run; None where it did not fail, or its records do not tell."""
     if status is None or status.state not in FAILED:
         return None
@@ -36,12 +36,12 @@ def failure_of(folder: JobFolder, status: JobStatus | None) -> Failure | None:
     if first is None:
         return None
     hosts = {rank.host for rank in ranks.ranks.values()}
-    return Failure(folder, first, ranks.ranks[first].host, several_hosts=len(hosts) > 1)
+    return FailedRun(folder, first, ranks.ranks[first].host, several_hosts=len(hosts) > 1)
 
 
-def latest_failures(runs: Iterable[tuple[JobFolder, JobStatus | None]]) -> list[Failure]:
+def latest_failures(runs: Iterable[tuple[JobFolder, JobStatus | None]]) -> list[FailedRun]:
     """Return the latest failures among runs that are given oldest first."""
-    found: list[Failure] = []
+    found: list[FailedRun] = []
     for folder, status in reversed(list(runs)):
         if (failure := failure_of(folder, status)) is not None:
             found.append(failure)
@@ -50,7 +50,7 @@ def latest_failures(runs: Iterable[tuple[JobFolder, JobStatus | None]]) -> list[
     return found[::-1]
 
 
-def repeated(failures: list[Failure]) -> str:
+def repeated(failures: list[FailedRun]) -> str:
     """Return who was first in most of the failures, as a sentence; empty where nobody was."""
     hosts = Counter(one.host for one in failures if one.several_hosts and one.host)
     ranks = Counter(one.rank for one in failures)
