@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from dstui.plan.handed_over import ACCELERATE_OPTION
 from dstui.plan.launchers import BY_NAME
 
 if TYPE_CHECKING:
@@ -63,9 +64,10 @@ def _torchrun(spec: LaunchSpec, _folder: str, node: int | str) -> list[str]:
 
 def _accelerate(spec: LaunchSpec, folder: str, node: int | str) -> list[str]:
     """The YAML says the rest; paths in it would be relative to the job's folder, so they are said here."""
-    words = [*ACCELERATE, "--config_file", f"{folder}/accelerate.yaml"]
-    if spec.accelerate.config_file:
-        words += ["--deepspeed_config_file", f"{folder}/ds_config.json"]
+    words = [*ACCELERATE]
+    if all(word.partition("=")[0] != ACCELERATE_OPTION for word in spec.launcher_options):  # the user's own YAML, else the rendered one
+        words += ["--config_file", f"{folder}/accelerate.yaml"]
+        words += ["--deepspeed_config_file", f"{folder}/ds_config.json"] if spec.accelerate.config_file else []
     if spec.accelerate.hostfile:
         words += ["--deepspeed_hostfile", f"{folder}/hostfile"]
     elif len(spec.hosts) > 1:
